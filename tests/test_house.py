@@ -9,12 +9,13 @@ SOURCE = Path(__file__).parent.parent / "src" / "placewright"
 
 #: From first to last; modules of one row may import each other.
 ROWS = (
-    {"_core", "errors", "version", "quantities", "files", "suggestion"},
+    {"_core", "errors", "version", "quantities", "files", "fields", "suggestion"},
     {"graph", "machine", "plan", "proposal"},
     {"examples", "importers", "costs", "machines"},
     {"lowering", "constraints", "problem"},
     {"bounds"},
     {"search"},
+    {"datasets"},
     {"schedule", "planning", "replay", "evidence", "checker"},
     {
         "plan_file",
@@ -29,6 +30,7 @@ ROWS = (
     },
     {"report", "export"},
     {"arguments", "api"},
+    {"bench"},
     {"__init__", "cli", "__main__"},
 )
 ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}

@@ -30,6 +30,14 @@ def read_text(path: str | Path) -> str:
         raise InputError(f"{shown(path)}: not a text file in UTF-8") from error
 
 
+def make_folder(path: str | Path) -> None:
+    """Makes the folder and those above it where they are missing. Raises InputError naming the path and the reason."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot make folder '{shown(path)}': {_reason(error)}") from error
+
+
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Writes a file so that it is there whole or not at all: beside its place first, then renamed over it.
 

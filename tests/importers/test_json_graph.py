@@ -166,7 +166,7 @@ def test_a_cut_off_or_damaged_gzip_file_is_refused():
 
 def test_a_graph_with_attributes_json_cannot_hold_is_not_saved(tmp_path):
     graph = Graph(name="g", tensors=(), ops=(Op(name="a", kind="other", attributes={"x": float("nan")}),))
-    with pytest.raises(InputError, match=r"graph 'g' cannot be saved to '.*g.json'"):
+    with pytest.raises(InputError, match=r"graph 'g' cannot be saved: "):
         save_graph(graph, tmp_path / "g.json")
     assert list(tmp_path.iterdir()) == []
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli import devices, examples, graphs, planning, plans
+from placewright.cli import bench, datasets, devices, examples, graphs, planning, plans
 
 app = typer.Typer(
     add_completion=False,
@@ -43,3 +43,5 @@ app.command("check")(graphs.check)
 app.command("export")(plans.export)
 app.command("examples")(examples.list_examples)
 app.add_typer(devices.app, name="devices")
+app.add_typer(datasets.app, name="dataset")
+app.add_typer(bench.app, name="bench")

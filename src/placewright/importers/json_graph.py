@@ -33,12 +33,17 @@ def save_graph(graph: Graph, path: str | Path) -> None:
 
     Raises InputError when the file cannot be written or an attribute is no JSON value.
     """
+    data = serialize_graph(graph)
+    write_atomically(path, gzip.compress(data, compresslevel=9, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def serialize_graph(graph: Graph) -> bytes:
+    """The graph as one line of ASCII JSON, newline included. Raises InputError when an attribute is no JSON value."""
     try:
         text = json.dumps(_document(graph), separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"graph '{graph.name}' cannot be saved to '{path}': {error}") from error
-    data = text.encode("ascii") + b"\n"
-    write_atomically(path, gzip.compress(data, compresslevel=9, mtime=0) if str(path).endswith(".gz") else data)
+        raise InputError(f"graph '{graph.name}' cannot be saved: {error}") from error
+    return text.encode("ascii") + b"\n"
 
 
 def parse_json_graph(data: bytes, name: str) -> Graph:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from placewright.errors import InputError, parser_message, shown
 from placewright.files import read_text
 from placewright.machine import Device, Machine, TransferModel
-from placewright.machines.fields import Fields, placing, required
+from placewright.fields import Fields, placing, required
 from placewright.machines.links_table import read_links
 from placewright.machines.presets import DevicePreset, default_rates, find_preset
 from placewright.machines.serialization import machine_from_json

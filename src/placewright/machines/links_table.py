@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from placewright.errors import InputError, shown
 from placewright.machine import Device, Link
-from placewright.machines.fields import Fields, is_integer, placing, required
+from placewright.fields import Fields, is_integer, placing, required
 from placewright.machines.presets import DevicePreset
 from placewright.machines.topology import (
     LinkMatrix,

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from placewright.errors import InputError, shown
 from placewright.machine import Device, Link, Machine, TransferModel
-from placewright.machines.fields import Fields, is_integer, is_number, placing, required
+from placewright.fields import Fields, is_integer, is_number, placing, required
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:

@@ -1,0 +1,166 @@
+"""Runs jobs in worker processes and keeps every row as it comes; a worker that dies costs one row at most."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from placewright.bench.rows import Key, Results, Row
+from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, serve
+from placewright.errors import InputError
+from placewright.search.baseline import Baseline
+from placewright.search.method import make_method
+
+#: How often a run whose worker died is tried.
+_ATTEMPTS = 2
+
+OnRow = Callable[[Row], None]
+OnFailure = Callable[[Failure], None]
+OnDeath = Callable[[str], None]
+
+
+def plan_runs(
+    solvers: Sequence[str], evaluations: Sequence[int], seconds: Sequence[float], num_seeds: int
+) -> list[Run]:
+    """Every solver under every limit with every seed; once without limits for methods that use neither.
+
+    Raises InputError for a solver there is none of.
+    """
+    limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in evaluations]
+    limits += [(None, limit) for limit in seconds]
+    runs: list[Run] = []
+    for solver in dict.fromkeys(solvers):
+        if isinstance(make_method(solver), Baseline):
+            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0))
+        else:
+            runs += [
+                Run(solver=solver, evaluations=count, seconds=limit, seed=seed)
+                for count, limit in limits
+                for seed in range(num_seeds)
+            ]
+    return runs
+
+
+def missing_jobs(
+    labels: Sequence[str], instances: Iterable[int], runs: Sequence[Run], have: Iterable[Key]
+) -> list[Job]:
+    """A job per instance that lacks rows, with the runs it lacks."""
+    present = set(have)
+    jobs = []
+    for instance in instances:
+        label = labels[instance]
+        missing = tuple(run for run in runs if run.key(label) not in present)
+        if missing:
+            jobs.append(Job(instance=instance, label=label, runs=missing))
+    return jobs
+
+
+@dataclass(kw_only=True, eq=False)
+class _Worker:
+    """A process with the job it has and the runs of it that are not answered yet, the one at work first."""
+
+    process: BaseProcess
+    connection: Connection
+    job: Job | None = None
+    unanswered: deque[Run] = field(default_factory=deque)
+
+
+class Pool:
+    """So many workers on one suite. A context: at its end no worker is left."""
+
+    def __init__(self, suite_path: Path, num_workers: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._suite_path = suite_path
+        self._workers = [self._start() for _ in range(num_workers)]
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.process.terminate()
+            worker.process.join()
+            worker.connection.close()
+
+    def run(
+        self, jobs: Sequence[Job], results: Results, on_row: OnRow, on_failure: OnFailure, on_death: OnDeath
+    ) -> None:
+        """Works through the jobs. Rows are in `results` when `on_row` hears of them.
+
+        Raises InputError when rows cannot be kept any more or a solver's package is missing.
+        """
+        waiting = deque(jobs)
+        deaths: Counter[Key] = Counter()
+        for worker in self._workers:
+            _assign(worker, waiting)
+        while busy := [worker for worker in self._workers if worker.job is not None]:
+            ready = wait([worker.connection for worker in busy])
+            for worker in (worker for worker in busy if worker.connection in ready):
+                try:
+                    message: Message = worker.connection.recv()
+                except (EOFError, ConnectionResetError):
+                    waiting.extendleft(_bury(worker, deaths, on_failure, on_death))
+                    self._replace(worker)
+                    _assign(self._workers[-1], waiting)
+                    continue
+                _take(worker, message, results, on_row, on_failure)
+                if worker.job is None:
+                    _assign(worker, waiting)
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process=process, connection=ours)
+
+    def _replace(self, dead: _Worker) -> None:
+        dead.connection.close()
+        self._workers.remove(dead)
+        self._workers.append(self._start())
+
+
+def _assign(worker: _Worker, waiting: deque[Job]) -> None:
+    if waiting:
+        worker.job = waiting.popleft()
+        worker.unanswered = deque(worker.job.runs)
+        worker.connection.send(worker.job)
+
+
+def _take(worker: _Worker, message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:
+    if isinstance(message, Refusal):
+        raise InputError(message.reason)
+    if isinstance(message, Done):
+        worker.job = None
+        return
+    if isinstance(message, Row):
+        results.add(message)
+        on_row(message)
+    else:
+        on_failure(message)
+    worker.unanswered.popleft()
+
+
+def _bury(worker: _Worker, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath) -> list[Job]:
+    """The job that is left to do after the worker died at the first of its unanswered runs."""
+    worker.process.join()
+    job = worker.job
+    assert job is not None
+    code = worker.process.exitcode or 0
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if not worker.unanswered:
+        return []
+    fatal = worker.unanswered[0]
+    deaths[fatal.key(job.label)] += 1
+    if deaths[fatal.key(job.label)] < _ATTEMPTS:
+        on_death(f"the worker at '{fatal.solver}' on '{job.label}' {how}; the run is tried once more")
+    else:
+        on_failure(Failure(label=job.label, run=fatal, reason=f"its worker {how}, {_ATTEMPTS} times"))
+        worker.unanswered.popleft()
+    left = tuple(worker.unanswered)
+    return [Job(instance=job.instance, label=job.label, runs=left)] if left else []

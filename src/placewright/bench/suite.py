@@ -1,0 +1,144 @@
+"""A suite: graphs, a machine and an objective, as a small TOML file states them (docs/formats.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+from placewright.api import make_problem
+from placewright.bench.rows import Header
+from placewright.datasets.augmentation import noisy_copy
+from placewright.datasets.graph_set import GraphSet, read_graph_set
+from placewright.errors import InputError, parser_message, shown
+from placewright.fields import Fields, placing, required
+from placewright.files import read_text
+from placewright.graph import Graph
+from placewright.machine import Machine
+from placewright.machines import load_machine
+from placewright.plan import ControlMode, Objective
+from placewright.problem import Problem
+
+#: The paper's machine and reading of control dependencies (docs/semantics.md).
+PAPER_MACHINE = "2xideal/free"
+PAPER_CONTROL: ControlMode = "order"
+_NOISE_SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Suite:
+    """Instances to measure methods on.
+
+    graphs, copies: every graph and so many noisy copies of each (REGAL A.1.2). memory_limit_bytes: of every device.
+    paper: the column of the paper's table 1 this suite stands beside.
+    """
+
+    name: str
+    graphs: GraphSet
+    machine: Machine
+    objective: Objective = "step-time"
+    control: ControlMode = PAPER_CONTROL
+    memory_limit_bytes: int | None = None
+    copies: int = 0
+    paper: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the instances: each graph's, then those of its copies ("name~1")."""
+        return [
+            label if copy == 0 else f"{label}~{copy}" for label in self.graphs.labels for copy in range(1 + self.copies)
+        ]
+
+    def graph(self, index: int) -> Graph:
+        """The graph of an instance. Raises InputError naming the file when it cannot be read."""
+        graph = self.graphs[index // (1 + self.copies)]
+        copy = index % (1 + self.copies)
+        return graph if copy == 0 else noisy_copy(graph, copy, _NOISE_SEED)
+
+    def problem(self, graph: Graph) -> Problem:
+        return make_problem(
+            graph,
+            self.machine,
+            objective=self.objective,
+            control=self.control,
+            memory_limit=self.memory_limit_bytes,
+        )
+
+    @property
+    def digest(self) -> str:
+        """Of everything that decides what the rows mean but their seeds and solvers."""
+        facts = [self.graphs.digest, self.machine.name, self.objective, self.control, self.memory_limit_bytes]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def header_of(suite: Suite) -> Header:
+    """What results of this suite start with, made now and here."""
+    return Header(
+        suite=suite.name,
+        digest=suite.digest,
+        num_graphs=len(suite.graphs),
+        copies=suite.copies,
+        machine=suite.machine.name,
+        objective=suite.objective,
+        control=suite.control,
+        paper=suite.paper,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        processor=_processor(),
+    )
+
+
+def _processor() -> str:
+    """The model of this machine's processor as Linux names it, elsewhere its architecture."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def read_suite(path: str | Path) -> Suite:
+    """The suite of a TOML file, or of a graph set or a folder of graph files, which gets the paper's machine.
+
+    Raises InputError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    if path.suffix != ".toml":
+        return Suite(name=path.name.split(".")[0], graphs=read_graph_set(path), machine=load_machine(PAPER_MACHINE))
+    try:
+        table = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"'{shown(path)}': {parser_message(error)}") from error
+    with placing(f"'{shown(path)}'"):
+        return _suite(Fields(table), path)
+
+
+def _suite(fields: Fields, path: Path) -> Suite:
+    graphs = required("graphs", fields.text("graphs"))
+    suite = Suite(
+        name=path.stem,
+        graphs=read_graph_set(path.parent / graphs),
+        machine=load_machine(fields.text("devices") or PAPER_MACHINE),
+        objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
+        control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or PAPER_CONTROL),
+        memory_limit_bytes=fields.size_bytes("memory_limit"),
+        copies=fields.integer("copies") or 0,
+        paper=fields.text("paper") or "",
+    )
+    fields.finish()
+    if suite.copies < 0:
+        raise InputError(f"copies is {suite.copies}; it must be a whole number from 0")
+    return suite
+
+
+def spread(num_instances: int, take: int | None) -> Sequence[int]:
+    """Indices of `take` instances at even distances, of all when None: of graphs sorted by size, some of each size."""
+    if take is None or take >= num_instances:
+        return range(num_instances)
+    return [position * num_instances // take for position in range(take)]

@@ -1,0 +1,139 @@
+"""What one worker process does: solves an instance with one method after another and checks every plan."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from placewright.arguments import UNLIMITED
+from placewright.bench.rows import Key, Row
+from placewright.bench.suite import Suite, read_suite
+from placewright.checker import check_plan
+from placewright.errors import InputError, MissingExtraError
+from placewright.plan import Plan
+from placewright.planning import assemble_plan
+from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.method import make_method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A solver under its limits, None for none, with one seed."""
+
+    solver: str
+    evaluations: int | None
+    seconds: float | None
+    seed: int
+
+    def key(self, label: str) -> Key:
+        """Of the row this run gives on the instance of that label."""
+        return (label, self.solver, self.evaluations, self.seconds, self.seed)
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(evaluations=self.evaluations or UNLIMITED, seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All runs that are wanted of one instance, by its index in the suite."""
+
+    instance: int
+    label: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A run that gives no row, with the reason; run is None where none of the job's can be made."""
+
+    label: str
+    run: Run | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why no run of this solver can be made anywhere: a package is missing."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a job."""
+
+
+Message = Row | Failure | Refusal | Done
+
+
+def serve(suite_path: Path, connection: Connection) -> None:
+    """The main function of a worker: takes jobs from the connection and answers with messages until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent hears Ctrl-C too and ends its workers.
+    suite = read_suite(suite_path)
+    while True:
+        try:
+            job = connection.recv()
+            for message in _messages(suite, job):
+                connection.send(message)
+            connection.send(Done())
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            return  # The parent is gone; what it kept is kept.
+
+
+def _messages(suite: Suite, job: Job) -> Iterator[Message]:
+    try:
+        problem = suite.problem(suite.graph(job.instance))
+    except InputError as error:
+        yield Failure(label=job.label, run=None, reason=str(error))
+        return
+    for run in job.runs:
+        try:
+            yield _row(problem, job.label, run)
+        except MissingExtraError as error:
+            yield Refusal(reason=str(error))
+        except _WrongPlanError as error:
+            yield Failure(label=job.label, run=run, reason=f"WRONG PLAN: {error}")
+        except Exception:
+            # Whatever a method throws is its defect; the other rows are worth having, and the reason is kept.
+            yield Failure(label=job.label, run=run, reason=traceback.format_exc().strip())
+
+
+class _WrongPlanError(Exception):
+    """The checker refutes a plan."""
+
+
+def _row(problem: Problem, label: str, run: Run) -> Row:
+    """Solves and checks. Raises _WrongPlanError with what the checker says."""
+    result = make_method(run.solver, threads=1).solve(problem, run.budget, run.seed)
+    plan = assemble_plan(problem, result, solver=run.solver, seconds=result.seconds)
+    if complaints := check_plan(plan, problem.graph, problem.time_ns):
+        raise _WrongPlanError("; ".join(complaints[:3]))
+    return _row_of(plan, label, run)
+
+
+def _row_of(plan: Plan, label: str, run: Run) -> Row:
+    return Row(
+        graph=label,
+        num_ops=len(plan.ops),
+        solver=run.solver,
+        evaluations_limit=run.evaluations,
+        time_limit_s=run.seconds,
+        seed=run.seed,
+        objective=plan.metrics.objective_value(plan.objective),
+        step_time_ns=plan.metrics.step_time_ns,
+        peak_memory_bytes=plan.metrics.peak_memory_bytes,
+        bytes_over_limit=plan.metrics.bytes_over_limit,
+        bound=plan.lower_bound,
+        evaluations=plan.evaluations,
+        seconds=round(plan.seconds, 6),
+        status=plan.status,
+        found_by=plan.found_by,
+        stopped_because=plan.stopped_because,
+        version=plan.version,
+    )

@@ -1,0 +1,131 @@
+"""`placewright bench`: methods over suites of graphs, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli import INTERRUPTED, complain
+
+if TYPE_CHECKING:
+    from placewright.bench.rows import Results
+    from placewright.bench.work import Job
+
+#: Exit code when rows are missing though the run went to its end.
+ROWS_MISSING = 1
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run methods over suites of graphs and print the tables of REGAL's paper.",
+)
+
+
+@app.command()
+def run(
+    suite: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SUITE", help="A suite (.toml), a graph set (.graphs.gz) or a folder of graphs.", show_default=False
+        ),
+    ],
+    solvers: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Methods, as plan --solver takes them.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Keeps the rows; a rerun adds what is missing.",
+            show_default=False,
+        ),
+    ],
+    evaluations: Annotated[
+        str | None, typer.Option(metavar="N,...", help="Each a limit to run under; 5000 when no limit is given.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME,...", help="Each a limit to run under, like 1s,10s.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Seeds 0 to N-1, for methods that use one.")] = 1,
+    take: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only so many instances, spread over the suite.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes; as many as there are cores by default.")
+    ] = None,
+) -> int:
+    """Solve every instance with every method; each plan is checked and becomes a row."""
+    import os
+
+    from placewright.bench.rows import Results
+    from placewright.bench.runner import missing_jobs, plan_runs
+    from placewright.bench.suite import header_of, read_suite, spread
+
+    names = [name.strip() for name in solvers.split(",")]
+    runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
+    instances = read_suite(suite)
+    results = Results(out, header_of(instances))
+    for complaint in results.complaints:
+        _warn(f"{complaint}; its row is made again")
+    labels = instances.labels
+    todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
+    try:
+        num_failures = _work(suite, todo, results, min(jobs or os.cpu_count() or 1, len(todo)))
+    except KeyboardInterrupt:
+        _warn(f"interrupted; {len(results.rows):,} rows are kept and the same command goes on from there")
+        return INTERRUPTED
+    finally:
+        results.close()
+    typer.echo(f"{len(results.rows):,} rows in {out}")
+    if num_failures:
+        complain(f"{num_failures} failures, named above; the same command tries again what is missing")
+        return ROWS_MISSING
+    return 0
+
+
+def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> int:
+    """Runs the jobs under a progress bar; the number of failures."""
+    from placewright.bench.runner import Pool
+    from placewright.bench.work import Failure
+    from placewright.cli.counting import counting
+
+    failures: list[Failure] = []
+
+    def on_failure(failure: Failure) -> None:
+        failures.append(failure)
+        solver = f"'{failure.run.solver}'" if failure.run else "any solver"
+        _warn(f"no row of {solver} on '{failure.label}': {failure.reason}")
+
+    present = len(results.rows)
+    with counting(sum(len(job.runs) for job in jobs), "rows") as advance, Pool(suite, num_workers) as pool:
+        pool.run(
+            jobs,
+            results,
+            on_row=lambda row: advance(len(results.rows) - present, f"{row.solver} on {row.graph}"),
+            on_failure=on_failure,
+            on_death=_warn,
+        )
+    return len(failures)
+
+
+def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list[int], list[float]]:
+    """Numbers of evaluations and seconds. Raises InputError for what is neither."""
+    from placewright.arguments import budget
+
+    counts, seconds = [], []
+    for text in evaluations.split(",") if evaluations else ():
+        counts.append(budget(int(text) if text.strip().isdecimal() else text, None, 0).evaluations)
+    for text in time_limit.split(",") if time_limit else ():
+        limit = budget(None, text.strip(), 0).seconds
+        assert limit is not None
+        seconds.append(limit)
+    return counts if counts or seconds else [5000], seconds
+
+
+def _warn(sentence: str) -> None:
+    typer.echo(f"placewright: {sentence}", err=True)

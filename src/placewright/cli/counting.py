@@ -1,0 +1,48 @@
+"""How far a long command is, on stderr: a bar where someone watches, a line a minute where nobody does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: Called with how many are done and what the last one was.
+Advance = Callable[[int, str], None]
+
+_SECONDS_BETWEEN_LINES = 60.0
+
+
+@contextmanager
+def counting(total: int, unit: str) -> Iterator[Advance]:
+    """Gives the function to call as the work goes on. unit: what is counted, in the plural."""
+    if not sys.stderr.isatty():
+        yield _lines(total, unit)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done, what: progress.update(task, completed=done, description=what)
+
+
+def _lines(total: int, unit: str) -> Advance:
+    began = last = time.monotonic()
+
+    def advance(done: int, _: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done and now - last >= _SECONDS_BETWEEN_LINES:
+            last = now
+            minutes_left = (now - began) / done * (total - done) / 60
+            print(f"{done:,} of {total:,} {unit}, {minutes_left:,.0f} minutes left", file=sys.stderr, flush=True)
+
+    return advance

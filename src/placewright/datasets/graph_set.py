@@ -1,0 +1,143 @@
+"""Many graphs in one file, or in one folder: what a benchmark runs over and a policy learns from.
+
+The file is gzipped text: a header, then one graph per line in the JSON of a graph file (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from placewright.errors import InputError, shown
+from placewright.files import read_bytes, write_atomically
+from placewright.graph import Graph
+from placewright.importers import load_graph
+from placewright.importers.json_graph import parse_json_graph, serialize_graph, unpack
+
+SCHEMA_VERSION = 1
+SUFFIX = ".graphs.gz"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GraphSet:
+    """Graphs that are parsed when they are asked for.
+
+    name: of the file or folder. digest: of the content. metadata: where the graphs came from.
+    labels: a name per graph, without repeats.
+    """
+
+    name: str
+    digest: str
+    metadata: Mapping[str, Any]
+    labels: tuple[str, ...]
+    load: Callable[[int], Graph]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Graph:
+        """The graph at that index. Raises InputError naming file and line when it is none."""
+        return self.load(index)
+
+
+def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping[str, Any]) -> int:
+    """Writes the graphs, equal ones as equal bytes; how many bytes that took. metadata: JSON values only.
+
+    Raises InputError when two graphs share a name or the file cannot be written.
+    """
+    lines = [json.dumps({"schema_version": SCHEMA_VERSION, "metadata": dict(metadata)}).encode("ascii") + b"\n"]
+    names: set[str] = set()
+    for graph in graphs:
+        if graph.name in names:
+            raise InputError(f"'{shown(path)}' would hold two graphs named '{shown(graph.name)}'")
+        names.add(graph.name)
+        lines.append(serialize_graph(graph))
+    data = gzip.compress(b"".join(lines), compresslevel=9, mtime=0)
+    write_atomically(path, data)
+    return len(data)
+
+
+def read_graph_set(path: str | Path) -> GraphSet:
+    """The set in a file written by `write_graph_set`, or the graph files of a folder in the order of their names.
+
+    Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
+    """
+    path = Path(path)
+    return _read_folder(path) if path.is_dir() else _read_file(path)
+
+
+def _read_folder(path: Path) -> GraphSet:
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    if not files:
+        raise InputError(f"folder '{shown(path)}' holds no graph files")
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.name.encode(errors="surrogateescape") + b"\0" + _content(file))
+    return GraphSet(
+        name=path.name,
+        digest=content.hexdigest(),
+        metadata={},
+        labels=tuple(file.name for file in files),
+        load=lambda index: load_graph(files[index]),
+    )
+
+
+def _content(file: Path) -> bytes:
+    """What a file holds; nothing of one that cannot be read, which is said when its graph is asked for."""
+    try:
+        return read_bytes(file)
+    except InputError:
+        return b""
+
+
+def _read_file(path: Path) -> GraphSet:
+    data = unpack(read_bytes(path), str(path))
+    header, *lines = data.splitlines() or [b""]
+    metadata = _metadata(header, path)
+    if not lines:
+        raise InputError(f"'{shown(path)}' holds no graphs")
+
+    def load(index: int) -> Graph:
+        return parse_json_graph(lines[index], f"{path.name}, line {index + 2}")
+
+    labels: dict[str, None] = {}
+    for number, line in enumerate(lines, start=2):
+        label = _label(line, number)
+        if label in labels:
+            raise InputError(f"'{shown(path)}', line {number}: an earlier graph is named '{shown(label)}' too")
+        labels[label] = None
+    return GraphSet(
+        name=path.name.removesuffix(SUFFIX),
+        digest=hashlib.sha256(data).hexdigest(),
+        metadata=metadata,
+        labels=tuple(labels),
+        load=load,
+    )
+
+
+def _metadata(header: bytes, path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(header)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        raise InputError(f"'{shown(path)}' is no set of graphs: its first line is not the header of one")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        found = shown(document.get("schema_version"))
+        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")
+    metadata: dict[str, Any] = document["metadata"]
+    return metadata
+
+
+def _label(line: bytes, number: int) -> str:
+    """The name of a graph; of a line that is no graph, its number."""
+    try:
+        name = json.loads(line)["name"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        name = None
+    return name if isinstance(name, str) else f"line {number}"

@@ -1,0 +1,46 @@
+"""Training, validation and test parts of a set of graphs (Paliwal et al. 2020, appendix A.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placewright.graph import Graph
+
+#: Which part each of five graphs of neighbouring size goes to. Fives alternate, so that neither part that is measured
+#: has the larger graphs.
+_FIVES = (("train", "valid", "train", "test", "train"), ("train", "test", "train", "valid", "train"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Three parts of a set, each sorted by number of ops, then name."""
+
+    train: tuple[Graph, ...]
+    valid: tuple[Graph, ...]
+    test: tuple[Graph, ...]
+
+
+def in_degrees(graph: Graph) -> tuple[int, ...]:
+    """The in-degree sequence, by which the paper tells topologies apart: for every op the number of different tensors
+    it reads that an op produces, plus its control dependencies; ascending, so that the order of ops does not matter."""
+    return tuple(
+        sorted(sum(graph.producer_of[tensor] >= 0 for tensor in set(op.inputs)) + len(op.controls) for op in graph.ops)
+    )
+
+
+def one_per_topology(graphs: Sequence[Graph]) -> list[Graph]:
+    """The graphs without those whose in-degree sequence an earlier one has."""
+    first: dict[tuple[int, ...], Graph] = {}
+    for graph in graphs:
+        first.setdefault(in_degrees(graph), graph)
+    return list(first.values())
+
+
+def split_by_size(graphs: Sequence[Graph]) -> Split:
+    """Sorts by number of ops and deals every five neighbours 3-1-1, so that the parts have alike sizes."""
+    parts: dict[str, list[Graph]] = {"train": [], "valid": [], "test": []}
+    for place, graph in enumerate(sorted(graphs, key=lambda graph: (len(graph.ops), graph.name))):
+        five, position = divmod(place, 5)
+        parts[_FIVES[five % 2][position]].append(graph)
+    return Split(**{name: tuple(part) for name, part in parts.items()})
