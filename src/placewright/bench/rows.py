@@ -94,8 +94,8 @@ class Results:
         self._path = folder / ROWS_NAME
         _claim(folder, header)
         rows, self.complaints = _read_rows(self._path) if self._path.exists() else ([], [])
-        if self.complaints:
-            _set_damage_aside(self._path, rows)
+        if self.complaints or _is_cut_off(self._path):
+            _rewrite(self._path, rows)
         self.rows = {row.key: row for row in rows}
         try:
             self._file = self._path.open("ab")
@@ -200,7 +200,12 @@ def _fits(value: object, kind: str) -> bool:
     return not isinstance(value, bool) and any(isinstance(value, accepted[name]) for name in kind.split(" | "))
 
 
-def _set_damage_aside(path: Path, rows: Iterable[Row]) -> None:
+def _is_cut_off(path: Path) -> bool:
+    """Whether the last row lacks its newline, so that the next would be joined to it."""
+    return path.exists() and not read_bytes(path).endswith(b"\n")
+
+
+def _rewrite(path: Path, rows: Iterable[Row]) -> None:
     """Keeps the file as it was beside itself, and only its good rows in its place."""
     write_atomically(path.with_suffix(".damaged"), read_bytes(path))
     lines = [json.dumps(asdict(row), separators=(",", ":")).encode("ascii") + b"\n" for row in rows]

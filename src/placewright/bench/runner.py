@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -70,6 +72,16 @@ class _Worker:
     unanswered: deque[Run] = field(default_factory=deque)
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C until they say so; ours is heard at the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Pool:
     """So many workers on one suite. A context: at its end no worker is left."""
 
@@ -115,7 +127,8 @@ class Pool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
-        process.start()
+        with _interrupts_blocked():
+            process.start()
         theirs.close()
         return _Worker(process=process, connection=ours)
 

@@ -74,7 +74,9 @@ Message = Row | Failure | Refusal | Done
 
 def serve(suite_path: Path, connection: Connection) -> None:
     """The main function of a worker: takes jobs from the connection and answers with messages until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent hears Ctrl-C too and ends its workers.
+    # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     suite = read_suite(suite_path)
     while True:
         try:

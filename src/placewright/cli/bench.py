@@ -65,6 +65,7 @@ def run(
     from placewright.bench.rows import Results
     from placewright.bench.runner import missing_jobs, plan_runs
     from placewright.bench.suite import header_of, read_suite, spread
+    from placewright.cli.text import counted
 
     names = [name.strip() for name in solvers.split(",")]
     runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
@@ -77,13 +78,13 @@ def run(
     try:
         num_failures = _work(suite, todo, results, min(jobs or os.cpu_count() or 1, len(todo)))
     except KeyboardInterrupt:
-        _warn(f"interrupted; {len(results.rows):,} rows are kept and the same command goes on from there")
+        _warn(f"{len(results.rows):,} rows are kept and the same command goes on from there")
         return INTERRUPTED
     finally:
         results.close()
     typer.echo(f"{len(results.rows):,} rows in {out}")
     if num_failures:
-        complain(f"{num_failures} failures, named above; the same command tries again what is missing")
+        complain(f"{counted(num_failures, 'failure')}, named above; the same command tries again what is missing")
         return ROWS_MISSING
     return 0
 

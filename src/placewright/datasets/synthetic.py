@@ -31,6 +31,9 @@ FEW_EVALUATIONS, MANY_EVALUATIONS, LEAST_GAIN = 1_000, 10_000, 0.18
 #: Parts of 12 in the paper's split: 10,000 / 1,000 / 1,000.
 _PARTS = {"train": 10, "valid": 1, "test": 1}
 
+#: Candidates that are judged together; a few more than are asked for may be judged.
+_AT_ONCE = 16
+
 OnKept = Callable[[int, int], None]
 
 
@@ -76,8 +79,8 @@ def interesting_graphs(seed: int, on_kept: OnKept | None = None) -> Iterator[Gra
 def _judged(seed: int) -> Iterator[tuple[Graph, bool]]:
     """Every candidate in order with the filter's verdict; searches run on all cores, a few ahead."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for first in count(step=64):
-            graphs = [random_graph(seed, index) for index in range(first, first + 64)]
+        for first in count(step=_AT_ONCE):
+            graphs = [random_graph(seed, index) for index in range(first, first + _AT_ONCE)]
             yield from zip(graphs, pool.map(is_interesting, graphs), strict=True)
 
 

@@ -1,0 +1,149 @@
+"""Results on disk: kept row by row, read back whatever happened to the file."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from placewright.bench.rows import Header, Results, Row, read_results
+from placewright.errors import InputError
+
+HEADER = Header(
+    suite="tiny",
+    digest="d",
+    num_graphs=2,
+    copies=0,
+    machine="2xideal/free",
+    objective="step-time",
+    control="order",
+    paper="",
+    started="2026-01-01T00:00:00+00:00",
+    processor="some",
+)
+ROW = Row(
+    graph="a",
+    num_ops=3,
+    solver="brkga",
+    evaluations_limit=5000,
+    time_limit_s=None,
+    seed=0,
+    objective=10,
+    step_time_ns=10,
+    peak_memory_bytes=4,
+    bytes_over_limit=0,
+    bound=8,
+    evaluations=5000,
+    seconds=0.5,
+    status="feasible",
+    found_by="brkga",
+    stopped_because="evaluations",
+    version="0",
+)
+ROWS = [ROW, replace(ROW, seed=1), replace(ROW, graph="b", time_limit_s=1.0, evaluations_limit=None)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    results = Results(tmp_path / "r", HEADER)
+    for row in ROWS:
+        results.add(row)
+    results.close()
+    return tmp_path / "r"
+
+
+def test_rows_are_read_as_they_were_added(folder: Path) -> None:
+    assert read_results(folder) == (HEADER, ROWS, [])
+    again = Results(folder, replace(HEADER, started="later", processor="another"))
+    assert list(again.rows.values()) == ROWS
+    assert again.rows.keys() == {row.key for row in ROWS}
+
+
+def test_gzipped_rows_are_read_too(folder: Path) -> None:
+    plain = folder / "rows.jsonl"
+    (folder / "rows.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    assert read_results(folder)[1] == ROWS
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_file_that_was_cut_off_loses_its_last_row_only(folder: Path, cut: int) -> None:
+    path = folder / "rows.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    kept = ROWS if cut == 1 else ROWS[:2]  # Without its newline alone the last row is whole.
+    assert read_results(folder)[1] == kept
+    results = Results(folder, HEADER)
+    assert len(results.complaints) == (cut > 1)
+    results.add(replace(ROW, seed=9))
+    results.close()
+    assert read_results(folder)[1:] == ([*kept, replace(ROW, seed=9)], [])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\x00\x00\x00",
+        b"[1, 2]",
+        b'{"graph":"a"}',
+        b'"text"',
+        b"{" * 100_000,
+    ],
+)
+def test_a_damaged_line_is_named_and_set_aside_and_the_rest_kept(folder: Path, damage: bytes) -> None:
+    path = folder / "rows.jsonl"
+    lines = path.read_bytes().splitlines()
+    before = b"\n".join([lines[0], damage, lines[2]]) + b"\n"
+    path.write_bytes(before)
+    _, rows, complaints = read_results(folder)
+    assert rows == [ROWS[0], ROWS[2]]
+    assert len(complaints) == 1
+    assert complaints[0].startswith(f"'{path}', line 2 is damaged: ")
+    results = Results(folder, HEADER)
+    results.close()
+    assert results.complaints == complaints
+    assert (folder / "rows.damaged").read_bytes() == before
+    assert Results(folder, HEADER).complaints == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"objective": "12"}, {"seconds": None}, {"evaluations_limit": 5.5}, {"status": 3}, {"bound": True}, {"extra": 1}],
+)
+def test_a_row_with_a_value_of_the_wrong_kind_is_damaged(folder: Path, changed: dict[str, object]) -> None:
+    import json
+    from dataclasses import asdict
+
+    path = folder / "rows.jsonl"
+    path.write_text(json.dumps({**asdict(ROW), **changed}) + "\n")
+    _, rows, complaints = read_results(folder)
+    assert (rows, len(complaints)) == ([], 1)
+
+
+def test_a_row_that_stands_twice_counts_once(folder: Path) -> None:
+    path = folder / "rows.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    assert read_results(folder)[1] == ROWS
+
+
+def test_results_of_other_work_are_not_mixed(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"holds results with another control \(order, not signal\); choose another"):
+        Results(folder, replace(HEADER, control="signal"))
+    (folder / "run.json").unlink()
+    with pytest.raises(InputError, match=r"holds rows.jsonl without run.json"):
+        Results(folder, HEADER)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": 1, "suite": 3}'])
+def test_a_header_that_is_none_is_refused(folder: Path, text: str) -> None:
+    (folder / "run.json").write_text(text)
+    with pytest.raises(InputError, match=r"run.json' is no header of benchmark results"):
+        read_results(folder)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make folder '.*file/r': Not a directory"):
+        Results(tmp_path / "file" / "r", HEADER)

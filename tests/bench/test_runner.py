@@ -1,0 +1,149 @@
+"""Workers that solve, fail and die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from placewright.bench.rows import Results, Row, read_results
+from placewright.bench.runner import Pool, missing_jobs, plan_runs
+from placewright.bench.suite import header_of, read_suite
+from placewright.bench.work import Failure, Job, Run
+from placewright.checker import check_plan
+from placewright.datasets.graph_set import write_graph_set
+from placewright.datasets.synthetic import random_graph
+from placewright.errors import InputError
+from placewright.search.budget import Budget
+from placewright.search.method import METHODS
+
+RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "some.graphs.gz"
+    write_graph_set(path, [random_graph(3, index) for index in range(3)], {})
+    return path
+
+
+class Harness:
+    """Runs jobs on a suite and remembers what was said."""
+
+    def __init__(self, suite: Path, out: Path) -> None:
+        self.suite = suite
+        self.results = Results(out, header_of(read_suite(suite)))
+        self.failures: list[Failure] = []
+        self.deaths: list[str] = []
+
+    def run(self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool, Row], None] = lambda *_: None) -> None:
+        with Pool(self.suite, workers) as pool:
+            pool.run(jobs, self.results, lambda row: on_row(pool, row), self.failures.append, self.deaths.append)
+
+
+def jobs_of(suite: Path, *runs: Run) -> list[Job]:
+    labels = read_suite(suite).labels
+    return missing_jobs(labels, range(len(labels)), runs, [])
+
+
+def test_a_row_holds_what_the_method_alone_would_give(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    harness.run(jobs_of(suite, RUN, replace(RUN, seed=1)), workers=2)
+    instances = read_suite(suite)
+    assert len(harness.results.rows) == 6
+    for index, label in enumerate(instances.labels):
+        problem = instances.problem(instances.graph(index))
+        alone = METHODS["brkga"].solve(problem, Budget(evaluations=200), seed=1)
+        row = harness.results.rows[(label, "brkga", 200, None, 1)]
+        assert (row.objective, row.peak_memory_bytes) == (alone.metrics.step_time_ns, alone.metrics.peak_memory_bytes)
+        assert (row.evaluations, row.stopped_because, row.status) == (200, "evaluations", "feasible")
+        assert row.bound <= row.objective
+    assert read_results(tmp_path / "r")[1] == list(harness.results.rows.values())
+
+
+def test_methods_that_use_no_seed_run_once() -> None:
+    runs = plan_runs(["brkga", "etf"], [100, 200], [1.5], num_seeds=2)
+    assert [run for run in runs if run.solver == "etf"] == [Run(solver="etf", evaluations=None, seconds=None, seed=0)]
+    limits = [(run.evaluations, run.seconds, run.seed) for run in runs if run.solver == "brkga"]
+    assert limits == [(100, None, 0), (100, None, 1), (200, None, 0), (200, None, 1), (None, 1.5, 0), (None, 1.5, 1)]
+    with pytest.raises(InputError, match="there is no solver 'brkgaa'"):
+        plan_runs(["brkgaa"], [1], [], 1)
+
+
+def test_only_missing_rows_are_wanted() -> None:
+    other = replace(RUN, seed=1)
+    have = [RUN.key("a"), other.key("a"), RUN.key("b")]
+    jobs = missing_jobs(["a", "b", "c"], range(3), [RUN, other], have)
+    assert [(job.label, job.runs) for job in jobs] == [("b", (other,)), ("c", (RUN, other))]
+
+
+def test_an_unreadable_graph_costs_its_own_rows_only(tmp_path: Path) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    (folder / "a.stg").write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
+    (folder / "b.stg").write_text("no graph")
+    (folder / "c.stg").write_text("1\n0 0 0\n1 7 1 0\n2 0 1 1\n")
+    harness = Harness(folder, tmp_path / "r")
+    harness.run(jobs_of(folder, RUN))
+    assert {row.graph: row.step_time_ns for row in harness.results.rows.values()} == {"a.stg": 5, "c.stg": 7}
+    assert [(failure.label, failure.run) for failure in harness.failures] == [("b.stg", None)]
+    assert "b.stg" in harness.failures[0].reason
+
+
+def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    killed = []
+
+    def kill_once(pool: Pool, row: Row) -> None:
+        if not killed:
+            killed.append(pool._workers[0].process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    harness.run(jobs_of(suite, RUN, replace(RUN, seed=1, evaluations=20_000)), on_row=kill_once)
+    assert len(harness.results.rows) == 6
+    assert harness.deaths == [
+        "the worker at 'brkga' on 'synthetic-3-0' was killed by signal 9; the run is tried once more"
+    ]
+    assert harness.failures == []
+
+
+def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    # An instance that is not there ends the worker with an IndexError, as a crash in the core would.
+    jobs = [Job(instance=99, label="gone", runs=(RUN,)), *jobs_of(suite, RUN)]
+    harness.run(jobs)
+    assert len(harness.results.rows) == 3
+    assert [(failure.label, failure.run) for failure in harness.failures] == [("gone", RUN)]
+    assert harness.failures[0].reason == "its worker ended with exit code 1, 2 times"
+
+
+def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from placewright.bench import work
+
+    monkeypatch.setattr(work, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
+    job = jobs_of(suite, RUN)[0]
+    (failure,) = work._messages(read_suite(suite), job)
+    assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
+
+
+def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from placewright.bench import work
+
+    def broken(name: str, *, threads: int) -> None:
+        raise ZeroDivisionError("in the method")
+
+    monkeypatch.setattr(work, "make_method", broken)
+    job = jobs_of(suite, RUN, replace(RUN, seed=1))[0]
+    messages = list(work._messages(read_suite(suite), job))
+    assert [type(message) for message in messages] == [Failure, Failure]
+    assert "ZeroDivisionError: in the method" in messages[0].reason  # type: ignore[union-attr]
+
+
+def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
+    from placewright.bench import work
+
+    assert work.check_plan is check_plan

@@ -1,0 +1,134 @@
+"""`placewright bench run` and `placewright dataset synthetic` as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import process
+from test_process import limited
+
+from placewright.bench.rows import read_results
+from placewright.datasets.graph_set import read_graph_set, write_graph_set
+from placewright.datasets.synthetic import random_graph
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "some.graphs.gz"
+    write_graph_set(path, [random_graph(3, index) for index in range(6)], {})
+    return path
+
+
+def arguments(suite: Path, *more: str) -> list[str | Path]:
+    return ["bench", "run", suite, "--solvers", "brkga,etf", "--out", suite.parent / "r", *more]
+
+
+def test_a_run_keeps_a_row_per_graph_solver_limit_and_seed(suite: Path) -> None:
+    outcome = process(*arguments(suite, "--evaluations", "100,300", "--seeds", "2", "--jobs", "2"))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout == f"30 rows in {suite.parent / 'r'}\n"  # 6 graphs: 2 limits with 2 seeds, and etf once.
+    again = process(*arguments(suite, "--evaluations", "100,300", "--seeds", "2"))
+    assert again.stdout == outcome.stdout
+
+
+def test_only_some_graphs_may_be_taken(suite: Path) -> None:
+    assert process(*arguments(suite, "--take", "2", "--evaluations", "100")).returncode == 0
+    rows = read_results(suite.parent / "r")[1]
+    assert {row.graph for row in rows} == {"synthetic-3-0", "synthetic-3-3"}
+
+
+def test_a_run_that_is_killed_goes_on_where_it_was(suite: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "placewright",
+        *map(str, arguments(suite, "--evaluations", "60000", "--jobs", "2")),
+    ]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rows = suite.parent / "r" / "rows.jsonl"
+    deadline = time.monotonic() + 60
+    while (not rows.exists() or rows.read_bytes().count(b"\n") < 3) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
+    before = rows.read_bytes()
+    assert 3 <= before.count(b"\n") < 12
+    outcome = process(*arguments(suite, "--evaluations", "60000"))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert rows.read_bytes().startswith(before)
+    assert len(read_results(suite.parent / "r")[1]) == 12
+
+
+def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(suite: Path) -> None:
+    command = [sys.executable, "-m", "placewright", *map(str, arguments(suite, "--evaluations", "3000000"))]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    rows = suite.parent / "r" / "rows.jsonl"
+    deadline = time.monotonic() + 60
+    while not rows.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "rows are kept and the same command goes on from there" in err
+    assert "Traceback" not in err
+
+
+def test_a_full_disk_is_one_sentence_and_the_rows_before_it_are_kept(suite: Path) -> None:
+    outcome = process(*arguments(suite, "--evaluations", "100", "--jobs", "1"), preexec_fn=limited(1000))
+    assert outcome.returncode == 2
+    assert "rows.jsonl': File too large; 3 rows are kept; the same command goes on from there" in outcome.stderr
+    assert len(read_results(suite.parent / "r")[1]) == 3
+    assert process(*arguments(suite, "--evaluations", "100")).returncode == 0
+    assert len(read_results(suite.parent / "r")[1]) == 12
+
+
+def test_an_unreadable_graph_is_named_and_the_exit_code_says_that_rows_are_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    (folder / "a.stg").write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
+    (folder / "b.stg").write_text("no graph")
+    outcome = process(*arguments(folder, "--evaluations", "100"))
+    assert outcome.returncode == 1
+    assert outcome.stdout == f"2 rows in {tmp_path / 'r'}\n"
+    assert "no row of any solver on 'b.stg'" in outcome.stderr
+    assert "1 failure, named above; the same command tries again what is missing" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        (("--solvers", "brkga,annealin"), "there is no solver 'annealin'"),
+        (("--evaluations", "none"), "evaluations is 'none'; it must be a whole number from 1"),
+        (("--time-limit", "soon"), "'soon'"),
+        (("--seeds", "0"), "seeds"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_said_before_anything_runs(
+    suite: Path, changed: tuple[str, str], complaint: str
+) -> None:
+    outcome = process(*arguments(suite, *changed))
+    assert outcome.returncode == 2
+    assert complaint in outcome.stderr
+    assert not (suite.parent / "r").exists()
+
+
+def test_the_synthetic_set_is_made_by_one_command(tmp_path: Path) -> None:
+    outcome = process("dataset", "synthetic", "--count", "12", "--seed", "4", "--out", tmp_path / "new" / "set")
+    assert outcome.returncode == 0
+    assert [len(read_graph_set(tmp_path / "new" / "set" / f"{s}.graphs.gz")) for s in ("train", "valid", "test")] == [
+        10,
+        1,
+        1,
+    ]
+    refused = process("dataset", "synthetic", "--count", "3", "--out", tmp_path)
+    assert refused.returncode == 2
+    assert "3 graphs cannot be split 10 : 1 : 1" in refused.stderr
