@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Other people's implementations, which tests compare ours with; never dependencies of the package.
+PEERS := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -72,6 +74,7 @@ $(VENV)/base: $(VENV)/python $(VENV)/sources $(CORE)
 $(VENV)/dev: $(VENV)/base
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q --no-build-isolation -e ".[dev]"
+	$(BIN)/pip install -q $(PEERS)
 	touch $@
 
 # The browser that the report's tests drive. Without root the tests that need it say why they are skipped.

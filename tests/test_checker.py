@@ -212,6 +212,14 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         lambda p: replace(p, bound_reason="work divided over all devices"),
         "the lower bound is 30 (work divided over all devices), expected 30 (critical path)",
     ),
+    "bound of the solver that is none": (
+        lambda p: replace(p, lower_bound=29, bound_reason="proven by the solver"),
+        "the lower bound is 29 (proven by the solver), expected 30 (critical path)",
+    ),
+    "bound of the solver that the plan refutes": (
+        lambda p: replace(p, lower_bound=33, bound_reason="proven by the solver"),
+        "the lower bound 33 is above the plan's own step-time of 32",
+    ),
     "better baseline": (lambda p: _with_baseline(p, step_time_ns=31), "baseline 'better' is better"),
     "impossible baseline": (lambda p: _with_baseline(p, step_time_ns=0), "baseline 'better' is below the lower bound"),
     "status": (lambda p: replace(p, status="infeasible"), "the status is infeasible with 0 bytes"),
@@ -345,3 +353,11 @@ def test_a_shifted_position_time_or_device_never_passes(case: tuple[Problem, Sol
         st.sampled_from([{"start_ns": op.start_ns + 1}, {"finish_ns": op.finish_ns + 1}, {"position": op.position + 1}])
     )
     assert check_plan(_with_op(plan, op.name, **change), problem.graph, problem.time_ns) != []
+
+
+# One device needs 30 for the critical path and the plan takes 32: a solver may have proved anything in between.
+@pytest.mark.parametrize(("proven", "status"), [(31, "feasible"), (32, "optimal")])
+def test_a_better_bound_that_the_solver_proved_stands_with_its_own_reason(proven: int, status: Status) -> None:
+    plan, graph, time_ns = right_plan()
+    claimed = replace(plan, lower_bound=proven, bound_reason="proven by the solver", status=status)
+    assert check_plan(claimed, graph, time_ns) == []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placewright.bounds import lower_bound, nothing_fits
+from placewright.bounds import Bound, lower_bound, nothing_fits
 from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.plan import Metrics, Plan
@@ -26,12 +26,19 @@ def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
 
 
 def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
-    bound, value = lower_bound(problem), metrics.objective_value(plan.objective)
+    bound, value = _bound_that_holds(plan, problem), metrics.objective_value(plan.objective)
     if (plan.lower_bound, plan.bound_reason) != (bound.value, bound.reason):
         found = f"{plan.lower_bound} ({plan.bound_reason})"
         yield f"the lower bound is {found}, expected {bound.value} ({bound.reason})"
     if plan.lower_bound > value:
         yield f"the lower bound {plan.lower_bound} is above the plan's own {plan.objective} of {value}"
+
+
+def _bound_that_holds(plan: Plan, problem: Problem) -> Bound:
+    """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
+    own = lower_bound(problem)
+    claimed = Bound(plan.lower_bound, plan.bound_reason)
+    return claimed if claimed.reason == "proven by the solver" and claimed.value > own.value else own
 
 
 def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
@@ -48,7 +55,8 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
 
 def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
     """Against the bound that holds, not the one the plan claims."""
-    over, value, bound = metrics.bytes_over_limit, metrics.objective_value(plan.objective), lower_bound(problem).value
+    over, value = metrics.bytes_over_limit, metrics.objective_value(plan.objective)
+    bound = _bound_that_holds(plan, problem).value
     expected = "infeasible" if over > 0 else "optimal" if value == bound else "feasible"
     facts = f"{over} bytes over the limits and a {plan.objective} of {value} against a bound of {bound}"
     if plan.status != expected:

@@ -114,7 +114,10 @@ def explain_gap(
     plan: Plan, peaks: Sequence[PeakExplanation], path: PathExplanation, idle: Sequence[IdleExplanation]
 ) -> GapExplanation:
     """The distance to the lower bound, by cause where the causes add up."""
-    parts = _memory_gap(plan, peaks) if plan.objective == "peak-memory" else _time_gap(plan, path, idle)
+    if plan.bound_reason == "proven by the solver":
+        parts = []
+    else:
+        parts = _memory_gap(plan, peaks) if plan.objective == "peak-memory" else _time_gap(plan, path, idle)
     sound = all(amount >= 0 for _, amount in parts)
     causes = sorted(((cause, amount) for cause, amount in parts if amount), key=lambda part: -part[1])
     return GapExplanation(

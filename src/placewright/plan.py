@@ -18,6 +18,7 @@ BoundReason = Literal[
     "work divided over all devices",
     "largest op with its inputs, outputs and parameters",
     "parameters and outputs spread over all devices",
+    "proven by the solver",
 ]
 
 SCHEMA_VERSION = 1
@@ -128,7 +129,8 @@ class Plan:
     memory_limits_bytes: per device, the smaller of capacity and the user's limit; None for no limit.
     ops, transfers: each sorted by position. buffers: sorted by (device, allocated_ns).
     baselines: every baseline that ran; the plan is no worse than any of them.
-    lower_bound: proven bound on the objective, in ns or bytes; bound_reason says which bound it is.
+    lower_bound: proven bound on the objective, in ns or bytes; bound_reason says which bound it is; only
+        the solver's own word stands for one it proved.
     memory_floor_bytes: proven: every plan needs at least this much on its fullest device.
     solver: the method asked for; found_by: the part of it that found the plan. evaluations: spent in all.
     stopped_because: "evaluations", "time", "interrupted", "complete" (the method had nothing more to do), or, proven by

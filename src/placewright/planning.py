@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from placewright import schedule
-from placewright.bounds import lower_bound, memory_floor_bytes
+from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.plan import BaselineOutcome, Metrics, Plan, Status
 from placewright.problem import Problem
 from placewright.search.result import Result
@@ -25,7 +25,7 @@ def assemble_plan(
     the plan's configuration beside that of the method."""
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = schedule.buffers_and_curves(timed)
-    bound = lower_bound(problem)
+    bound = _bound(problem, result)
     return Plan(
         graph_name=problem.graph.name,
         graph_fingerprint=problem.graph.fingerprint,
@@ -57,6 +57,14 @@ def assemble_plan(
         warnings=_warnings(problem),
         version=VERSION,
     )
+
+
+def _bound(problem: Problem, result: Result) -> Bound:
+    """The problem's own, unless the method proved a better one. Methods prove bounds of plans that keep the limits."""
+    own, proven = lower_bound(problem), result.proven_bound
+    if proven is None or proven <= own.value or result.metrics.bytes_over_limit > 0:
+        return own
+    return Bound(proven, "proven by the solver")
 
 
 def _status(problem: Problem, metrics: Metrics, bound: int) -> Status:

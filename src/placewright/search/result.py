@@ -38,7 +38,8 @@ class TracePoint:
 class Result:
     """solution with its metrics under the problem's own simulation; found_by names the part of the method that found
     it; stopped_because as in Plan.
-    baselines: the results of methods that ran inside this one, which it is no worse than."""
+    baselines: the results of methods that ran inside this one, which it is no worse than.
+    proven_bound: a lower bound of the objective that the method itself proved; None where it proved none."""
 
     method: str
     solution: Solution
@@ -51,6 +52,7 @@ class Result:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
     baselines: tuple[Result, ...] = ()
+    proven_bound: int | None = None
 
 
 def measure(problem: Problem, solution: Solution) -> Metrics:
