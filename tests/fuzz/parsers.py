@@ -11,6 +11,7 @@ from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
 from placewright.importers.json_graph import parse_json_graph
+from placewright.importers.msr_layer import parse_msr_layer
 from placewright.importers.onnx_model import parse_onnx
 from placewright.importers.stg import parse_stg
 
@@ -42,6 +43,18 @@ COSTGRAPH_BINARY = bytes.fromhex(
     "014201006009120d0d0000c03f12066d656d6f7279"
 )
 STG = b"2\n 0 0 0\n 1 5 1 0\n 2 7 2 0 1\n 3 0 2 1 2\n# the end\n"
+LAYERS_SEED = {
+    "maxSizePerFPGA": 1e9,
+    "maxFPGAs": 2,
+    "maxCPUs": 1,
+    "nodes": [
+        {"name": "a", "id": 1, "supportedOnFpga": 1, "cpuLatency": 2.5, "fpgaLatency": 0.5, "isBackwardNode": 0,
+         "colorClass": 1, "size": 8.0},
+        {"name": "b", "id": 4, "supportedOnFpga": 1, "cpuLatency": 1, "fpgaLatency": 0.1, "isBackwardNode": True,
+         "colorClass": 1, "size": 0.0},
+    ],
+    "edges": [{"sourceId": 1, "destId": 4, "cost": 0.25, "size": 1024.0}],
+}  # fmt: skip
 ONNX_MODELS = (
     """<ir_version: 8, opset_import: ["": 17, "own": 1]>
     g (float[2, 3] x, bool c) => (float[n] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
@@ -67,6 +80,7 @@ PARSERS: dict[str, Callable[[bytes, str], Graph]] = {
     "json": parse_json_graph,
     "costgraph": parse_costgraph,
     "stg": parse_stg,
+    "layers": parse_msr_layer,
     "onnx": _parse_onnx,
 }
 
@@ -80,6 +94,8 @@ def seeds(file_format: str) -> list[bytes]:
         return [COSTGRAPH_TEXT, COSTGRAPH_BINARY]
     if file_format == "onnx":
         return [_model(text).SerializeToString() for text in ONNX_MODELS]
+    if file_format == "layers":
+        return [json.dumps(LAYERS_SEED).encode()]
     return [STG]
 
 

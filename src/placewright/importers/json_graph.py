@@ -48,7 +48,7 @@ def serialize_graph(graph: Graph) -> bytes:
 
 def parse_json_graph(data: bytes, name: str) -> Graph:
     """A graph from the bytes of its file, compressed or not. Raises InputError naming the file and the key."""
-    document = _decode(unpack(data, name), name)
+    document = decode_object(unpack(data, name), name)
     _check_keys(document, _GRAPH_FIELDS, f"'{name}'", required=("schema_version", "name", "ops", "tensors"))
     if document["schema_version"] != SCHEMA_VERSION:
         found = document["schema_version"]
@@ -121,7 +121,9 @@ def _op_record(op: Op, names: Sequence[str], ops: Sequence[Op]) -> dict[str, Any
     return record
 
 
-def _decode(data: bytes, name: str) -> dict[str, Any]:
+def decode_object(data: bytes, name: str) -> dict[str, Any]:
+    """The JSON object in a file, which must hold finite numbers and no key twice. Raises InputError naming the file."""
+
     def refuse(text: str) -> NoReturn:
         raise InputError(f"'{name}' holds the number {shown(text)}; every number must be finite")
 

@@ -10,7 +10,8 @@ from placewright import examples
 from placewright.errors import InputError, shown
 from placewright.files import read_bytes
 from placewright.graph import Graph
-from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph
+from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpack
+from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
 
 _EXAMPLE = "example:"
 _KNOWN_SUFFIXES = ".onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg"
@@ -71,4 +72,6 @@ def _parse(file_format: str, data: bytes, name: str, dims: Mapping[str, int]) ->
         from placewright.importers.stg import parse_stg
 
         return parse_stg(data, name)
-    return parse_json_graph(data, name)
+    if is_layer_graph(text := unpack(data, name)):
+        return parse_msr_layer(text, name)
+    return parse_json_graph(text, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from placewright.errors import InputError
@@ -11,6 +12,12 @@ from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.cp_sat import CpSat
+from placewright.search.cpop import Cpop
+from placewright.search.heft import Heft
+from placewright.search.m_etf import MemoryEtf
+from placewright.search.m_topo import MemoryTopo
+from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result
 from placewright.suggestion import did_you_mean
 
@@ -39,7 +46,17 @@ class Method(Protocol):
         ...
 
 
-_ALL: tuple[Method, ...] = (Auto(), Brkga(), *BASELINES)
+_ALL: tuple[Method, ...] = (
+    Auto(),
+    Brkga(),
+    *BASELINES,
+    Heft(),
+    Cpop(),
+    MemoryTopo(),
+    MemoryEtf(),
+    RandomSearch(),
+    CpSat(),
+)
 
 #: Every method by the name users give, with its default configuration.
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
@@ -47,10 +64,11 @@ METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 
 def make_method(name: str, *, threads: int = 1) -> Method:
     """The method of that name, on so many threads where it can use them. Raises InputError when there is none."""
-    if name == "auto":
-        return Auto(brkga=Brkga(threads=threads))
-    if name == "brkga":
-        return Brkga(threads=threads)
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
-    return METHODS[name]
+    method = METHODS[name]
+    if isinstance(method, Auto):
+        return replace(method, brkga=replace(method.brkga, threads=threads))
+    if isinstance(method, Brkga | RandomSearch):
+        return replace(method, threads=threads)
+    return method
