@@ -7,7 +7,7 @@ PEERS := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-long lint sanitize bench stubs format clean
+.PHONY: FORCE demo test test-long lint sanitize bench bench-quick tables stubs format clean
 
 demo: $(VENV)/base
 	mkdir -p out
@@ -53,6 +53,25 @@ bench: $(VENV)/base
 	$(BIN)/cmake -S cpp/benchmarks -B build/bench $(NINJA) -DCMAKE_BUILD_TYPE=Release
 	$(BIN)/cmake --build build/bench
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
+
+SEEDED := brkga,tuned-brkga,local-search,annealing,random-search
+BUILDERS := gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
+RUN = $(BIN)/placewright bench run benchmarks/suites
+
+# Every step of the tables on a few graphs, in five minutes.
+bench-quick: $(VENV)/dev
+	$(BIN)/placewright dataset synthetic --count 12 --seed 1 --out out/quick/synthetic
+	$(RUN)/synthetic.toml --take 50 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
+	$(RUN)/synthetic.toml --take 5 --solvers cp-sat --time-limit 10s --out out/quick/step-time
+	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(SEEDED),$(BUILDERS) --out out/quick/peak-memory
+	$(RUN)/zoo.toml --take 10 --solvers brkga,tuned-brkga,$(BUILDERS) --out out/quick/zoo
+	$(BIN)/placewright bench report out/quick/step-time out/quick/peak-memory out/quick/zoo --out out/quick/report
+
+# The tables and figures in benchmarks/results, from rows that are kept in out/tables: hours, in any number of goes.
+tables: $(VENV)/dev
+	$(RUN)/synthetic.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000,50000 --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 50 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
 
 # What the package is built with. As root on Debian whatever is missing is installed.
 $(VENV)/python:

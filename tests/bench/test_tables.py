@@ -31,7 +31,10 @@ def test_the_markdown_has_the_facts_the_figures_and_what_they_mean(tmp_path: Pat
     folder = write_results(tmp_path / "r", SMALL, replace(HEADER, paper="synthetic-runtime"))
     write_tables(read_report([folder], ["1", "3"]), tmp_path / "out")
     text = (tmp_path / "out" / "toy.md").read_text()
-    assert "- Machine: 2xideal/free\n- Objective: step-time\n- Control dependencies: order\n- Graphs: 3\n" in text
+    assert (
+        "- Machine: 2xideal/free\n- Objective: step-time\n- Control dependencies: order\n- Instances: 3 graphs\n"
+        in text
+    )
     assert "- Seeds: 1 (0)\n- Date: 2026-11-20T20:00:00+00:00\n- Processor: Some CPU, 2 cores\n- Version: 0.1" in text
     headings = cells_of(next(line for line in text.splitlines() if line.startswith("| solver")))
     etf = dict(zip(headings, cells_of(next(x for x in text.splitlines() if x.startswith("| etf"))), strict=True))
@@ -139,7 +142,7 @@ def test_folders_of_one_suite_are_one_study_and_repeated_rows_count_once(tmp_pat
     [section] = read_report([tmp_path / "r", tmp_path / "s"], ["1"])
     assert len(section.study.rows) == 5
     assert section.study.started == (HEADER.started, "later")
-    assert caplog.messages == ["toy: 1 rows stand in several folders; those of the first one are used"]
+    assert caplog.messages == ["toy: rows that stand in several folders are taken from the first: 1"]
 
 
 def test_folders_of_other_suites_are_sections_of_their_own_with_files_of_their_own(tmp_path) -> None:
@@ -200,3 +203,5 @@ def test_an_interval_has_the_decimals_of_its_mean() -> None:
     assert format_mean(Mean(12.345, 0.567, 9)) == "12.3 ± 0.6"
     assert format_mean(Mean(0.0, 0.567, 9)) == "0 ± 0.57"
     assert format_mean(Mean(4.8111, None, 1), "+") == "+4.81"
+    # With two decimals the interval would be 0.00.
+    assert format_mean(Mean(0.2581, 0.0042, 9)) == "0.258 ± 0.004"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from placewright.api import make_problem
+from placewright.bench.paper import check_column
 from placewright.bench.rows import Header
 from placewright.datasets.augmentation import noisy_copy
 from placewright.datasets.graph_set import GraphSet, read_graph_set
@@ -132,6 +133,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
         paper=fields.text("paper") or "",
     )
     fields.finish()
+    check_column(suite.paper)
     if suite.copies < 0:
         raise InputError(f"copies is {suite.copies}; it must be a whole number from 0")
     return suite

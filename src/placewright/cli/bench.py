@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli import INTERRUPTED, complain
+from placewright.cli.bench_report import report
 
 if TYPE_CHECKING:
     from placewright.bench.rows import Results
@@ -130,3 +131,6 @@ def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list
 
 def _warn(sentence: str) -> None:
     typer.echo(f"placewright: {sentence}", err=True)
+
+
+app.command()(report)

@@ -1,0 +1,47 @@
+"""Who takes part in a comparison: a solver under its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placewright.bench.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A solver under its limits; None where it had none."""
+
+    solver: str
+    evaluations_limit: int | None = None
+    time_limit_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """ "brkga 5K", "cp-sat 60 s", "etf"."""
+        return " ".join(part for part in (self.solver, self.limit) if part)
+
+    @property
+    def limit(self) -> str:
+        """ "5K", "60 s", "" without limits."""
+        parts = []
+        if self.evaluations_limit is not None:
+            parts.append(format_evaluations(self.evaluations_limit))
+        if self.time_limit_s is not None:
+            parts.append(f"{self.time_limit_s:g} s")
+        return " ".join(parts)
+
+
+#: What improvements are measured against (REGAL 5.3).
+REFERENCE = Contestant("brkga", 5000)
+
+
+def contestant_of(row: Row) -> Contestant:
+    return Contestant(row.solver, row.evaluations_limit, row.time_limit_s)
+
+
+def format_evaluations(count: int) -> str:
+    """A number of evaluations as the paper writes it: "400", "5K", "1.5M"."""
+    for factor, unit in ((10**6, "M"), (10**3, "K")):
+        if count >= factor:
+            return f"{count / factor:.6g}{unit}"
+    return str(count)

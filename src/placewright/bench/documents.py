@@ -1,0 +1,99 @@
+"""Tables as Markdown for readers and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+
+from placewright.bench.number_text import counted
+from placewright.bench.standings import Standing
+from placewright.bench.statistics import Mean
+from placewright.bench.study import Study
+from placewright.bench.tables import BenchTable, Column
+
+MEANS = (
+    "Means are taken over the seeds of a graph first, then over graphs. ±: half the width of the 95% confidence"
+    " interval by graph (Student's t); a graph and its noisy copies are one cluster there, one of n."
+)
+
+
+def facts(study: Study) -> list[tuple[str, str]]:
+    """What the rows of a study were made of and with."""
+    header, seeds = study.header, study.seeds
+    listed = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    copies = f" and {counted(header.copies, 'noisy copy', 'noisy copies')} of each" if header.copies else ""
+    return [
+        ("Suite", f"{header.suite} (digest {header.digest})"),
+        ("Machine", header.machine),
+        ("Objective", header.objective),
+        ("Control dependencies", header.control),
+        ("Instances", f"{counted(header.num_graphs, 'graph')}{copies}"),
+        ("Seeds", f"{len(seeds)} ({listed})"),
+        ("Date", ", ".join(study.started)),
+        ("Processor", ", ".join(study.processors)),
+        ("Version", ", ".join(study.versions)),
+    ]
+
+
+def markdown(study: Study, tables: Sequence[BenchTable]) -> str:
+    """A page: what was measured, each table, and what its columns mean."""
+    parts = [f"# {_plain(study.name)}", "\n".join(f"- {name}: {_plain(text)}" for name, text in facts(study)), MEANS]
+    for table in tables:
+        parts += [f"## {table.title}", _grid(table), *table.notes, _definitions(table.columns)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _grid(table: BenchTable) -> str:
+    lines = [[column.heading for column in table.columns]]
+    lines.append(["---" if index == 0 else "---:" for index in range(len(table.columns))])
+    lines += [[_plain(column.text(standing)) for column in table.columns] for standing in table.rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _definitions(columns: Sequence[Column]) -> str:
+    meanings = dict.fromkeys((column.heading, column.meaning) for column in columns)
+    return "\n".join(f"- *{heading}*: {meaning}." for heading, meaning in meanings)
+
+
+def _plain(text: str) -> str:
+    """Text from files so that it stays within its line and cell."""
+    return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|").replace("<", "&lt;")
+
+
+def csv_text(tables: Sequence[BenchTable]) -> str:
+    """One kind of table of all studies; a mean takes three columns: its value, half-width and number of graphs."""
+    columns = {column.name: column for table in tables for column in table.columns}
+    with_means = {column.name for table in tables for column in table.columns if _is_mean(table, column)}
+    header = ["suite", "objective"]
+    for name in columns:
+        header += [name, f"{name}_ci95", f"{name}_graphs"] if name in with_means else [name]
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    for table in tables:
+        own = {column.name: column for column in table.columns}
+        for standing in table.rows:
+            cells = [table.study.name, table.study.header.objective]
+            for name in columns:
+                cells += _cells(own.get(name), standing, name in with_means)
+            writer.writerow(cells)
+    return text.getvalue()
+
+
+def _is_mean(table: BenchTable, column: Column) -> bool:
+    return any(isinstance(column.value(standing), Mean) for standing in table.rows)
+
+
+def _cells(column: Column | None, standing: Standing, as_mean: bool) -> list[str]:
+    value = None if column is None else column.value(standing)
+    if isinstance(value, Mean):
+        return [_exact(value.value), _exact(value.half_width), str(value.num_graphs)]
+    return [_exact(value), "", ""] if as_mean else [_exact(value)]
+
+
+def _exact(value: str | int | float | None) -> str:
+    """Six significant digits, which are more than any of these figures has, and never "-0"."""
+    if value is None or isinstance(value, str | int):
+        return "" if value is None else str(value)
+    return f"{value + 0.0:.6g}"

@@ -1,0 +1,27 @@
+"""The figures of a report by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from placewright.bench.figure_histogram import histograms
+from placewright.bench.figure_limits import by_limit
+from placewright.bench.figure_seconds import by_seconds
+from placewright.bench.figure_style import as_files, style
+from placewright.bench.standings import Standing
+from placewright.bench.study import Study
+
+#: Each gives a figure, or a sentence when there is nothing to draw.
+_DRAWN_BY: dict[str, Callable[[Study, Sequence[Standing]], Any]] = {
+    "2": histograms,
+    "3": by_limit,
+    "seconds": by_seconds,
+}
+
+
+def draw_figure(name: str, study: Study, found: Sequence[Standing]) -> dict[str, bytes] | str:
+    """Files of the figure by suffix, or why there is nothing to draw. Raises MissingExtraError without matplotlib."""
+    with style():
+        figure = _DRAWN_BY[name](study, found)
+        return figure if isinstance(figure, str) else as_files(figure)

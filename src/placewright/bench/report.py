@@ -1,0 +1,88 @@
+"""The report on results: tables as Markdown and CSV, figures as SVG and PNG, in one folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from placewright.bench.documents import csv_text, markdown
+from placewright.bench.standings import Standing, standings
+from placewright.bench.study import Study, read_studies
+from placewright.bench.tables import BenchTable, table_1, table_3
+from placewright.errors import InputError, shown
+from placewright.files import write_atomically
+
+_logger = logging.getLogger(__name__)
+
+TABLES = {"1": table_1, "3": table_3}
+FIGURES = ("2", "3", "seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One study of a report: its contestants and the tables that were asked for."""
+
+    study: Study
+    standings: tuple[Standing, ...]
+    tables: tuple[BenchTable, ...]
+
+
+def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Section]:
+    """Sections with the tables of these names, one per suite; what is left out is logged as warnings.
+
+    Raises InputError for folders without results and for results that contradict each other.
+    """
+    studies, complaints = read_studies(folders)
+    for complaint in complaints:
+        _logger.warning("%s", complaint)
+    return [_section(study, tables) for study in studies]
+
+
+def _section(study: Study, tables: Collection[str]) -> Section:
+    found = standings(study)
+    made = tuple(make(study, found) for name, make in TABLES.items() if name in tables)
+    return Section(study=study, standings=tuple(found), tables=made)
+
+
+def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
+    """`SUITE.md` per suite and `table-N.csv` over all suites. Raises InputError when they cannot be written."""
+    _make(folder)
+    files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in sections}
+    for tables in zip(*(section.tables for section in sections), strict=True):
+        files[f"{tables[0].name}.csv"] = csv_text(tables)
+    return [_write(folder / name, text.encode()) for name, text in files.items()]
+
+
+def write_figures(sections: Sequence[Section], figures: Collection[str], folder: Path) -> list[Path]:
+    """`SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
+
+    Raises MissingExtraError without matplotlib, InputError when they cannot be written.
+    """
+    from placewright.bench.figures import draw_figure
+
+    _make(folder)
+    written = []
+    for section in sections:
+        for figure in (name for name in FIGURES if name in figures):
+            drawn = draw_figure(figure, section.study, section.standings)
+            if isinstance(drawn, str):
+                _logger.warning("%s: no figure %s: %s", section.study.name, figure, drawn)
+                continue
+            for suffix, data in drawn.items():
+                written.append(_write(folder / f"{section.study.name}-figure-{figure}.{suffix}", data))
+    return written
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"cannot make folder '{shown(folder)}': {reason}") from error
+
+
+def _write(path: Path, data: bytes) -> Path:
+    write_atomically(path, data)
+    return path

@@ -1,0 +1,168 @@
+"""Who reached what on which graph, and how that compares (REGAL 5.3)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+
+from placewright.bench.contestant import REFERENCE, Contestant, contestant_of
+from placewright.bench.paper import NOT_IN_PAPER, paper_position
+from placewright.bench.rows import Row
+from placewright.bench.statistics import Mean, clustered_mean
+from placewright.bench.study import Study
+from placewright.errors import InputError, shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one contestant reached, by graph.
+
+    value: mean objective over the seeds whose plan is feasible; graphs without any are left out. seconds: mean over
+    all seeds. num_infeasible: plans over the memory limits, which have no objective.
+    """
+
+    contestant: Contestant
+    value: Mapping[str, float]
+    seconds: Mapping[str, float]
+    num_infeasible: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One contestant against the others. All in percent, by graph; empty where nothing is to compare with.
+
+    improvement: over the mean of BRKGA 5K. gap_best: from the least objective anybody reached. gap_bound: from the
+    largest bound anybody proved.
+    """
+
+    study: Study
+    entry: Entry
+    improvement: Mapping[str, float]
+    gap_best: Mapping[str, float]
+    gap_bound: Mapping[str, float]
+
+    @property
+    def contestant(self) -> Contestant:
+        return self.entry.contestant
+
+    def mean(self, values: Mapping[str, float]) -> Mean | None:
+        """With the confidence interval by topology."""
+        return clustered_mean(values, self.study.topology_of)
+
+    @cached_property
+    def mean_improvement(self) -> Mean | None:
+        return self.mean(self.improvement)
+
+    @property
+    def percent_matched(self) -> float | None:
+        """Share of the graphs on which it is at least as good as BRKGA 5K."""
+        if not self.improvement:
+            return None
+        return 100 * sum(value >= 0 for value in self.improvement.values()) / len(self.improvement)
+
+    @property
+    def seconds(self) -> float:
+        """Mean over all graphs."""
+        return fmean(self.entry.seconds.values())
+
+    def unaugmented_seconds(self) -> tuple[float, float] | None:
+        """Mean and median over the graphs that are no noisy copies."""
+        chosen = [value for graph, value in self.entry.seconds.items() if not self.study.is_copy(graph)]
+        return (fmean(chosen), median(chosen)) if chosen else None
+
+
+def standings(study: Study) -> list[Standing]:
+    """The paper's methods in the paper's sequence, then the others by improvement, the best first.
+
+    Raises InputError when a row contradicts a bound that another one proves.
+    """
+    best, bound = _best_and_bound(study.rows)
+    entries = _entries(study.rows)
+    reference = next((entry.value for entry in entries if entry.contestant == REFERENCE), {})
+    found = [
+        Standing(
+            study=study,
+            entry=entry,
+            improvement=_over(entry.value, reference, sign=-1),
+            gap_best=_over(entry.value, best),
+            gap_bound=_over(entry.value, bound),
+        )
+        for entry in entries
+    ]
+    return sorted(found, key=_sequence)
+
+
+def num_proven(study: Study) -> int:
+    """Graphs whose best known objective is proven optimal: it equals the largest bound."""
+    best, bound = _best_and_bound(study.rows)
+    return sum(best[graph] == bound[graph] for graph in best)
+
+
+def _best_and_bound(rows: Iterable[Row]) -> tuple[dict[str, int], dict[str, int]]:
+    """By graph, the least objective of a feasible plan and the largest bound, checked against each other."""
+    best: dict[str, Row] = {}
+    bound: dict[str, Row] = {}
+    for row in rows:
+        if row.bytes_over_limit == 0 and (row.graph not in best or row.objective < best[row.graph].objective):
+            best[row.graph] = row
+        if row.graph not in bound or row.bound > bound[row.graph].bound:
+            bound[row.graph] = row
+    for graph, row in best.items():
+        _check(row, bound[graph])
+    return {g: row.objective for g, row in best.items()}, {g: row.bound for g, row in bound.items()}
+
+
+def _check(best: Row, bound: Row) -> None:
+    if best.objective < bound.bound:
+        raise InputError(
+            f"impossible results on '{shown(best.graph)}': {shown(contestant_of(best).label)} with seed {best.seed}"
+            f" reached {best.objective:,}, below the lower bound {bound.bound:,} that"
+            f" {shown(contestant_of(bound).label)} with seed {bound.seed} proves; one of the two is wrong"
+        )
+
+
+def _entries(rows: Iterable[Row]) -> list[Entry]:
+    by_contestant: dict[Contestant, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_contestant[contestant_of(row)].append(row)
+    return [_entry(contestant, own) for contestant, own in by_contestant.items()]
+
+
+def _entry(contestant: Contestant, rows: Iterable[Row]) -> Entry:
+    values: dict[str, list[int]] = defaultdict(list)
+    seconds: dict[str, list[float]] = defaultdict(list)
+    num_infeasible = 0
+    for row in rows:
+        seconds[row.graph].append(row.seconds)
+        if row.bytes_over_limit:
+            num_infeasible += 1
+        else:
+            values[row.graph].append(row.objective)
+    return Entry(
+        contestant=contestant,
+        value={graph: sum(own) / len(own) for graph, own in values.items()},
+        seconds={graph: fmean(own) for graph, own in seconds.items()},
+        num_infeasible=num_infeasible,
+    )
+
+
+def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1) -> dict[str, float]:
+    """By how many percent the values are above the base, where it is there and above 0; sign -1: below."""
+    return {
+        graph: sign * 100 * (value - base[graph]) / base[graph]
+        for graph, value in values.items()
+        if base.get(graph, 0) > 0
+    }
+
+
+def _sequence(standing: Standing) -> tuple[int, float, float, str]:
+    """The paper's methods by their place there and their limits, the others by improvement, or else by their gap."""
+    contestant, position = standing.contestant, paper_position(standing.contestant)
+    if position < NOT_IN_PAPER:
+        return position, contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0, contestant.label
+    mean, gap = standing.mean_improvement, standing.mean(standing.gap_best)
+    key = (float("inf") if mean is None else -mean.value, float("inf") if gap is None else gap.value)
+    return position, *key, contestant.label

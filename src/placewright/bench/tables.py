@@ -1,0 +1,241 @@
+"""The paper's tables 1 and 3 with our figures beside its own, as columns that are written in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from placewright.bench.contestant import REFERENCE
+from placewright.bench.number_text import counted, format_mean, format_number
+from placewright.bench.paper import paper_row
+from placewright.bench.standings import Standing, num_proven
+from placewright.bench.statistics import Mean
+from placewright.bench.study import Study
+from placewright.quantities import format_time_ns
+
+#: What a table's cell holds before it is written; None where there is nothing to say.
+Value = str | int | float | Mean | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """name: in CSV files, with its unit. heading, meaning: for readers. sign: "+" where numbers are differences.
+
+    spare: columns with the largest one are left out first where a terminal is too narrow, those with 0 never. show:
+    how its numbers are written, unless with three digits.
+    """
+
+    name: str
+    heading: str
+    meaning: str
+    value: Callable[[Standing], Value]
+    sign: str = ""
+    spare: int = 0
+    show: Callable[[float | None], str] | None = None
+
+    def text(self, standing: Standing) -> str:
+        value = self.value(standing)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int):
+            return f"{value:,}"
+        if isinstance(value, Mean):
+            return format_mean(value, self.sign)
+        return format_number(value, self.sign) if self.show is None else self.show(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchTable:
+    """A table of the paper for one study. notes: sentences that belong under it."""
+
+    name: str
+    title: str
+    study: Study
+    columns: tuple[Column, ...]
+    rows: tuple[Standing, ...]
+    notes: tuple[str, ...] = ()
+
+
+def table_1(study: Study, found: Sequence[Standing]) -> BenchTable:
+    """Quality: improvement over BRKGA 5K, gaps from the best known and from the bound, time."""
+    columns = [_CONTESTANT, _GRAPHS]
+    if any(standing.entry.num_infeasible for standing in found):
+        columns.append(_INFEASIBLE)
+    columns += [_IMPROVEMENT, *_paper_columns(study)[:1], _GAP_BEST, *_paper_columns(study)[1:], _GAP_BOUND]
+    columns += [_MATCHED, _HIGHEST, _LOWEST, _MS]
+    notes = [*_reference_notes(found), f"Proven optimal: the best known on {_of_graphs(num_proven(study), study)}."]
+    return BenchTable(
+        name="table-1",
+        title="Table 1: quality",
+        study=study,
+        columns=tuple(columns),
+        rows=tuple(found),
+        notes=tuple(notes),
+    )
+
+
+def table_3(study: Study, found: Sequence[Standing]) -> BenchTable:
+    """Seconds per graph, of graphs that are no noisy copies."""
+    columns = [_CONTESTANT, _UNAUGMENTED, _MEAN_SECONDS, _MEDIAN_SECONDS]
+    if study.header.paper:
+        columns.append(_PAPER_SECONDS)
+    return BenchTable(
+        name="table-3", title="Table 3: time per graph", study=study, columns=tuple(columns), rows=tuple(found)
+    )
+
+
+def _of_graphs(count: int, study: Study) -> str:
+    return f"{count:,} of {len({row.graph for row in study.rows}):,} graphs"
+
+
+def _reference_notes(found: Sequence[Standing]) -> list[str]:
+    """What to know about BRKGA 5K, where it did not run on all graphs."""
+    reference = next((standing for standing in found if standing.contestant == REFERENCE), None)
+    if reference is None or not reference.entry.value:
+        return ["No improvements: BRKGA 5K, which they are measured against, is not among these results."]
+    missing = {graph for standing in found for graph in standing.entry.value} - set(reference.entry.value)
+    if missing:
+        return [f"Improvements leave out {counted(len(missing), 'graph')} on which there is nothing of BRKGA 5K."]
+    return []
+
+
+def _paper_columns(study: Study) -> list[Column]:
+    """The paper's improvement and gap on this test set; none where it has no such set."""
+    name = study.header.paper
+    if not name:
+        return []
+
+    def improvement(standing: Standing) -> float | None:
+        row = paper_row(standing.contestant)
+        return None if row is None else row.improvement[name]
+
+    def gap(standing: Standing) -> float | None:
+        row = paper_row(standing.contestant)
+        return None if row is None else row.gap_best[name]
+
+    where = f"the paper's figure on its {name} test set (table 1; CP-SAT there ran for up to 24 hours)"
+    return [
+        Column(
+            name="paper_improvement_percent",
+            heading="paper",
+            meaning=where,
+            value=improvement,
+            show=_as_printed,
+            spare=2,
+        ),
+        Column(name="paper_gap_best_percent", heading="paper", meaning=where, value=gap, show=_as_printed, spare=4),
+    ]
+
+
+def _as_printed(percent: float | None) -> str:
+    """As the paper prints percentages."""
+    return "" if percent is None else f"{percent:.2f}"
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else format_time_ns(round(seconds * 1e9))
+
+
+def _paper_seconds(standing: Standing) -> str:
+    row = paper_row(standing.contestant)
+    return "" if row is None else row.seconds
+
+
+def _unaugmented(standing: Standing, index: int) -> float | None:
+    seconds = standing.unaugmented_seconds()
+    return None if seconds is None else seconds[index]
+
+
+_CONTESTANT = Column(
+    name="contestant",
+    heading="solver",
+    meaning="the method and its limit, in evaluations (K: thousands) or seconds",
+    value=lambda standing: standing.contestant.label,
+)
+_GRAPHS = Column(
+    name="graphs",
+    heading="graphs",
+    meaning="how many of the graphs, noisy copies included, it has a feasible plan of; it is compared on those only",
+    value=lambda standing: len(standing.entry.value),
+)
+_INFEASIBLE = Column(
+    name="infeasible_plans",
+    heading="infeasible",
+    meaning="its plans over the memory limits, which have no objective and are left out of every mean",
+    value=lambda standing: standing.entry.num_infeasible,
+)
+_IMPROVEMENT = Column(
+    name="improvement_percent",
+    heading="% vs BRKGA 5K",
+    meaning="100 * (1 - objective / mean objective of BRKGA 5K over its seeds); higher is better",
+    value=lambda standing: standing.mean_improvement,
+    sign="+",
+)
+_GAP_BEST = Column(
+    name="gap_best_percent",
+    heading="% gap best",
+    meaning="100 * (objective / best - 1), best: the least objective of any solver and seed here; lower is better",
+    value=lambda standing: standing.mean(standing.gap_best),
+    spare=1,
+)
+_GAP_BOUND = Column(
+    name="gap_bound_percent",
+    heading="% gap bound",
+    meaning="100 * (objective / bound - 1), bound: the largest lower bound that any solver proved; lower is better",
+    value=lambda standing: standing.mean(standing.gap_bound),
+)
+_MATCHED = Column(
+    name="matched_percent",
+    heading="% ≥",
+    meaning="share of the graphs on which it is at least as good as BRKGA 5K",
+    value=lambda standing: standing.percent_matched,
+    spare=3,
+)
+_HIGHEST = Column(
+    name="highest_improvement_percent",
+    heading="best graph",
+    meaning="its highest improvement on a graph",
+    value=lambda standing: max(standing.improvement.values(), default=None),
+    sign="+",
+    spare=5,
+)
+_LOWEST = Column(
+    name="lowest_improvement_percent",
+    heading="worst graph",
+    meaning="its lowest improvement on a graph",
+    value=lambda standing: min(standing.improvement.values(), default=None),
+    sign="+",
+    spare=5,
+)
+_MS = Column(
+    name="ms_per_graph",
+    heading="ms",
+    meaning="mean time per graph in milliseconds, of the method alone, one process per core at work",
+    value=lambda standing: 1000 * standing.seconds,
+)
+_UNAUGMENTED = Column(
+    name="graphs",
+    heading="graphs",
+    meaning="how many graphs it ran on, noisy copies left out as in the paper",
+    value=lambda standing: sum(not standing.study.is_copy(graph) for graph in standing.entry.seconds),
+)
+_MEAN_SECONDS = Column(
+    name="mean_seconds",
+    heading="mean",
+    meaning="mean time per graph, of the method alone, one process per core at work",
+    value=lambda standing: _unaugmented(standing, 0),
+    show=_time,
+)
+_MEDIAN_SECONDS = Column(
+    name="median_seconds",
+    heading="median",
+    meaning="median time per graph",
+    value=lambda standing: _unaugmented(standing, 1),
+    show=_time,
+)
+_PAPER_SECONDS = Column(
+    name="paper_mean_seconds",
+    heading="paper, TF peak memory",
+    meaning="the paper's mean on its TF peak memory test set, on an Intel Xeon E5-1650 3.60GHz (table 3)",
+    value=_paper_seconds,
+)

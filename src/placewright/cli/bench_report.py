@@ -1,0 +1,108 @@
+"""`bench report`: the paper's tables and figures of results that `bench run` kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from placewright.bench.report import Section
+    from placewright.bench.tables import BenchTable, Column
+
+#: Names of solvers are shortened to no less than this before columns are left out.
+_LABEL_WIDTH = 20
+
+
+def report(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS", help="Folders that `bench run` wrote.", show_default=False)
+    ],
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="1 (quality) or 3 (seconds); repeatable.")
+    ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="2 (histogram of improvements), 3 (improvement by evaluations) or seconds (quality by time);"
+            " repeatable. Without --table and --figure: everything.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where files go; by default report in the first folder.")
+    ] = None,
+) -> int:
+    """Tables and figures of the REGAL paper from benchmark results."""
+    from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
+    from placewright.cli.tables import print_parts
+
+    tables = _chosen("table", table or (), TABLES)
+    figures = _chosen("figure", figure or (), FIGURES)
+    if not tables and not figures:
+        tables, figures = list(TABLES), list(FIGURES)
+    folder = out or results[0] / "report"
+    sections = read_report(results, tables)
+    written: list[Path] = []
+    if tables:
+        written += write_tables(sections, folder)
+        print_parts(*(part for section in sections for part in _parts(section)))
+    if figures:
+        written += write_figures(sections, figures, folder)
+    if written:
+        print_parts("" if tables else None, f"wrote {', '.join(path.name for path in written)} in {folder}")
+    return 0
+
+
+def _chosen(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
+    """The names, once each. Raises InputError for one there is none of."""
+    from placewright.errors import InputError, shown
+
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no {kind} '{shown(name)}'; known are {', '.join(known)}")
+    return list(dict.fromkeys(names))
+
+
+def _parts(section: Section) -> Iterator[RenderableType]:
+    from placewright.bench.documents import facts
+    from placewright.cli.tables import heading, line
+
+    told = dict(facts(section.study))
+    yield heading(f"{section.study.name}: {told['Objective']} on {told['Machine']}, {told['Instances']}")
+    for table in section.tables:
+        yield ""
+        yield line(table.title, "dim")
+        yield _grid(table)
+        yield from (line(note) for note in table.notes)
+
+
+def _grid(bench_table: BenchTable) -> RenderableType:
+    """As many columns as the width has room for; the Markdown file has them all."""
+    from placewright.cli.tables import table
+
+    columns = _fitting(bench_table)
+    names = [f"<{column.heading}" if index == 0 else column.heading for index, column in enumerate(columns)]
+    return table(names, ([column.text(standing) for column in columns] for standing in bench_table.rows))
+
+
+def _fitting(bench_table: BenchTable) -> list[Column]:
+    from placewright.cli.tables import width
+
+    taken = {
+        column.name: 2 + max(len(column.heading), *(len(column.text(standing)) for standing in bench_table.rows))
+        for column in bench_table.columns
+    }
+    first = bench_table.columns[0].name
+    taken[first] = min(taken[first], _LABEL_WIDTH)
+    columns = list(bench_table.columns)
+    while sum(taken[column.name] for column in columns) - 2 > width():
+        most = max(column.spare for column in columns)
+        if most == 0:
+            break
+        columns = [column for column in columns if column.spare < most]
+    return columns
