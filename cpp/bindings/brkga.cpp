@@ -1,22 +1,15 @@
 // BRKGA for Python: a search that is advanced a few generations at a time.
 #include "brkga.hpp"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
+#include "key_proposal.hpp"
 
 namespace placewright {
 
 namespace {
-
-std::optional<KeyProposal> make_proposal(std::optional<ArrayIn<double>> alpha, std::optional<ArrayIn<double>> beta,
-                                         std::optional<ArrayIn<uint16_t>> row) {
-    if (!alpha) return std::nullopt;
-    if (!beta || !row) throw std::invalid_argument("a proposal needs alpha, beta and row");
-    return KeyProposal{BetaTables(as_span(*alpha), as_span(*beta)), as_vector(*row)};
-}
 
 void init_brkga(Brkga* self, std::shared_ptr<Problem> problem, uint64_t seed, int32_t threads, int32_t population,
                 int32_t elites, int32_t mutants, double elite_bias, int32_t populations, int32_t exchange_interval,

@@ -10,6 +10,9 @@ void bind_placements(nb::module_& m);
 void bind_list_schedule(nb::module_& m);
 void bind_segment_fill(nb::module_& m);
 void bind_brkga(nb::module_& m);
+void bind_local_search(nb::module_& m);
+void bind_annealing(nb::module_& m);
+void bind_partition(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -20,4 +23,7 @@ NB_MODULE(_core, m) {
     placewright::bind_list_schedule(m);
     placewright::bind_segment_fill(m);
     placewright::bind_brkga(m);
+    placewright::bind_local_search(m);
+    placewright::bind_annealing(m);
+    placewright::bind_partition(m);
 }

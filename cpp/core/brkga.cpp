@@ -77,11 +77,7 @@ Brkga::Brkga(std::shared_ptr<const Problem> problem, const BrkgaConfig& config, 
       pool_(threads) {
     check(config_);
     const size_t num_keys = size_t(problem_->num_keys());
-    if (proposal_) {
-        require(proposal_->row.size() == num_keys, "the proposal has not one distribution per key");
-        require(std::ranges::all_of(proposal_->row, [&](uint16_t r) { return r < proposal_->tables.num_rows(); }),
-                "the proposal names a distribution that does not exist");
-    }
+    if (proposal_) proposal_->check(*problem_);
     for (const auto& chromosome : seeds_) require(chromosome.size() == num_keys, "a seed has the wrong number of keys");
     require(seeds_.size() <= size_t(config_.population) * config_.populations, "more seeds than individuals");
     scratch_.reserve(pool_.num_threads());

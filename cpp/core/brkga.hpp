@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "beta.hpp"
 #include "decode.hpp"
+#include "key_proposal.hpp"
 #include "problem.hpp"
 #include "random.hpp"
 #include "simulate.hpp"
@@ -24,12 +24,6 @@ struct BrkgaConfig {
     int32_t populations = 1;
     int32_t exchange_interval = 100;  // generations between exchanges of the best among populations
     int32_t exchanged = 2;            // how many of each population's best the others receive
-};
-
-// row[key] says which of the tables' distributions a key is drawn from. No rows: all keys uniform.
-struct KeyProposal {
-    BetaTables tables;
-    std::vector<uint16_t> row;
 };
 
 class Brkga {

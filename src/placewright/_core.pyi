@@ -144,3 +144,49 @@ class Brkga:
 
 def beta_quantiles(alpha: float, beta: float, uniforms: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:
     """Keys that a Beta distribution gives for uniform draws."""
+
+class LocalSearch:
+    """Greedy local search; see placewright.search.local_search."""
+
+    def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """Searches until `evaluations` in all are spent."""
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+
+    def best_ops(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+        """An order of all ops; each tensor leaves right after its producer."""
+
+class Annealing:
+    """Simulated annealing over keys; see placewright.search.annealing."""
+
+    def __init__(self, *, problem: Problem, seed: int, evaluations: int, keys_per_move: int, first_temperature: float, last_temperature: float, alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """Searches until `evaluations` in all are spent."""
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
+
+def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+    """
+    Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.
+    """

@@ -33,3 +33,29 @@ def synthetic(
     for split, path in files.items():
         typer.echo(f"{split}: {path}")
     return 0
+
+
+@app.command()
+def zoo(out: Out) -> int:
+    """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
+    import os
+
+    from placewright.cli import complain
+    from placewright.cli.counting import counting
+    from placewright.cli.text import counted
+    from placewright.datasets.zoo.build import ZooProgress, build_zoo
+    from placewright.datasets.zoo.catalogue import all_networks
+    from placewright.datasets.zoo.pool import tasks_of
+
+    with counting(len(tasks_of(all_networks)), "graphs captured") as advance:
+
+        def on_progress(progress: ZooProgress) -> None:
+            advance(progress.done, progress.latest.name)
+
+        summary = build_zoo(out, on_progress=on_progress, processes=os.cpu_count() or 1)
+    sizes = sorted(size for part in summary.num_ops.values() for size in part)
+    typer.echo(f"{counted(summary.num_graphs, 'graph')} of {sizes[0]:,} to {sizes[-1]:,} ops in {out}")
+    typer.echo(f"left out: {len(summary.without_room)} without room for improvement, {len(summary.repeated)} repeated")
+    for failure in summary.failures:
+        complain(failure)
+    return 1 if summary.failures else 0

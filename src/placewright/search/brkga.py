@@ -13,8 +13,9 @@ from placewright import _core
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
-from placewright.search.result import Result, Solution, TracePoint, measure
+from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.pausable import run
+from placewright.search.result import Result, Solution, measure
 
 MAX_THREADS = 1024
 
@@ -75,17 +76,7 @@ class Brkga:
         """Evolve from random keys, and from `seeds` where known solutions are given."""
         began = time.perf_counter()
         search = self._start(problem, seed, proposal, seeds)
-        trace: list[TracePoint] = []
-        batch, reason = self.threads, None
-        while reason is None:
-            batch_began = time.perf_counter()
-            search.advance(budget.evaluations, at_most=batch)
-            now = time.perf_counter()
-            batch = _next_batch(batch, now - batch_began)
-            _record(trace, self.name, search, now - began, on_progress)
-            reason = budget.reason_to_stop(search.evaluations, now - began)
-            if reason is None and interrupted is not None and interrupted():
-                reason = "interrupted"
+        ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
         device_of, order = problem.core.decode(search.best_keys())
         solution = Solution(device_of=device_of, order=order)
         return Result(
@@ -95,10 +86,10 @@ class Brkga:
             found_by=self.name,
             evaluations=search.evaluations,
             seconds=time.perf_counter() - began,
-            stopped_because=reason,
+            stopped_because=ran.stopped_because,
             seed=seed,
             configuration={name: value for name, value in asdict(self).items() if name not in ("name", "threads")},
-            trace=tuple(trace),
+            trace=ran.trace,
         )
 
     def _start(self, problem: Problem, seed: int, proposal: Proposal | None, seeds: Sequence[Solution]) -> _core.Brkga:
@@ -120,21 +111,4 @@ class Brkga:
             alpha=None if proposal is None else np.ascontiguousarray(proposal.alpha, np.float64),
             beta=None if proposal is None else np.ascontiguousarray(proposal.beta, np.float64),
             row=None if proposal is None else np.ascontiguousarray(proposal.row, np.uint16),
-        )
-
-
-def _next_batch(batch: int, seconds: float) -> int:
-    """Evaluations to run before looking up again: about 20 ms of work, so that limits and Ctrl-C are heeded."""
-    return max(1, min(4 * batch, int(batch * 0.02 / max(seconds, 1e-6))))
-
-
-def _record(
-    trace: list[TracePoint], method: str, search: _core.Brkga, seconds: float, on_progress: OnProgress | None
-) -> None:
-    best, over = search.best_objective, search.best_bytes_over_limit
-    if not trace or (trace[-1].best, trace[-1].bytes_over_limit) != (best, over):
-        trace.append(TracePoint(evaluations=search.evaluations, seconds=seconds, best=best, bytes_over_limit=over))
-    if on_progress is not None:
-        on_progress(
-            Progress(method=method, evaluations=search.evaluations, seconds=seconds, best=best, bytes_over_limit=over)
         )

@@ -8,13 +8,16 @@ from typing import Protocol
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.search.annealing import Annealing
 from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cp_sat import CpSat
 from placewright.search.cpop import Cpop
+from placewright.search.graph_partition import GP_DFS, METIS_DFS
 from placewright.search.heft import Heft
+from placewright.search.local_search import LocalSearch
 from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
 from placewright.search.random_search import RandomSearch
@@ -56,6 +59,10 @@ _ALL: tuple[Method, ...] = (
     MemoryEtf(),
     RandomSearch(),
     CpSat(),
+    LocalSearch(),
+    Annealing(),
+    GP_DFS,
+    METIS_DFS,
 )
 
 #: Every method by the name users give, with its default configuration.

@@ -1,0 +1,33 @@
+// Simulated annealing for Python: a search that is advanced some evaluations at a time.
+#include "annealing.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include "arrays.hpp"
+#include "key_proposal.hpp"
+
+namespace placewright {
+
+void bind_annealing(nb::module_& m) {
+    using nb::arg;
+    const auto init = [](Annealing* self, std::shared_ptr<Problem> problem, uint64_t seed, int64_t evaluations,
+                         int32_t keys_per_move, double first_temperature, double last_temperature,
+                         std::optional<ArrayIn<double>> alpha, std::optional<ArrayIn<double>> beta,
+                         std::optional<ArrayIn<uint16_t>> row) {
+        const AnnealingConfig config{evaluations, keys_per_move, first_temperature, last_temperature};
+        new (self) Annealing(std::move(problem), config, make_proposal(alpha, beta, row), seed);
+    };
+    nb::class_<Annealing>(m, "Annealing", "Simulated annealing over keys; see placewright.search.annealing.")
+        .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"), arg("keys_per_move"),
+             arg("first_temperature"), arg("last_temperature"), arg("alpha").noconvert() = nb::none(),
+             arg("beta").noconvert() = nb::none(), arg("row").noconvert() = nb::none())
+        .def("advance", &Annealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
+             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
+        .def_prop_ro("evaluations", &Annealing::evaluations)
+        .def_prop_ro("best_objective", [](const Annealing& a) { return a.best_fitness().objective; })
+        .def_prop_ro("best_bytes_over_limit", [](const Annealing& a) { return a.best_fitness().bytes_over_limit; })
+        .def("best_keys",
+             [](const Annealing& a) { return to_array(std::vector<Key>(a.best_keys().begin(), a.best_keys().end())); });
+}
+
+}  // namespace placewright

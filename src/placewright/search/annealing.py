@@ -1,0 +1,87 @@
+"""Simulated annealing over REGAL's chromosomes (Kirkpatrick, Gelatt & Vecchi 1983): what BRKGA's keys and decoder give
+another search."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from placewright import _core
+from placewright.errors import InputError
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.pausable import run
+from placewright.search.result import Result, Solution, measure
+
+MAX_KEYS_PER_MOVE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annealing:
+    """A move draws a few keys anew and is kept by Metropolis' rule on the objective relative to the current one; with a
+    memory limit, never when more bytes are over it. Keys come from the proposal where there is one, at the start and in
+    moves.
+
+    keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
+    geometrically over the evaluations of the budget. A time limit that ends first ends the search while it is warm.
+    """
+
+    name: str = "annealing"
+    keys_per_move: int = 4
+    first_temperature: float = 1e-2
+    last_temperature: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.keys_per_move <= MAX_KEYS_PER_MOVE:
+            raise InputError(f"{self.keys_per_move} keys per move lie outside 1 to {MAX_KEYS_PER_MOVE:,}")
+        if not 0 < self.last_temperature <= self.first_temperature < float("inf"):
+            raise InputError(
+                f"temperatures must be positive and fall, not from {self.first_temperature} to {self.last_temperature}"
+            )
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """As Method.solve."""
+        began = time.perf_counter()
+        search = self._start(problem, budget, seed, proposal)
+        ran = run(search, self.name, budget, began, on_progress, interrupted)
+        device_of, order = problem.core.decode(search.best_keys())
+        solution = Solution(device_of=device_of, order=order)
+        return Result(
+            method=self.name,
+            solution=solution,
+            metrics=measure(problem, solution),
+            found_by=self.name,
+            evaluations=search.evaluations,
+            seconds=time.perf_counter() - began,
+            stopped_because=ran.stopped_because,
+            seed=seed,
+            configuration={name: value for name, value in asdict(self).items() if name != "name"},
+            trace=ran.trace,
+        )
+
+    def _start(self, problem: Problem, budget: Budget, seed: int, proposal: Proposal | None) -> _core.Annealing:
+        if proposal is not None and len(proposal.row) != problem.core.num_keys:
+            raise InputError(f"the proposal is for {len(proposal.row)} keys, the problem has {problem.core.num_keys}")
+        return _core.Annealing(
+            problem=problem.core,
+            seed=seed,
+            evaluations=budget.evaluations,
+            keys_per_move=self.keys_per_move,
+            first_temperature=self.first_temperature,
+            last_temperature=self.last_temperature,
+            alpha=None if proposal is None else np.ascontiguousarray(proposal.alpha, np.float64),
+            beta=None if proposal is None else np.ascontiguousarray(proposal.beta, np.float64),
+            row=None if proposal is None else np.ascontiguousarray(proposal.row, np.uint16),
+        )
