@@ -28,7 +28,7 @@ class Row:
     graph: label in the suite, with "~k" for the k-th noisy copy. num_ops: scheduled ones.
     evaluations_limit, time_limit_s: None where there was none. seed: 0 for methods that use none.
     objective: step time in ns or peak memory in bytes, as the suite asks. bound: proven, same unit.
-    status, found_by, stopped_because: as in Plan. seconds: of the method alone, one process per core at work.
+    status, found_by, stopped_because: as in Plan. seconds: of processor time that the method took.
     """
 
     graph: str

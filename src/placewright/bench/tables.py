@@ -210,7 +210,7 @@ _LOWEST = Column(
 _MS = Column(
     name="ms_per_graph",
     heading="ms",
-    meaning="mean time per graph in milliseconds, of the method alone, one process per core at work",
+    meaning="mean processor time per graph in milliseconds, of the method alone, on one thread",
     value=lambda standing: 1000 * standing.seconds,
 )
 _UNAUGMENTED = Column(
