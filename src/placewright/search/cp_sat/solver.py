@@ -1,0 +1,144 @@
+"""CP-SAT of OR-tools (Perron and Didier 2024) from a warm start: the strongest search for small graphs, and proofs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+
+from placewright.bounds import lower_bound
+from placewright.errors import InputError, MissingExtraError
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.auto import Auto
+from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.cp_sat.best import Best
+from placewright.search.cp_sat.structure import Formulation, structure_of
+from placewright.search.result import Result
+
+MAX_WORKERS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpSat:
+    """All baselines and a short BRKGA, then CP-SAT from the best of them. Only the former count as evaluations.
+
+    What no model fits comes back as the warm start left it, "complete": peak memory with overlapped transfers on
+    several devices, problems too large for a model, and step time where the warm start keeps no memory limit. Memory
+    limits are part of the models of peak memory; those of step time leave them out, and solutions that break one are
+    passed over.
+
+    warm_evaluations: at most so many before CP-SAT starts, and never more than the budget has.
+    effort: of CP-SAT where the budget has no time limit, in its own deterministic measure, about seconds; so that the
+        result is reproducible with one worker.
+    workers: threads of CP-SAT; with more than one the result depends on their timing.
+    """
+
+    name: str = "cp-sat"
+    warm_evaluations: int = 5000
+    effort: float = 60.0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.warm_evaluations < 1:
+            raise InputError(f"{self.warm_evaluations} evaluations start no search: at least 1 is needed")
+        if not 0 < self.effort < float("inf"):
+            raise InputError(f"an effort of {self.effort} is not a positive number")
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise InputError(f"{self.workers} workers cannot search: from 1 to {MAX_WORKERS} can")
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """As Method.solve. Raises MissingExtraError without OR-tools."""
+        began = time.perf_counter()
+        _require_ortools()
+        evaluations = min(budget.evaluations, self.warm_evaluations)
+        warm = Auto().solve(
+            problem,
+            replace(budget, evaluations=evaluations),
+            seed,
+            proposal,
+            on_progress=on_progress,
+            interrupted=interrupted,
+        )
+        best = Best(problem, warm, began, self.name, on_progress)
+        reason = _reason_to_skip(problem, warm, budget, best.seconds())
+        formulation = None if reason else _formulate(problem, warm)
+        if formulation is not None:
+            reason = self._improve(best, formulation, budget, seed, interrupted)
+        best.report()
+        return Result(
+            method=self.name,
+            solution=best.solution,
+            metrics=best.metrics,
+            found_by=best.found_by,
+            evaluations=warm.evaluations,
+            seconds=best.seconds(),
+            stopped_because=reason or "complete",
+            seed=seed,
+            configuration={name: value for name, value in asdict(self).items() if name not in ("name", "workers")},
+            trace=tuple(best.trace),
+            baselines=warm.baselines,
+            proven_bound=best.proven_bound,
+        )
+
+    def _improve(
+        self, best: Best, formulation: Formulation, budget: Budget, seed: int, interrupted: Interrupted | None
+    ) -> str:
+        """Runs CP-SAT with what is left of the budget; returns why it stopped."""
+        from placewright.search.cp_sat.running import Limits, run
+
+        left = None if budget.seconds is None else max(0.01, budget.seconds - best.seconds())
+        limits = Limits(seconds=left, effort=self.effort, workers=self.workers, seed=seed)
+        found_by = f"{self.name}: {formulation.name}"
+        ended = run(formulation, limits, lambda solution: best.offer(solution, found_by), interrupted)
+        best.learn(ended.bound if formulation.bounds_all else None)
+        if best.is_optimal:
+            return "optimal"
+        if ended.interrupted:
+            return "interrupted"
+        return "complete" if ended.exhausted or left is None else "time"
+
+
+def _require_ortools() -> None:
+    try:
+        import ortools.sat.python.cp_model  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("OR-tools", "cp", "the method 'cp-sat'") from error
+
+
+def _reason_to_skip(problem: Problem, warm: Result, budget: Budget, seconds: float) -> str | None:
+    """Why CP-SAT need not or may not run; "complete" where its models do not reach."""
+    if warm.stopped_because in ("optimal", "infeasible", "interrupted"):
+        return warm.stopped_because
+    if budget.seconds is not None and seconds >= budget.seconds:
+        return "time"
+    if problem.objective == "step-time" and warm.metrics.bytes_over_limit > 0:
+        return "complete"
+    return None
+
+
+def _formulate(problem: Problem, warm: Result) -> Formulation | None:
+    """The first model that fits, None without one. A solution may be as good as the warm start, but no worse."""
+    from placewright.search.cp_sat import intervals, memory, parallel, segments
+
+    structure, at_least = structure_of(problem), lower_bound(problem).value
+    at_most = warm.metrics.objective_value(problem.objective)
+    if problem.objective == "peak-memory":
+        if warm.metrics.bytes_over_limit > 0:
+            at_most = memory.most_bytes(structure)
+        if not memory.fits(structure, warm.solution):
+            return None
+        return memory.formulate(structure, warm.solution, at_least, at_most)
+    for model in (parallel, segments, intervals):
+        if model.fits(structure, warm.solution):
+            formulation: Formulation = model.formulate(structure, warm.solution, at_least, at_most)
+            return formulation
+    return None
