@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from gnmt import Translation
 from saving import save_example, without_memory
 
+from placewright.datasets.zoo.gnmt import Translation
 from placewright.graph import Graph
 from placewright.importers.torch_module import from_torch
 

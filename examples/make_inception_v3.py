@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from inception_v3 import InceptionV3, TrainingLoss
 from saving import save_example, without_memory
 
+from placewright.datasets.zoo.inception_v3 import InceptionV3, TrainingLoss
 from placewright.graph import Graph
 from placewright.importers.torch_module import from_torch
 

@@ -93,7 +93,7 @@ def test_nothing_stays_nothing_and_one_stays_something() -> None:
 
 def test_a_copy_is_named_and_says_what_it_is_a_copy_of() -> None:
     copies = list(noisy_copies(replace(PAIR, metadata={"mode": "training"}), 2, seed=9))
-    assert [copy.name for copy in copies] == ["tiny-copy-1", "tiny-copy-2"]
+    assert [copy.name for copy in copies] == ["tiny~1", "tiny~2"]
     assert copies[1].metadata == {"mode": "training", "copy_of": "tiny", "copy": 2, "noise_seed": 9}
 
 

@@ -37,7 +37,9 @@ def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
         _scaled(tensor.size_bytes, factor[base]) for tensor, base in zip(graph.tensors, graph.base_of, strict=True)
     ]
     factors = [random.uniform(LEAST_FACTOR, MOST_FACTOR) for _ in graph.ops]
-    times = [op.time_ns if op.time_ns is None else _scaled(op.time_ns, f) for op, f in zip(graph.ops, factors, strict=True)]
+    times = [
+        op.time_ns if op.time_ns is None else _scaled(op.time_ns, f) for op, f in zip(graph.ops, factors, strict=True)
+    ]
     return Graph(
         name=f"{graph.name}~{number}",
         tensors=tuple(replace(tensor, size_bytes=size) for tensor, size in zip(graph.tensors, sizes, strict=True)),

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Size = int | tuple[int, int]
+from placewright.datasets.zoo.layers import Parallel, Size
+from placewright.datasets.zoo.layers import convolution as any_convolution
 
-
-class Convolution(nn.Sequential):
-    """Convolution without bias, batch normalisation, ReLU; padding keeps the size unless `valid`."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: Size, stride: int = 1, *, valid: bool = False) -> None:
-        height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
-        padding = (0, 0) if valid else (height // 2, width // 2)
-        super().__init__(
-            nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False),
-            nn.BatchNorm2d(outputs, eps=0.001),
-            nn.ReLU(),
-        )
+convolution = partial(any_convolution, epsilon=0.001)
 
 
 def chain(inputs: int, *layers: tuple[int, Size]) -> nn.Sequential:
     """Convolutions one after the other, each given by its channels and kernel."""
     widths = [inputs, *(channels for channels, _ in layers)]
     return nn.Sequential(
-        *(Convolution(before, after, kernel) for before, (after, kernel) in zip(widths, layers, strict=False))
+        *(convolution(before, after, kernel) for before, (after, kernel) in zip(widths, layers, strict=False))
     )
-
-
-class Parallel(nn.Module):
-    """Branches over one input, joined along the channels."""
-
-    def __init__(self, branches: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList(branches)
-
-    def forward(self, image: Tensor) -> Tensor:  # [batch, inputs, height, width] -> [batch, sum, height, width]
-        return torch.cat([branch(image) for branch in self.branches], dim=1)
 
 
 def pooled(inputs: int, channels: int) -> nn.Sequential:
     """The branch that averages 3x3 and projects."""
-    return nn.Sequential(nn.AvgPool2d(3, 1, 1), Convolution(inputs, channels, 1))
+    return nn.Sequential(nn.AvgPool2d(3, 1, 1), convolution(inputs, channels, 1))
 
 
 def grid_35(inputs: int, pool_channels: int) -> Parallel:
@@ -78,12 +56,12 @@ def grid_8(inputs: int) -> Parallel:
     """Figure 7: 1x3 and 3x1 side by side."""
 
     def spread() -> Parallel:
-        return Parallel([Convolution(384, 384, (1, 3)), Convolution(384, 384, (3, 1))])
+        return Parallel([convolution(384, 384, (1, 3)), convolution(384, 384, (3, 1))])
 
     return Parallel(
         [
             chain(inputs, (320, 1)),
-            nn.Sequential(Convolution(inputs, 384, 1), spread()),
+            nn.Sequential(convolution(inputs, 384, 1), spread()),
             nn.Sequential(chain(inputs, (448, 1), (384, 3)), spread()),
             pooled(inputs, 192),
         ]
@@ -92,14 +70,14 @@ def grid_8(inputs: int) -> Parallel:
 
 def reduce_to_17() -> Parallel:
     """Figure 10: halves 35x35 to 17x17."""
-    double = nn.Sequential(chain(288, (64, 1), (96, 3)), Convolution(96, 96, 3, 2, valid=True))
-    return Parallel([Convolution(288, 384, 3, 2, valid=True), double, nn.MaxPool2d(3, 2)])
+    double = nn.Sequential(chain(288, (64, 1), (96, 3)), convolution(96, 96, 3, 2, valid=True))
+    return Parallel([convolution(288, 384, 3, 2, valid=True), double, nn.MaxPool2d(3, 2)])
 
 
 def reduce_to_8() -> Parallel:
     """Halves 17x17 to 8x8."""
-    single = nn.Sequential(Convolution(768, 192, 1), Convolution(192, 320, 3, 2, valid=True))
-    double = nn.Sequential(chain(768, (192, 1), (192, (1, 7)), (192, (7, 1))), Convolution(192, 192, 3, 2, valid=True))
+    single = nn.Sequential(convolution(768, 192, 1), convolution(192, 320, 3, 2, valid=True))
+    double = nn.Sequential(chain(768, (192, 1), (192, (1, 7)), (192, (7, 1))), convolution(192, 192, 3, 2, valid=True))
     return Parallel([single, double, nn.MaxPool2d(3, 2)])
 
 
@@ -109,20 +87,20 @@ class InceptionV3(nn.Module):
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            Convolution(3, 32, 3, 2, valid=True),
-            Convolution(32, 32, 3, valid=True),
-            Convolution(32, 64, 3),
+            convolution(3, 32, 3, 2, valid=True),
+            convolution(32, 32, 3, valid=True),
+            convolution(32, 64, 3),
             nn.MaxPool2d(3, 2),
-            Convolution(64, 80, 1),
-            Convolution(80, 192, 3, valid=True),
+            convolution(64, 80, 1),
+            convolution(80, 192, 3, valid=True),
             nn.MaxPool2d(3, 2),
         )
         self.grid_35 = nn.Sequential(grid_35(192, 32), grid_35(256, 64), grid_35(288, 64), reduce_to_17())
         self.grid_17 = nn.Sequential(grid_17(128), grid_17(160), grid_17(160), grid_17(192))
         self.auxiliary = nn.Sequential(
             nn.AvgPool2d(5, 3),
-            Convolution(768, 128, 1),
-            Convolution(128, 768, 5, valid=True),
+            convolution(768, 128, 1),
+            convolution(128, 768, 5, valid=True),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(768, classes),

@@ -6,35 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-State = tuple[Tensor, Tensor]  # hidden and cell, [batch, width] each
-
-
-class Cell(nn.Module):
-    """One LSTM cell; one product makes the four gates."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(inputs + width, 4 * width))
-        self.bias = nn.Parameter(torch.empty(4 * width))
-        self.width = width
-
-    def forward(self, step: Tensor, state: State) -> State:  # step: [batch, inputs]
-        hidden, memory = state
-        gates = torch.addmm(self.bias, torch.cat([step, hidden], 1), self.weight)  # [batch, 4 width]
-        open_gates, candidate = gates.split([3 * self.width, self.width], 1)
-        write, keep, show = torch.sigmoid(open_gates).chunk(3, 1)  # [batch, width] each
-        memory = keep * memory + write * torch.tanh(candidate)
-        return show * torch.tanh(memory), memory
-
-
-def run(cell: Cell, steps: list[Tensor]) -> list[Tensor]:
-    """The hidden state after every step, [batch, width] each, from a state of zeros."""
-    zeros = steps[0].new_zeros(steps[0].shape[0], cell.width)
-    state, hidden = (zeros, zeros), []
-    for step in steps:
-        state = cell(step, state)
-        hidden.append(state[0])
-    return hidden
+from placewright.datasets.zoo.network import Network
+from placewright.datasets.zoo.recurrent_cells import LstmCell, run
+from placewright.datasets.zoo.sequences import tokens
 
 
 class Encoder(nn.Module):
@@ -42,8 +16,8 @@ class Encoder(nn.Module):
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
-        self.forward_cell, self.backward_cell = Cell(width, width), Cell(width, width)
-        self.cells = nn.ModuleList(Cell(2 * width if layer == 0 else width, width) for layer in range(layers - 1))
+        self.forward_cell, self.backward_cell = LstmCell(width, width), LstmCell(width, width)
+        self.cells = nn.ModuleList(LstmCell(2 * width if layer == 0 else width, width) for layer in range(layers - 1))
 
     def forward(self, steps: list[Tensor]) -> Tensor:  # [batch, width] each -> [batch, length, width]
         backward = run(self.backward_cell, steps[::-1])[::-1]
@@ -75,8 +49,8 @@ class Decoder(nn.Module):
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
-        self.first, self.attention = Cell(width, width), Attention(width)
-        self.cells = nn.ModuleList(Cell(2 * width, width) for _ in range(layers - 1))
+        self.first, self.attention = LstmCell(width, width), Attention(width)
+        self.cells = nn.ModuleList(LstmCell(2 * width, width) for _ in range(layers - 1))
 
     def forward(self, steps: list[Tensor], encoded: Tensor) -> Tensor:  # -> [batch, length, width]
         keys = self.attention.key(encoded)
@@ -101,3 +75,15 @@ class Translation(nn.Module):
         encoded = self.encoder(list(self.source(source).unbind(1)))
         decoded = self.decoder(list(self.target(target).unbind(1)), encoded)  # [batch, length, width]
         return functional.cross_entropy(self.output(decoded).flatten(0, 1), label.flatten())
+
+
+def gnmt(layers: int, length: int) -> Network:
+    """The entry of so many layers on either side."""
+
+    def build() -> tuple[nn.Module, tuple[Tensor, ...]]:
+        return Translation(32000, 1024, layers), tuple(tokens(64, length) for _ in range(3))
+
+    return Network(name=f"gnmt{layers}", family="gnmt", build=build)
+
+
+NETWORKS = (gnmt(2, 15), gnmt(4, 15), gnmt(8, 10))

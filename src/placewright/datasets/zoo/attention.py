@@ -1,0 +1,136 @@
+"""Parts of transformers; sequences are [batch, length, width], every product spelled out as in the first papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+Layer = Callable[[], nn.Module]
+
+
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al., Attention Is All You Need, 2017, section 3.2).
+
+    memory_width: of the sequence that is looked at. kv_heads: fewer keys and values than queries, each shared by a
+    group (Ainslie et al., GQA, 2023). causal: no position looks at a later one.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        memory_width: int = 0,
+        kv_heads: int = 0,
+        causal: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.size, self.groups, self.causal = width // heads, heads // (kv_heads or heads), causal
+        shared = width // self.groups
+        self.query = nn.Linear(width, width, bias)
+        self.key, self.value = (nn.Linear(memory_width or width, shared, bias) for _ in range(2))
+        self.output = nn.Linear(width, width, bias)
+
+    def forward(self, sequence: Tensor, memory: Tensor | None = None) -> Tensor:  # -> as the sequence
+        source = sequence if memory is None else memory
+        query, key, value = self.query(sequence), self.key(source), self.value(source)
+        return self.output(joined(self.attend(split(query, self.size), split(key, self.size), split(value, self.size))))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # [batch, heads, length, size] each
+        if self.groups > 1:
+            key, value = (part.repeat_interleave(self.groups, 1) for part in (key, value))
+        scores = query @ key.transpose(2, 3) * self.size**-0.5  # [batch, heads, length, memory length]
+        return torch.softmax(masked(scores) if self.causal else scores, 3) @ value
+
+
+def split(sequence: Tensor, size: int) -> Tensor:  # [batch, length, heads * size] -> [batch, heads, length, size]
+    """The heads of a sequence."""
+    return sequence.unflatten(2, (-1, size)).transpose(1, 2)
+
+
+def joined(heads: Tensor) -> Tensor:  # [batch, heads, length, size] -> [batch, length, heads * size]
+    """The sequence of its heads."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def masked(scores: Tensor) -> Tensor:  # [..., length, memory length] -> the same
+    """Scores with minus infinity where a position would look at a later one; the ends are aligned."""
+    length, total = scores.shape[-2:]
+    later = torch.ones(length, total, dtype=torch.bool, device=scores.device).triu(1 + total - length)
+    return scores.masked_fill(later, float("-inf"))
+
+
+def feed_forward(width: int, hidden: int, activation: Layer = nn.GELU) -> nn.Sequential:
+    """Two layers, position by position."""
+    return nn.Sequential(nn.Linear(width, hidden), activation(), nn.Linear(hidden, width))
+
+
+class Gated(nn.Module):
+    """A feed-forward part whose hidden layer is gated (Shazeer, GLU Variants Improve Transformer, 2020)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = (
+            nn.Linear(*ends, bias=False) for ends in ((width, hidden),) * 2 + ((hidden, width),)
+        )
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        return self.down(nn.functional.silu(self.gate(sequence)) * self.up(sequence))
+
+
+class RootMean(nn.Module):
+    """Zhang and Sennrich, Root Mean Square Layer Normalization, 2019."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        return sequence * torch.rsqrt(sequence.square().mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class Block(nn.Module):
+    """Parts one after the other, each with dropout and a residual connection.
+
+    before: normalise what a part reads (Xiong et al., On Layer Normalization in the Transformer Architecture, 2020)
+    rather than the sum. Parts take the sequence alone.
+    """
+
+    def __init__(
+        self, width: int, *parts: nn.Module, before: bool = True, norm: Callable[[int], nn.Module] = nn.LayerNorm
+    ):
+        super().__init__()
+        self.parts, self.norms = nn.ModuleList(parts), nn.ModuleList(norm(width) for _ in parts)
+        self.drop, self.before = nn.Dropout(0.1), before
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        for part, norm in zip(self.parts, self.norms, strict=True):
+            if self.before:
+                sequence = sequence + self.drop(part(norm(sequence)))
+            else:
+                sequence = norm(sequence + self.drop(part(sequence)))
+        return sequence
+
+
+class Embedded(nn.Module):
+    """Tokens with learned positions: [batch, length] -> [batch, length, width]."""
+
+    def __init__(self, vocabulary: int, width: int, length: int) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(torch.empty(length, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.tokens(tokens) + self.positions[: tokens.shape[1]]
+
+
+def rotated(heads: Tensor) -> Tensor:  # [batch, heads, length, size] -> the same
+    """Su et al., RoFormer, 2021: every pair of numbers turned by an angle that grows with the position."""
+    length, half = heads.shape[2], heads.shape[3] // 2
+    places = torch.arange(length, device=heads.device).unsqueeze(1)
+    angles = places * 10000 ** (-torch.arange(half, device=heads.device) / half)  # [length, size / 2]
+    first, second = heads.chunk(2, 3)
+    cosine, sine = angles.cos(), angles.sin()
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], 3)

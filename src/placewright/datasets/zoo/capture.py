@@ -1,0 +1,62 @@
+"""One network of the zoo as a graph to schedule: captured, costed for one stated device, and stripped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from placewright.costs import estimate_costs
+from placewright.datasets.zoo.network import Mode, Network
+from placewright.graph import Graph, Op, Tensor
+from placewright.importers.torch_module import Optimizer, from_torch
+from placewright.machines import load_machine
+
+if TYPE_CHECKING:
+    from torch import nn
+
+#: The device whose roofline gives every op its time: a GPU of the paper's day.
+DEVICE = "p100"
+OPTIMIZER: Optimizer = "adam"
+
+
+def capture_network(network: Network, mode: Mode) -> Graph:
+    """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it.
+
+    Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
+    """
+    model, arguments = _built(network)
+    captured = from_torch(
+        model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
+    )
+    time_ns = estimate_costs(captured, load_machine(DEVICE)).time_ns[:, 0].tolist()
+    timed = tuple(replace(op, time_ns=time) for op, time in zip(captured.ops, time_ns, strict=True))
+    metadata = {"network": network.name, "family": network.family, "mode": mode, "device": DEVICE}
+    return stripped(replace(captured, ops=timed), metadata)
+
+
+def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
+    """The graph with no more than scheduling needs, under short names: an op is its kind and number, "matmul12"; a
+    tensor its number, "t12". Targets, shapes, dtypes, attributes, modules and source lines go."""
+    return Graph(
+        name=graph.name,
+        tensors=tuple(_stripped_tensor(tensor, index) for index, tensor in enumerate(graph.tensors)),
+        ops=tuple(_stripped_op(op, index) for index, op in enumerate(graph.ops)),
+        metadata=metadata,
+    )
+
+
+def _stripped_tensor(tensor: Tensor, index: int) -> Tensor:
+    return replace(tensor, name=f"t{index}", shape=None, dtype=None)
+
+
+def _stripped_op(op: Op, index: int) -> Op:
+    return replace(op, name=f"{op.kind}{index}", target="", attributes={}, module="", source="")
+
+
+def _built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Module and arguments with shapes and dtypes but no content."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return network.build()

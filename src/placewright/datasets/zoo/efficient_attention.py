@@ -1,0 +1,224 @@
+"""Transformers whose attention is not that of every position to every other: linear, local, recurrent, a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from placewright.datasets.zoo.attention import Attention, Block, feed_forward, joined, masked, split
+from placewright.datasets.zoo.sequences import token_entry
+from placewright.datasets.zoo.transformer import VOCABULARY, LanguageModel
+
+
+class LinearAttention(Attention):
+    """Attention as a product of features, linear in the length (Katharopoulos et al., Transformers are RNNs, 2020)."""
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key = nn.functional.elu(query) + 1, nn.functional.elu(key) + 1
+        normaliser = query @ key.sum(2).unsqueeze(3)  # [batch, heads, length, 1]
+        return query @ (key.transpose(2, 3) @ value) / normaliser
+
+
+class RandomFeatures(Attention):
+    """Choromanski et al., Rethinking Attention with Performers, 2021: softmax by positive random features."""
+
+    def __init__(self, width: int, heads: int, features: int = 128) -> None:
+        super().__init__(width, heads)
+        self.register_buffer("projection", torch.empty(self.size, features))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key = self._features(query, 3), self._features(key, 2)
+        normaliser = query @ key.sum(2).unsqueeze(3)  # [batch, heads, length, 1]
+        return query @ (key.transpose(2, 3) @ value) / normaliser
+
+    def _features(self, heads: Tensor, axis: int) -> Tensor:  # [batch, heads, length, size] -> [..., features]
+        heads = heads * self.size**-0.25
+        projected = heads @ self.projection
+        return (projected - heads.square().sum(3, keepdim=True) / 2 - projected.amax(axis, keepdim=True)).exp() + 1e-6
+
+
+class LocalAttention(Attention):
+    """Every block of positions looks at itself and its neighbours, and a few first positions at all and all at them
+    (Beltagy et al., Longformer, 2020)."""
+
+    def __init__(self, width: int, heads: int, window: int, first: int = 4) -> None:
+        super().__init__(width, heads)
+        self.window, self.first = window, first
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        count = query.shape[2] // self.window
+        blocks = [part.chunk(count, 2) for part in (query, key, value)]
+        results = []
+        for place in range(count):
+            around = slice(max(0, place - 1), place + 2)
+            keys, values = (
+                torch.cat([part[:, :, : self.first], *chunks[around]], 2)
+                for part, chunks in ((key, blocks[1]), (value, blocks[2]))
+            )
+            results.append(super().attend(blocks[0][place], keys, values))
+        results[0] = torch.cat(
+            [super().attend(query[:, :, : self.first], key, value), results[0][:, :, self.first :]], 2
+        )
+        return torch.cat(results, 2)
+
+
+class SegmentAttention(Attention):
+    """Attention over a segment and the one before it, with relative positions (Dai et al., Transformer-XL, 2019)."""
+
+    def __init__(self, width: int, heads: int, length: int) -> None:
+        super().__init__(width, heads, bias=False)
+        self.places = nn.Parameter(torch.empty(2 * length, width))
+        self.content_bias, self.place_bias = (nn.Parameter(torch.empty(heads, 1, width // heads)) for _ in range(2))
+
+    def forward(self, sequence: Tensor, before: Tensor | None = None) -> Tensor:  # [batch, length, width] each
+        memory = sequence if before is None else torch.cat([before.detach(), sequence], 1)
+        query = split(self.query(sequence), self.size)  # [batch, heads, length, size]
+        key, value = split(self.key(memory), self.size), split(self.value(memory), self.size)
+        places = split(self.places[: memory.shape[1]].unsqueeze(0), self.size)
+        content = (query + self.content_bias) @ key.transpose(2, 3)  # [batch, heads, length, memory length]
+        scores = masked(content + _shifted((query + self.place_bias) @ places.transpose(2, 3)))
+        return self.output(joined(torch.softmax(scores * self.size**-0.5, 3) @ value))
+
+
+def _shifted(scores: Tensor) -> Tensor:  # [batch, heads, length, total] -> the same
+    """Row i moved left by length - i - 1: column distances become columns (appendix B of Transformer-XL)."""
+    batch, heads, length, total = scores.shape
+    padded = torch.cat([scores.new_zeros(batch, heads, length, 1), scores], 3)
+    return padded.view(batch, heads, total + 1, length)[:, :, 1:].reshape(batch, heads, length, total)
+
+
+class TransformerXl(nn.Module):
+    """Two segments, one after the other; each layer of the second also sees the first's input to that layer."""
+
+    def __init__(self, width: int, heads: int, layers: int, length: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.attentions = nn.ModuleList(SegmentAttention(width, heads, length) for _ in range(layers))
+        self.alone = nn.ModuleList(Block(width, feed_forward(width, 4 * width), before=False) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
+
+    def forward(self, tokens: Tensor) -> Tensor:  # [batch, 2 length] -> [batch, 2 length, vocabulary]
+        first, second = self.embedding(tokens).chunk(2, 1)
+        for attention, alone, norm in zip(self.attentions, self.alone, self.norms, strict=True):
+            seen = first
+            first = alone(norm(first + attention(first)))
+            second = alone(norm(second + attention(second, seen)))
+        return torch.cat([first, second], 1) @ self.embedding.weight.T
+
+
+class StateSpace(nn.Module):
+    """Gu and Dao, Mamba, 2023: a scan whose step, input and output depend on the token, position by position."""
+
+    def __init__(self, width: int, states: int = 16, span: int = 4) -> None:
+        super().__init__()
+        inner, rank = 2 * width, width // 16
+        self.enter, self.leave = nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
+        self.mix = nn.Conv1d(inner, inner, span, padding=span - 1, groups=inner)
+        self.selected, self.step = nn.Linear(inner, rank + 2 * states, bias=False), nn.Linear(rank, inner)
+        self.decay, self.skip = nn.Parameter(torch.empty(inner, states)), nn.Parameter(torch.empty(inner))
+        self.parts = (rank, states, states)
+
+    def forward(self, sequence: Tensor) -> Tensor:  # [batch, length, width] -> the same
+        inner, gate = self.enter(sequence).chunk(2, 2)  # [batch, length, inner] each
+        mixed = self.mix(inner.transpose(1, 2))[:, :, : sequence.shape[1]]
+        inner = nn.functional.silu(mixed).transpose(1, 2)
+        small, write, read = self.selected(inner).split(self.parts, 2)
+        step = nn.functional.softplus(self.step(small)).unsqueeze(3)  # [batch, length, inner, 1]
+        keep = (-step * self.decay.exp()).exp()  # [batch, length, inner, states]
+        scanned = self._scanned(keep, step * write.unsqueeze(2) * inner.unsqueeze(3), read)
+        return self.leave((scanned + self.skip * inner) * nn.functional.silu(gate))
+
+    def _scanned(self, keep: Tensor, add: Tensor, read: Tensor) -> Tensor:  # -> [batch, length, inner]
+        state, results = torch.zeros_like(add[:, 0]), []
+        for kept, added, shown in zip(keep.unbind(1), add.unbind(1), read.unbind(1), strict=True):
+            state = kept * state + added  # [batch, inner, states]
+            results.append((state @ shown.unsqueeze(2)).squeeze(2))
+        return torch.stack(results, 1)
+
+
+class Hashed(Attention):
+    """Kitaev et al., Reformer, 2020: queries are keys, sorted by a random rotation, and look within and one chunk back;
+    several rounds are weighted by their normalisers."""
+
+    def __init__(self, width: int, heads: int, chunk: int, rounds: int = 2) -> None:
+        super().__init__(width, heads)
+        self.chunk, self.rounds = chunk, rounds
+        self.register_buffer("rotation", torch.empty(rounds, self.size, 8))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        found = [self._round(query, value, rotation) for rotation in self.rotation.unbind(0)]
+        weights = torch.softmax(torch.stack([normaliser for _, normaliser in found]), 0).unsqueeze(4)
+        return (torch.stack([result for result, _ in found]) * weights).sum(0)
+
+    def _round(self, query: Tensor, value: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor]:
+        """[batch, heads, length, size] each -> the same and the logarithm of the normaliser [batch, heads, length]."""
+        turned = query @ rotation  # [batch, heads, length, 8]
+        order = torch.cat([turned, -turned], 3).argmax(3).argsort(2)  # [batch, heads, length]
+        places = order.unsqueeze(3).expand_as(query)
+        chunks = query.gather(2, places).unflatten(2, (-1, self.chunk))  # [batch, heads, chunks, chunk, size]
+        values = value.gather(2, places).unflatten(2, (-1, self.chunk))
+        keys, values = (torch.cat([part.roll(1, 2), part], 3) for part in (chunks, values))
+        scores = chunks @ keys.transpose(3, 4) * self.size**-0.5  # [batch, heads, chunks, chunk, 2 chunk]
+        normaliser = scores.logsumexp(4)  # [batch, heads, chunks, chunk]
+        result = ((scores - normaliser.unsqueeze(4)).exp() @ values).flatten(2, 3)
+        back = order.argsort(2)
+        return result.gather(2, back.unsqueeze(3).expand_as(result)), normaliser.flatten(2).gather(2, back)
+
+
+class Mixing(nn.Module):
+    """Lee-Thorp et al., FNet, 2021, with the transform over positions as a product with a fixed matrix."""
+
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__()
+        self.register_buffer("over_positions", torch.empty(2, length, length))
+        self.register_buffer("over_width", torch.empty(2, width, width))
+
+    def forward(self, sequence: Tensor) -> Tensor:  # [batch, length, width] -> the real part of the same
+        real = self.over_positions[0] @ sequence @ self.over_width[0]
+        return real - self.over_positions[1] @ sequence @ self.over_width[1]
+
+
+class Retention(Attention):
+    """Sun et al., Retentive Network, 2023, chunk by chunk: products within, a decaying state between."""
+
+    def __init__(self, width: int, heads: int, chunk: int) -> None:
+        super().__init__(width, heads, bias=False)
+        self.chunk = chunk
+        self.register_buffer("within", torch.empty(heads, chunk, chunk))
+        self.register_buffer("since", torch.empty(heads, chunk, 1))
+        self.norm = nn.LayerNorm(self.size)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        state = query.new_zeros(*query.shape[:2], self.size, self.size)
+        results = []
+        for asked, kept, held in zip(*(part.split(self.chunk, 2) for part in (query, key, value)), strict=True):
+            inner = (asked @ kept.transpose(2, 3) * self.within) @ held  # [batch, heads, chunk, size]
+            results.append(inner + asked @ state * self.since)
+            state = state * self.since[:, -1:] + (kept * self.since.flip(1)).transpose(2, 3) @ held
+        return self.norm(torch.cat(results, 2))
+
+
+def _model(width: int, layers: int, make: Callable[[], nn.Module]) -> LanguageModel:
+    """Blocks of the made part and a feed-forward part."""
+    return LanguageModel(width, [Block(width, make(), feed_forward(width, 4 * width)) for _ in range(layers)])
+
+
+def mamba(width: int, layers: int) -> LanguageModel:
+    """Blocks with nothing but the scan."""
+    return LanguageModel(width, [Block(width, StateSpace(width)) for _ in range(layers)])
+
+
+FAMILY = "efficient_attention"
+NETWORKS = (
+    token_entry("linear_attention6", FAMILY, lambda: _model(512, 6, lambda: LinearAttention(512, 8)), (8, 512)),
+    token_entry("performer6", FAMILY, lambda: _model(512, 6, lambda: RandomFeatures(512, 8)), (8, 512)),
+    token_entry("longformer6", FAMILY, lambda: _model(512, 6, lambda: LocalAttention(512, 8, 64)), (4, 512)),
+    token_entry("reformer6", FAMILY, lambda: _model(512, 6, lambda: Hashed(512, 8, 64)), (4, 512)),
+    token_entry("fnet8", FAMILY, lambda: _model(512, 8, lambda: Mixing(512, 256)), (16, 256)),
+    token_entry("retentive6", FAMILY, lambda: _model(512, 6, lambda: Retention(512, 8, 64)), (4, 512)),
+    token_entry("transformer_xl6", FAMILY, lambda: TransformerXl(512, 8, 6, 128), (8, 256)),
+    token_entry("transformer_xl12", FAMILY, lambda: TransformerXl(410, 10, 12, 150), (8, 300)),
+    token_entry("mamba3", FAMILY, lambda: mamba(384, 3), (8, 24)),
+)

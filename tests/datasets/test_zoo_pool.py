@@ -1,0 +1,36 @@
+"""Captures in processes of their own, one of which dies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import Any
+
+from placewright.datasets.zoo.network import Network
+from placewright.datasets.zoo.pool import Task, capture_all
+
+
+def unbuildable() -> tuple[Network, ...]:
+    def build() -> Any:
+        raise RuntimeError("no such layer")
+
+    return (Network(name="broken", family="test", build=build, modes=("inference",)),)
+
+
+def deadly() -> tuple[Network, ...]:
+    """Ends any process that asks but the one the tests run in."""
+    if multiprocessing.parent_process() is not None:
+        os._exit(9)
+    return (Network(name="deadly", family="test", build=unbuildable, modes=("training",)),)
+
+
+def test_a_process_that_dies_fails_one_network_and_the_rest_goes_on_in_order() -> None:
+    tasks = [
+        Task(networks=deadly, index=0, mode="training"),
+        Task(networks=unbuildable, index=0, mode="inference"),
+    ]
+    died, failed = capture_all(tasks, 2)
+    assert died.failure == (
+        "network 'deadly' cannot be captured for training: its process died, perhaps for want of memory"
+    )
+    assert failed.failure == "network 'broken' cannot be captured for inference: no such layer"

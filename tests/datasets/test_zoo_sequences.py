@@ -1,0 +1,94 @@
+"""The zoo's networks over sequences, tokens, graphs and tables: sizes as published, and the parts their papers name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the zoo is written in PyTorch")
+pytest.importorskip("transformers", reason="some of the zoo comes from transformers")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from placewright.datasets.zoo.catalogue import all_networks  # noqa: E402
+from placewright.datasets.zoo.network import Mode  # noqa: E402
+from placewright.graph import Graph  # noqa: E402
+from placewright.importers.torch_module import from_torch  # noqa: E402
+
+#: Trainable numbers of the published models, as their authors' checkpoints hold them.
+PUBLISHED = {
+    "vit_small12": 22_050_664,
+    "swin_tiny": 28_288_354,
+    "bert_base": 109_514_298,
+    "distilbert": 66_985_530,
+    "gpt2_small": 124_439_808,
+    "t5_small": 60_506_624,
+    "opt_125m": 125_239_296,
+}
+
+
+def built(name: str) -> tuple[Any, tuple[Any, ...]]:
+    network = next(network for network in all_networks() if network.name == name)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return network.build()
+
+
+@cache
+def graph_of(name: str, mode: Mode = "inference") -> Graph:
+    model, arguments = built(name)
+    return from_torch(model, arguments, training=mode == "training", name=name)
+
+
+def products(graph: Graph) -> Counter[str]:
+    """Matrix products by layer, the wrapper's and the list's names taken off."""
+    return Counter(op.module.removeprefix("model.") for op in graph.ops if op.kind == "matmul")
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
+def test_a_network_has_the_published_number_of_weights(name: str, count: int) -> None:
+    assert sum(parameter.numel() for parameter in built(name)[0].parameters()) == count
+
+
+def test_a_recurrent_layer_has_ops_of_its_own_in_every_step() -> None:
+    # the layer's cell once for each of 40 steps
+    assert products(graph_of("lstm1"))["cells.0"] == 40
+
+
+def test_the_backward_pass_of_an_unrolled_layer_has_two_products_per_step() -> None:
+    counts = products(graph_of("lstm1", "training"))
+    # forward 40; backward 40 for the weight and 40 for the step before
+    assert counts["cells.0"] == 120
+
+
+def test_a_universal_transformer_uses_one_blocks_weights_in_every_step() -> None:
+    graph = graph_of("universal6")
+    readers = Counter(
+        len(graph.consumers_of[i]) for i, t in enumerate(graph.tensors) if t.name.endswith("query.weight")
+    )
+    assert readers == {6: 1}
+
+
+def test_experts_can_run_side_by_side() -> None:
+    graph = graph_of("switch8")
+    # no expert reads what another computes: both layers of each stand in modules of their own
+    experts = {op.module for op in graph.ops if op.kind == "matmul" and ".experts." in op.module}
+    # 3 of 6 blocks have 8 experts with 2 layers each
+    assert len(experts) == 3 * 8 * 2
+
+
+def test_every_field_of_a_recommender_has_a_table() -> None:
+    assert Counter(op.kind for op in graph_of("dlrm").ops)["embedding"] == 26
+
+
+def test_a_graph_network_gathers_and_scatters_in_every_round() -> None:
+    kinds = Counter(op.kind for op in graph_of("message_passing6").ops)
+    # per round the senders and the receivers are read and the messages summed: 3 of kind gather
+    assert kinds["gather"] == 6 * 3
+
+
+def test_nothing_of_a_network_is_unknown_to_the_importer() -> None:
+    for name in ("lstm1", "switch8", "dlrm", "message_passing6", "universal6"):
+        assert "warnings" not in graph_of(name).metadata
