@@ -22,6 +22,7 @@ from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result
+from placewright.search.tuned_brkga import TUNED_BRKGA
 from placewright.suggestion import did_you_mean
 
 
@@ -52,6 +53,7 @@ class Method(Protocol):
 _ALL: tuple[Method, ...] = (
     Auto(),
     Brkga(),
+    TUNED_BRKGA,
     *BASELINES,
     Heft(),
     Cpop(),

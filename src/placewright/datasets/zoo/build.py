@@ -16,6 +16,7 @@ from placewright.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.datasets.zoo.pool import Captured, Networks, Task, capture_all, tasks_of
 from placewright.errors import InputError, MissingExtraError
+from placewright.files import make_folder
 from placewright.graph import Graph
 
 
@@ -70,7 +71,7 @@ def build_zoo(
     """
     began = time.perf_counter()
     _check_extra()
-    _make_folder(out)
+    make_folder(out)
     captured = list(_reported(tasks_of(networks), processes, on_progress))
     graphs = [each.graph for each in captured if each.graph is not None]
     with_room = [graph for graph in graphs if has_room(graph, "step-time") and has_room(graph, "peak-memory")]
@@ -93,14 +94,6 @@ def _check_extra() -> None:
     for module, package in (("torch", "PyTorch"), ("transformers", "transformers")):
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError(package, "zoo", "capturing the zoo")
-
-
-def _make_folder(out: Path) -> None:
-    """Before hours of capturing rather than after."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder '{out}': {error.strerror}") from error
 
 
 def _reported(
