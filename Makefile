@@ -67,11 +67,18 @@ bench-quick: $(VENV)/dev
 	$(RUN)/zoo.toml --take 10 --solvers brkga,tuned-brkga,$(BUILDERS) --out out/quick/zoo
 	$(BIN)/placewright bench report out/quick/step-time out/quick/peak-memory out/quick/zoo --out out/quick/report
 
-# The tables and figures in benchmarks/results, from rows that are kept in out/tables: hours, in any number of goes.
+# The tables and figures in benchmarks/results/tables. Rows are kept in out/tables: killed, it goes on from there.
 tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic
-	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000,50000 --seeds 3 --out out/tables/synthetic
-	$(RUN)/synthetic.toml --take 50 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
+	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
+	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS),auto --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --out out/tables/zoo-peak-memory
+	$(BIN)/placewright bench report out/tables/synthetic out/tables/synthetic-peak-memory out/tables/zoo \
+	  out/tables/zoo-peak-memory --out benchmarks/results/tables
 
 # What the package is built with. As root on Debian whatever is missing is installed.
 $(VENV)/python:
