@@ -1,0 +1,66 @@
+"""The committed graphs are what the commands make, and what the suites say they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placewright.bench.suite import read_suite
+from placewright.datasets.graph_set import GraphSet, read_graph_set
+from placewright.datasets.split import in_degrees
+from placewright.datasets.synthetic import is_interesting, random_graph
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+PARTS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def zoo() -> dict[str, GraphSet]:
+    return {part: read_graph_set(BENCHMARKS / "instances" / f"zoo-{part}.graphs.gz") for part in PARTS}
+
+
+def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter() -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "synthetic-test.graphs.gz")
+    assert len(graphs) == 1000
+    assert {key: graphs.metadata[key] for key in ("seed", "count", "split")} == {
+        "seed": 2020,
+        "count": 12000,
+        "split": "test",
+    }
+    for place in range(0, 1000, 100):
+        index = int(graphs.labels[place].rpartition("-")[2])
+        assert graphs[place] == random_graph(2020, index)
+        assert is_interesting(graphs[place])
+
+
+def test_the_zoo_has_more_than_120_topologies_and_none_in_two_parts(zoo: dict[str, GraphSet]) -> None:
+    graphs = [zoo[part][index] for part in PARTS for index in range(len(zoo[part]))]
+    assert len(graphs) == 373
+    assert len({in_degrees(graph) for graph in graphs}) == 373
+    assert [len(zoo[part]) for part in PARTS] == [224, 75, 74]
+    sizes = sorted(len(graph.ops) for graph in graphs)
+    assert sizes[0] < 50
+    assert 5_000 < sizes[-1] < 15_000
+
+
+@pytest.mark.parametrize("label", ["lenet5-training", "two_towers-inference", "wide_and_deep-training"])
+def test_a_network_captured_again_is_the_committed_graph(label: str, zoo: dict[str, GraphSet]) -> None:
+    from placewright.datasets.zoo.capture import capture_network
+    from placewright.datasets.zoo.catalogue import all_networks
+
+    name, _, mode = label.rpartition("-")
+    (network,) = (network for network in all_networks() if network.name == name)
+    places = {found: (part, index) for part in PARTS for index, found in enumerate(zoo[part].labels)}
+    part, index = places[label]
+    assert capture_network(network, mode) == zoo[part][index]  # type: ignore[arg-type]
+
+
+def test_every_suite_can_be_read_and_its_first_problem_made() -> None:
+    suites = {path.stem: read_suite(path) for path in (BENCHMARKS / "suites").glob("*.toml")}
+    assert set(suites) == {"synthetic", "synthetic-peak-memory", "zoo", "zoo-peak-memory"}
+    for name, suite in suites.items():
+        assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
+        assert suite.problem(suite.graph(0)).control == "order"
+        # 74 networks with one noisy copy each.
+        assert len(suite.labels) == (148 if name.startswith("zoo") else 1000)
