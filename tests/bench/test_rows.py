@@ -104,13 +104,70 @@ def test_a_damaged_line_is_named_and_set_aside_and_the_rest_kept(folder: Path, d
     results = Results(folder, HEADER)
     results.close()
     assert results.complaints == complaints
-    assert (folder / "rows.damaged").read_bytes() == before
+    assert (folder / "rows.damaged").read_bytes() == damage + b"\n"
     assert Results(folder, HEADER).complaints == []
+
+
+def test_lines_that_were_set_aside_earlier_stay(folder: Path) -> None:
+    path = folder / "rows.jsonl"
+    for damage in (b"first", b"second", b""):
+        path.write_bytes(path.read_bytes() + damage)
+        Results(folder, HEADER).close()
+    assert (folder / "rows.damaged").read_bytes() == b"first\nsecond\n"
+    path.write_bytes(b"")
+    Results(folder, HEADER).close()
+    assert (folder / "rows.damaged").read_bytes() == b"first\nsecond\n"
+
+
+def test_gzipped_rows_are_added_to_not_hidden(folder: Path) -> None:
+    plain = folder / "rows.jsonl"
+    (folder / "rows.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    results = Results(folder, HEADER)
+    assert list(results.rows.values()) == ROWS
+    results.add(replace(ROW, seed=9))
+    results.close()
+    assert read_results(folder)[1] == [*ROWS, replace(ROW, seed=9)]
+
+
+def test_a_second_run_into_the_same_folder_is_refused_until_the_first_ends(folder: Path) -> None:
+    first = Results(folder, HEADER)
+    with pytest.raises(InputError, match=r"another run is adding rows to '.*r'; let it end or choose another"):
+        Results(folder, HEADER)
+    first.close()
+    Results(folder, HEADER).close()
+
+
+def test_a_folder_that_was_refused_is_not_locked(folder: Path) -> None:
+    with pytest.raises(InputError, match="another control"):
+        Results(folder, replace(HEADER, control="signal"))
+    Results(folder, HEADER).close()
+
+
+def test_rows_that_are_removed_under_a_run_end_it(folder: Path) -> None:
+    results = Results(folder, HEADER)
+    (folder / "rows.jsonl").unlink()
+    with pytest.raises(InputError, match=r"rows.jsonl' was removed while rows were added to it"):
+        results.add(replace(ROW, seed=9))
+    results.close()
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"objective": "12"}, {"seconds": None}, {"evaluations_limit": 5.5}, {"status": 3}, {"bound": True}, {"extra": 1}],
+    [
+        {"objective": "12"},
+        {"objective": -1},
+        {"objective": 10**400},
+        {"seconds": None},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"time_limit_s": 1e300},
+        {"evaluations_limit": 5.5},
+        {"status": 3},
+        {"bound": True},
+        {"solver": "\ud800"},
+        {"extra": 1},
+    ],
 )
 def test_a_row_with_a_value_of_the_wrong_kind_is_damaged(folder: Path, changed: dict[str, object]) -> None:
     import json
@@ -140,6 +197,12 @@ def test_results_of_other_work_are_not_mixed(folder: Path) -> None:
 def test_a_header_that_is_none_is_refused(folder: Path, text: str) -> None:
     (folder / "run.json").write_text(text)
     with pytest.raises(InputError, match=r"run.json' is no header of benchmark results"):
+        read_results(folder)
+
+
+def test_the_header_of_a_later_version_is_told_from_damage(folder: Path) -> None:
+    (folder / "run.json").write_text('{"schema_version": 2, "more": 1}')
+    with pytest.raises(InputError, match=r"run.json' has schema_version 2; this placewright reads version 1"):
         read_results(folder)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
-from placewright.bench.suite import header_of, read_suite
+from placewright.bench.suite import Suite, header_of, read_suite
 from placewright.bench.work import Failure, Job, Run
 from placewright.checker import check_plan
 from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
+from placewright.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 
@@ -74,6 +74,10 @@ def test_methods_that_use_no_seed_run_once() -> None:
         plan_runs(["brkgaa"], [1], [], 1)
 
 
+def test_limits_that_are_given_twice_run_once() -> None:
+    assert len(plan_runs(["brkga", "brkga"], [100, 100], [1.5, 1.5], num_seeds=1)) == 2
+
+
 def test_only_missing_rows_are_wanted() -> None:
     other = replace(RUN, seed=1)
     have = [RUN.key("a"), other.key("a"), RUN.key("b")]
@@ -111,6 +115,37 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
     assert harness.failures == []
 
 
+def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_path: Path) -> None:
+    results = Results(tmp_path / "r", header_of(read_suite(suite)))
+    deaths: list[str] = []
+    with Pool(suite, 1) as pool:
+        process = pool._workers[0].process
+        process.kill()
+        process.join()
+        pool.run(jobs_of(suite, RUN), results, lambda row: None, pytest.fail, deaths.append)
+    assert len(results.rows) == 3
+    assert len(deaths) == 1
+
+
+def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_path: Path) -> None:
+    results = Results(tmp_path / "r", header_of(read_suite(suite)))
+    jobs = jobs_of(suite, RUN)
+    suite.unlink()
+    with Pool(suite, 1) as pool, pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"):
+        pool.run(jobs, results, lambda row: None, pytest.fail, pytest.fail)
+
+
+def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(suite, 2)
+
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(pool._context, "Pipe", refuse)
+    with pytest.raises(InputError, match="cannot start worker 1: Too many open files"):
+        pool.__enter__()
+
+
 def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) -> None:
     harness = Harness(suite, tmp_path / "r")
     # An instance that is not there ends the worker with an IndexError, as a crash in the core would.
@@ -128,6 +163,25 @@ def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monk
     job = jobs_of(suite, RUN)[0]
     (failure,) = work._messages(read_suite(suite), job)
     assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
+
+
+@pytest.mark.parametrize("error", [InputError("no limit is given"), MissingExtraError("onnx", "onnx", "reading it")])
+def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, error: PlacewrightError
+) -> None:
+    from placewright.bench import work
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    job = jobs_of(suite, RUN)[0]
+    if isinstance(error, InputError):
+        monkeypatch.setattr(work, "make_method", refuse)
+        assert list(work._messages(read_suite(suite), job)) == [
+            Failure(label=job.label, run=RUN, reason="no limit is given")
+        ]
+    monkeypatch.setattr(Suite, "graph", refuse)
+    assert list(work._messages(read_suite(suite), job)) == [Failure(label=job.label, run=None, reason=str(error))]
 
 
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

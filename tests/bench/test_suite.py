@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from placewright.bench.suite import read_suite, spread
 from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
+from placewright.machines import load_machine, machine_to_json
 
 
 @pytest.fixture
@@ -55,6 +58,26 @@ def test_the_digest_tells_apart_what_would_give_other_rows(graphs: Path) -> None
     assert len(digests) == 5
 
 
+def test_the_digest_tells_apart_machines_of_one_name(graphs: Path) -> None:
+    digests = set()
+    for speed in (1, 2):
+        machine = graphs.parent / "machine.json"
+        stated = machine_to_json(load_machine("2xideal/free"))
+        stated["link_latency_ns"] = [[0, speed], [speed, 0]]
+        machine.write_text(json.dumps(stated))
+        suite = read_suite(suite_file(graphs.parent, f'graphs = "some.graphs.gz"\ndevices = "{machine}"'))
+        assert suite.machine.name == "2xideal/free"
+        digests.add(suite.digest)
+    assert len({*digests, read_suite(graphs).digest}) == 3
+
+
+def test_a_graph_that_is_named_like_a_copy_is_refused(tmp_path: Path) -> None:
+    graph = random_graph(3, 0)
+    write_graph_set(tmp_path / "some.graphs.gz", [graph, replace(graph, name=f"{graph.name}~1")], {})
+    with pytest.raises(InputError, match="a graph and a noisy copy of another would both be named 'synthetic-3-0~1'"):
+        read_suite(suite_file(tmp_path, 'graphs = "some.graphs.gz"\ncopies = 1'))
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -62,7 +85,9 @@ def test_the_digest_tells_apart_what_would_give_other_rows(graphs: Path) -> None
         ('graphs = "none.graphs.gz"', "cannot read"),
         ('graphs = "some.graphs.gz"\nobjectiv = "step-time"', "unknown key 'objectiv'; did you mean objective"),
         ('graphs = "some.graphs.gz"\ncontrol = "sometimes"', "control is 'sometimes'"),
-        ('graphs = "some.graphs.gz"\ncopies = -1', "copies is -1; it must be a whole number from 0"),
+        ('graphs = "some.graphs.gz"\ncopies = -1', "copies is -1; it must be a whole number from 0 to 1,000"),
+        ('graphs = "some.graphs.gz"\ncopies = 99999999', "copies is 99999999; it must be"),
+        (f'graphs = "{"a" * 300}"', "File name too long"),
         ('graphs = "some.graphs.gz"\ndevices = "2xq100"', "unknown device 'q100'"),
         ("graphs = ", "suite.toml"),
     ],

@@ -82,6 +82,46 @@ def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(suite: Path) -> None:
     assert "Traceback" not in err
 
 
+def test_workers_end_with_a_parent_that_is_killed(suite: Path) -> None:
+    pytest.importorskip("ortools")
+    options = ("--solvers", "cp-sat", "--time-limit", "100s", "--jobs", "1")
+    command = [sys.executable, "-m", "placewright", *map(str, arguments(suite, *options))]
+    # Workers inherit stderr, which so is at its end when the last of them is.
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    rows = suite.parent / "r" / "rows.jsonl"
+    deadline = time.monotonic() + 60
+    while not rows.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(2)  # The worker is at work.
+    running.kill()
+    running.communicate(timeout=20)
+
+
+def test_two_runs_at_once_do_not_mix_their_rows(suite: Path) -> None:
+    command = [sys.executable, "-m", "placewright", *map(str, arguments(suite, "--evaluations", "3000000"))]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rows = suite.parent / "r" / "rows.jsonl"
+    deadline = time.monotonic() + 60
+    while not rows.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    second = process(*arguments(suite))
+    assert (second.returncode, second.stdout) == (2, "")
+    assert second.stderr.startswith("placewright: error: another run is adding rows to ")
+    first.kill()
+    first.wait()
+    assert process(*arguments(suite, "--evaluations", "100")).returncode == 0
+
+
+def test_much_damage_is_told_in_a_few_lines(suite: Path) -> None:
+    assert process(*arguments(suite, "--evaluations", "100")).returncode == 0
+    rows = suite.parent / "r" / "rows.jsonl"
+    rows.write_bytes(b"\xff\n" * 1000)
+    outcome = process(*arguments(suite, "--evaluations", "100"))
+    assert outcome.returncode == 0
+    assert len(outcome.stderr.splitlines()) == 6
+    assert "and 995 more damaged lines, all kept in rows.damaged" in outcome.stderr
+
+
 def test_a_full_disk_is_one_sentence_and_the_rows_before_it_are_kept(suite: Path) -> None:
     outcome = process(*arguments(suite, "--evaluations", "100", "--jobs", "1"), preexec_fn=limited(1000))
     assert outcome.returncode == 2
@@ -103,6 +143,15 @@ def test_an_unreadable_graph_is_named_and_the_exit_code_says_that_rows_are_missi
     assert "1 failure, named above; the same command tries again what is missing" in outcome.stderr
 
 
+def test_names_of_files_reach_the_terminal_without_what_it_would_obey(tmp_path: Path) -> None:
+    (tmp_path / "graphs").mkdir()
+    (tmp_path / "graphs" / "\x1b[31mred.stg").write_text("no graph")
+    outcome = process(*arguments(tmp_path / "graphs"))
+    assert outcome.returncode == 1
+    assert "\x1b" not in outcome.stderr
+    assert "no row of any solver on '\\x1b[31mred.stg'" in outcome.stderr
+
+
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
@@ -110,6 +159,12 @@ def test_an_unreadable_graph_is_named_and_the_exit_code_says_that_rows_are_missi
         (("--evaluations", "none"), "evaluations is 'none'; it must be a whole number from 1"),
         (("--time-limit", "soon"), "'soon'"),
         (("--seeds", "0"), "seeds"),
+        (("--seeds", "100000"), "seeds"),
+        (("--evaluations", ""), "evaluations is ''; it must be a whole number from 1"),
+        (("--evaluations", "100,"), "evaluations is ''; it must be a whole number from 1"),
+        (("--evaluations", "9" * 5000), "(5,000 characters)'; it must be a whole number from 1"),
+        (("--time-limit", ""), "duration ''"),
+        (("--solvers", "etf,"), "there is no solver ''"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said_before_anything_runs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,9 @@ def style() -> Iterator[None]:
         import matplotlib
     except ImportError as error:
         raise MissingExtraError("matplotlib", "bench", "drawing figures") from error
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # In SVG the text is text; in PNG a letter the font lacks is a box, which anybody sees.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
         yield

@@ -11,8 +11,7 @@ from placewright.bench.documents import csv_text, markdown
 from placewright.bench.standings import Standing, standings
 from placewright.bench.study import Study, read_studies
 from placewright.bench.tables import BenchTable, table_1, table_3
-from placewright.errors import InputError, shown
-from placewright.files import write_atomically
+from placewright.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def _section(study: Study, tables: Collection[str]) -> Section:
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
     """`SUITE.md` per suite and `table-N.csv` over all suites. Raises InputError when they cannot be written."""
-    _make(folder)
+    make_folder(folder)
     files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in sections}
     for tables in zip(*(section.tables for section in sections), strict=True):
         files[f"{tables[0].name}.csv"] = csv_text(tables)
@@ -62,7 +61,7 @@ def write_figures(sections: Sequence[Section], figures: Collection[str], folder:
     """
     from placewright.bench.figures import draw_figure
 
-    _make(folder)
+    make_folder(folder)
     written = []
     for section in sections:
         for figure in (name for name in FIGURES if name in figures):
@@ -73,14 +72,6 @@ def write_figures(sections: Sequence[Section], figures: Collection[str], folder:
             for suffix, data in drawn.items():
                 written.append(_write(folder / f"{section.study.name}-figure-{figure}.{suffix}", data))
     return written
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"cannot make folder '{shown(folder)}': {reason}") from error
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from placewright.files import make_folder, read_bytes, write_atomically
 from placewright.importers.json_graph import unpack
 
 SCHEMA_VERSION = 1
-ROWS_NAME, HEADER_NAME = "rows.jsonl", "run.json"
+ROWS_NAME, HEADER_NAME, DAMAGED_NAME = "rows.jsonl", "run.json", "rows.damaged"
 
 #: Graph, solver, evaluations limit, time limit and seed: what makes a row the only one of its kind.
 Key = tuple[str, str, int | None, float | None, int]
@@ -83,30 +84,53 @@ class Header:
 _Record = TypeVar("_Record", Row, Header)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Content:
+    """What stands in a file of rows. damaged: lines that are no rows, by their number."""
+
+    path: Path
+    rows: list[Row] = field(default_factory=list)
+    damaged: dict[int, bytes] = field(default_factory=dict)
+    is_cut_off: bool = False
+
+    @property
+    def complaints(self) -> list[str]:
+        return [
+            f"'{shown(self.path)}', line {number} is damaged: {shown(repr(line[:40]))}"
+            for number, line in self.damaged.items()
+        ]
+
+
 class Results:
-    """The rows of one folder, open for more. Raises InputError when the folder cannot be used or holds other rows.
+    """The rows of one folder, open for more and locked against a second run until they are closed.
 
     complaints: a sentence per damaged line that was found and set aside; its row will be made again.
+    Raises InputError when the folder cannot be used, is in use or holds other rows.
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
         make_folder(folder)
         self._path = folder / ROWS_NAME
-        _claim(folder, header)
-        rows, self.complaints = _read_rows(self._path) if self._path.exists() else ([], [])
-        if self.complaints or _is_cut_off(self._path):
-            _rewrite(self._path, rows)
-        self.rows = {row.key: row for row in rows}
+        self._lock = _lock(folder)
         try:
+            _claim(folder, header)
+            content = _mended(folder)
+            self.complaints = content.complaints
+            self.rows = {row.key: row for row in content.rows}
             self._file = self._path.open("ab")
-        except OSError as error:
-            raise InputError(f"cannot write '{shown(self._path)}': {error.strerror}") from error
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, OSError):
+                raise InputError(f"cannot write '{shown(self._path)}': {error.strerror}") from error
+            raise
 
     def add(self, row: Row) -> None:
         """Keeps the row on disk. Raises InputError when the disk takes no more; rows added before are kept."""
+        if not self._path.exists():
+            raise InputError(f"'{shown(self._path)}' was removed while rows were added to it")
         end = self._file.tell()
         try:
-            self._file.write(json.dumps(asdict(row), separators=(",", ":")).encode("ascii") + b"\n")
+            self._file.write(_line(row))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -117,6 +141,7 @@ class Results:
 
     def close(self) -> None:
         self._file.close()
+        os.close(self._lock)
 
     def _take_back(self, end: int) -> None:
         """Removes what a failed write left behind the last whole row. The buffer is given up with the file."""
@@ -134,17 +159,39 @@ def read_results(folder: str | Path) -> tuple[Header, list[Row], list[str]]:
     """
     folder = Path(folder)
     header = _read_header(folder / HEADER_NAME)
-    plain = folder / ROWS_NAME
-    rows, complaints = _read_rows(plain if plain.exists() else folder / f"{ROWS_NAME}.gz")
-    return header, rows, complaints
+    content = _read_rows(_rows_path(folder))
+    return header, content.rows, content.complaints
+
+
+def _rows_path(folder: Path) -> Path:
+    """The gzipped file where there is no other."""
+    plain, packed = folder / ROWS_NAME, folder / f"{ROWS_NAME}.gz"
+    return packed if packed.exists() and not plain.exists() else plain
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor that keeps other runs out of the folder until it is closed, however the process ends."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"cannot read '{shown(folder)}': {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(f"another run is adding rows to '{shown(folder)}'; let it end or choose another") from error
+    except OSError:
+        # Some network file systems have no locks; rows are worth having there too.
+        return descriptor
+    return descriptor
 
 
 def _claim(folder: Path, header: Header) -> None:
     """Writes the header, or makes sure that the one there is of the same work."""
     path = folder / HEADER_NAME
     if not path.exists():
-        if (folder / ROWS_NAME).exists():
-            raise InputError(f"'{shown(folder)}' holds {ROWS_NAME} without {HEADER_NAME}, so nobody knows of what")
+        if (rows := _rows_path(folder)).exists():
+            raise InputError(f"'{shown(folder)}' holds {rows.name} without {HEADER_NAME}, so nobody knows of what")
         write_atomically(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}, indent=1).encode())
         return
     present, wanted = _read_header(path).identity(), header.identity()
@@ -160,53 +207,74 @@ def _read_header(path: Path) -> Header:
     try:
         document = json.loads(read_bytes(path))
         version = document.pop("schema_version")
-        header = _record(Header, document)
+        header = _record(Header, document) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"'{shown(path)}' is no header of benchmark results") from error
-    if version != SCHEMA_VERSION:
-        raise InputError(f"'{shown(path)}' has schema_version {shown(version)}; this placewright reads version 1")
+    if header is None:
+        found = shown(version)
+        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")
     return header
 
 
-def _read_rows(path: Path) -> tuple[list[Row], list[str]]:
-    """Rows in the file's order, of equal keys the first, and a sentence per line that is none."""
+def _read_rows(path: Path) -> _Content:
+    """Rows in the file's order, of equal keys the first."""
+    data = unpack(read_bytes(path), shown(path))
     rows: dict[Key, Row] = {}
-    complaints = []
-    for number, line in enumerate(unpack(read_bytes(path), str(path)).split(b"\n"), start=1):
+    damaged: dict[int, bytes] = {}
+    for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
         try:
-            row = _record(Row, json.loads(line))
+            row = _row(line)
         except (ValueError, TypeError, RecursionError):
-            complaints.append(f"'{shown(path)}', line {number} is damaged: {shown(repr(line[:40]))}")
+            damaged[number] = line
         else:
             rows.setdefault(row.key, row)
-    return list(rows.values()), complaints
+    is_cut_off = bool(data) and not data.endswith(b"\n")
+    return _Content(path=path, rows=list(rows.values()), damaged=damaged, is_cut_off=is_cut_off)
+
+
+def _row(line: bytes) -> Row:
+    """Raises ValueError or TypeError for a line that no run can have written."""
+    row = _record(Row, json.loads(line))
+    row.solver.encode()  # No half of a surrogate pair, which a name could not be written with.
+    return row
 
 
 def _record(kind: type[_Record], document: object) -> _Record:
     """The dataclass from a JSON object with exactly its fields. Raises ValueError otherwise."""
-    if not isinstance(document, Mapping) or set(document) != {field.name for field in fields(kind)}:
+    if not isinstance(document, Mapping) or set(document) != {one.name for one in fields(kind)}:
         raise ValueError("other keys than expected")
-    for field in fields(kind):
-        if not _fits(document[field.name], str(field.type)):
-            raise ValueError(f"{field.name} is no {field.type}")
+    for one in fields(kind):
+        if not _fits(document[one.name], str(one.type)):
+            raise ValueError(f"{one.name} is no {one.type}")
     return kind(**dict(document))
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Whether a JSON value is of one of the kinds in an annotation like "int | None"."""
+    """Whether a JSON value is of one of the kinds in an annotation like "int | None"; no number is below 0 or huge."""
     accepted = {"str": str, "int": int, "float": int | float, "None": type(None)}
+    if isinstance(value, int | float) and not 0 <= value < 2**63:
+        return False
     return not isinstance(value, bool) and any(isinstance(value, accepted[name]) for name in kind.split(" | "))
 
 
-def _is_cut_off(path: Path) -> bool:
-    """Whether the last row lacks its newline, so that the next would be joined to it."""
-    return path.exists() and not read_bytes(path).endswith(b"\n")
+def _mended(folder: Path) -> _Content:
+    """What the folder holds, after its file of rows was made one of whole rows, not gzipped, that can be added to."""
+    path = _rows_path(folder)
+    content = _read_rows(path) if path.exists() else _Content(path=path)
+    if content.damaged:
+        _set_aside(folder / DAMAGED_NAME, content.damaged.values())
+    if content.damaged or content.is_cut_off or path.name != ROWS_NAME:
+        write_atomically(folder / ROWS_NAME, b"".join(_line(row) for row in content.rows))
+    return content
 
 
-def _rewrite(path: Path, rows: Iterable[Row]) -> None:
-    """Keeps the file as it was beside itself, and only its good rows in its place."""
-    write_atomically(path.with_suffix(".damaged"), read_bytes(path))
-    lines = [json.dumps(asdict(row), separators=(",", ":")).encode("ascii") + b"\n" for row in rows]
-    write_atomically(path, b"".join(lines))
+def _set_aside(path: Path, lines: Iterable[bytes]) -> None:
+    """Keeps the lines behind those of earlier damage."""
+    before = read_bytes(path) if path.exists() else b""
+    write_atomically(path, before + b"".join(line + b"\n" for line in lines))
+
+
+def _line(row: Row) -> bytes:
+    return json.dumps(asdict(row), separators=(",", ":")).encode("ascii") + b"\n"

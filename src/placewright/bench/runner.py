@@ -6,8 +6,9 @@ import multiprocessing
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,12 +30,12 @@ OnDeath = Callable[[str], None]
 def plan_runs(
     solvers: Sequence[str], evaluations: Sequence[int], seconds: Sequence[float], num_seeds: int
 ) -> list[Run]:
-    """Every solver under every limit with every seed; once without limits for methods that use neither.
+    """Every solver under every limit with every seed, once each; without limits for methods that use neither.
 
     Raises InputError for a solver there is none of.
     """
-    limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in evaluations]
-    limits += [(None, limit) for limit in seconds]
+    limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in dict.fromkeys(evaluations)]
+    limits += [(None, limit) for limit in dict.fromkeys(seconds)]
     runs: list[Run] = []
     for solver in dict.fromkeys(solvers):
         if isinstance(make_method(solver), Baseline):
@@ -83,19 +84,32 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 class Pool:
-    """So many workers on one suite. A context: at its end no worker is left."""
+    """So many workers on one suite. A context: within it they live, at its end none is left.
+
+    Entering it and `run` raise InputError when the system allows no more processes.
+    """
 
     def __init__(self, suite_path: Path, num_workers: int) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._suite_path = suite_path
-        self._workers = [self._start() for _ in range(num_workers)]
+        self._num_workers = num_workers
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> Pool:
+        try:
+            # The first process would start it, and with it hear Ctrl-C again.
+            resource_tracker.ensure_running()
+            for _ in range(self._num_workers):
+                self._workers.append(self._start())
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.process.terminate()
+        for worker in self._workers:
             worker.process.join()
             worker.connection.close()
 
@@ -104,7 +118,7 @@ class Pool:
     ) -> None:
         """Works through the jobs. Rows are in `results` when `on_row` hears of them.
 
-        Raises InputError when rows cannot be kept any more or a solver's package is missing.
+        Raises InputError when rows cannot be kept any more, a solver's package is missing or the suite unreadable.
         """
         waiting = deque(jobs)
         deaths: Counter[Key] = Counter()
@@ -125,11 +139,13 @@ class Pool:
                     _assign(worker, waiting)
 
     def _start(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
-        with _interrupts_blocked():
-            process.start()
-        theirs.close()
+        try:
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
+            with theirs, _interrupts_blocked():
+                process.start()
+        except OSError as error:
+            raise InputError(f"cannot start worker {len(self._workers) + 1}: {error.strerror}") from error
         return _Worker(process=process, connection=ours)
 
     def _replace(self, dead: _Worker) -> None:
@@ -142,7 +158,9 @@ def _assign(worker: _Worker, waiting: deque[Job]) -> None:
     if waiting:
         worker.job = waiting.popleft()
         worker.unanswered = deque(worker.job.runs)
-        worker.connection.send(worker.job)
+        # A worker that died is found out when its answers are waited for.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            worker.connection.send(worker.job)
 
 
 def _take(worker: _Worker, message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:

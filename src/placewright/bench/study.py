@@ -8,7 +8,8 @@ from pathlib import Path
 
 from placewright.bench.paper import check_column
 from placewright.bench.rows import Header, Key, Row, read_results
-from placewright.errors import InputError
+from placewright.errors import InputError, shown
+from placewright.fields import placing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,9 @@ def read_studies(folders: Sequence[Path]) -> tuple[list[Study], list[str]]:
         header, rows, damaged = read_results(folder)
         complaints += damaged
         if not rows:
-            raise InputError(f"'{folder}' holds no results yet")
-        check_column(header.paper)
+            raise InputError(damaged[0] if damaged else f"'{shown(folder)}' holds no results yet")
+        with placing(f"'{shown(folder)}'"):
+            check_column(header.paper)
         own = next((group for group in groups if group[0][0].identity() == header.identity()), None)
         if own is None:
             groups.append([(header, rows)])

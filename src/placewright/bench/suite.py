@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from placewright.api import make_problem
 from placewright.bench.paper import check_column
@@ -23,7 +23,8 @@ from placewright.fields import Fields, placing, required
 from placewright.files import read_text
 from placewright.graph import Graph
 from placewright.machine import Machine
-from placewright.machines import load_machine
+from placewright.machines import load_machine, machine_to_json
+from placewright.machines.specification import parse_specification
 from placewright.plan import ControlMode, Objective
 from placewright.problem import Problem
 
@@ -31,6 +32,8 @@ from placewright.problem import Problem
 PAPER_MACHINE = "2xideal/free"
 PAPER_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0
+#: The paper has 99; the labels of many more would not fit into memory.
+_MOST_COPIES = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +78,17 @@ class Suite:
     @property
     def digest(self) -> str:
         """Of everything that decides what the rows mean but their seeds and solvers."""
-        facts = [self.graphs.digest, self.machine.name, self.objective, self.control, self.memory_limit_bytes]
+        machine = _machine_fact(self.machine)
+        facts = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _machine_fact(machine: Machine) -> str | dict[str, Any]:
+    """The name where it says everything, else all that a file states of the machine."""
+    with suppress(InputError):
+        if parse_specification(machine.name) == machine:
+            return machine.name
+    return machine_to_json(machine)
 
 
 def header_of(suite: Suite) -> Header:
@@ -134,9 +146,19 @@ def _suite(fields: Fields, path: Path) -> Suite:
     )
     fields.finish()
     check_column(suite.paper)
-    if suite.copies < 0:
-        raise InputError(f"copies is {suite.copies}; it must be a whole number from 0")
+    if not 0 <= suite.copies <= _MOST_COPIES:
+        raise InputError(f"copies is {shown(suite.copies)}; it must be a whole number from 0 to {_MOST_COPIES:,}")
+    _check_labels(suite.labels)
     return suite
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Raises InputError where a graph is named like a noisy copy of another one, as their rows would be mixed up."""
+    seen: set[str] = set()
+    for label in labels:
+        if label in seen:
+            raise InputError(f"a graph and a noisy copy of another would both be named '{shown(label)}'")
+        seen.add(label)
 
 
 def spread(num_instances: int, take: int | None) -> Sequence[int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from placewright.arguments import UNLIMITED
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
 from placewright.checker import check_plan
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import MissingExtraError, PlacewrightError
 from placewright.plan import Plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
@@ -60,7 +63,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why no run of this solver can be made anywhere: a package is missing."""
+    """Why the whole work must end: a solver's package is missing, or the suite cannot be read any more."""
 
     reason: str
 
@@ -74,25 +77,40 @@ Message = Row | Failure | Refusal | Done
 
 
 def serve(suite_path: Path, connection: Connection) -> None:
-    """The main function of a worker: takes jobs from the connection and answers with messages until it is closed."""
+    """The main function of a worker: takes jobs from the connection and answers with messages until the parent ends."""
     # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    suite = read_suite(suite_path)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        for message in _answers(suite_path, connection):
+            connection.send(message)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # The parent is gone; what it kept is kept.
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the parent is gone, however it went: nobody would take the row of a run of hours."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _answers(suite_path: Path, connection: Connection) -> Iterator[Message]:
+    try:
+        suite = read_suite(suite_path)
+    except PlacewrightError as error:
+        yield Refusal(reason=str(error))
+        return
     while True:
-        try:
-            job = connection.recv()
-            for message in _messages(suite, job):
-                connection.send(message)
-            connection.send(Done())
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return  # The parent is gone; what it kept is kept.
+        yield from _messages(suite, connection.recv())
+        yield Done()
 
 
 def _messages(suite: Suite, job: Job) -> Iterator[Message]:
     try:
         problem = suite.problem(suite.graph(job.instance))
-    except InputError as error:
+    except PlacewrightError as error:
         yield Failure(label=job.label, run=None, reason=str(error))
         return
     assert problem.core.num_ops > 0  # The core's problem is made here, so that no method's time includes it.
@@ -103,6 +121,8 @@ def _messages(suite: Suite, job: Job) -> Iterator[Message]:
             yield Refusal(reason=str(error))
         except _WrongPlanError as error:
             yield Failure(label=job.label, run=run, reason=f"WRONG PLAN: {error}")
+        except PlacewrightError as error:
+            yield Failure(label=job.label, run=run, reason=str(error))
         except Exception:
             # Whatever a method throws is its defect; the other rows are worth having, and the reason is kept.
             yield Failure(label=job.label, run=run, reason=traceback.format_exc().strip())

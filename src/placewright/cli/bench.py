@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Exit code when rows are missing though the run went to its end.
 ROWS_MISSING = 1
+_MOST_COMPLAINTS = 5
 
 app = typer.Typer(
     add_completion=False,
@@ -52,7 +54,9 @@ def run(
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME,...", help="Each a limit to run under, like 1s,10s.")
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Seeds 0 to N-1, for methods that use one.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Seeds 0 to N-1, for methods that use one.")
+    ] = 1,
     take: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only so many instances, spread over the suite.")
     ] = None,
@@ -72,18 +76,18 @@ def run(
     runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
     instances = read_suite(suite)
     results = Results(out, header_of(instances))
-    for complaint in results.complaints:
-        _warn(f"{complaint}; its row is made again")
+    _warn_of_damage(results.complaints)
     labels = instances.labels
     todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
     try:
         num_failures = _work(suite, todo, results, min(jobs or os.cpu_count() or 1, len(todo)))
     except KeyboardInterrupt:
-        _warn(f"{len(results.rows):,} rows are kept and the same command goes on from there")
+        kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
+        _warn(f"{kept} and the same command goes on from there")
         return INTERRUPTED
     finally:
         results.close()
-    typer.echo(f"{len(results.rows):,} rows in {out}")
+    typer.echo(f"{counted(len(results.rows), 'row')} in {out}")
     if num_failures:
         complain(f"{counted(num_failures, 'failure')}, named above; the same command tries again what is missing")
         return ROWS_MISSING
@@ -95,22 +99,25 @@ def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> i
     from placewright.bench.runner import Pool
     from placewright.bench.work import Failure
     from placewright.cli.counting import counting
+    from placewright.cli.text import printable
 
     failures: list[Failure] = []
 
     def on_failure(failure: Failure) -> None:
         failures.append(failure)
         solver = f"'{failure.run.solver}'" if failure.run else "any solver"
-        _warn(f"no row of {solver} on '{failure.label}': {failure.reason}")
+        # A method's defect comes with its traceback, line by line.
+        reason = "\n".join(printable(line) for line in failure.reason.split("\n"))
+        _warn(f"no row of {solver} on '{printable(failure.label)}': {reason}")
 
     present = len(results.rows)
     with counting(sum(len(job.runs) for job in jobs), "rows") as advance, Pool(suite, num_workers) as pool:
         pool.run(
             jobs,
             results,
-            on_row=lambda row: advance(len(results.rows) - present, f"{row.solver} on {row.graph}"),
+            on_row=lambda row: advance(len(results.rows) - present, f"{row.solver} on {printable(row.graph)}"),
             on_failure=on_failure,
-            on_death=_warn,
+            on_death=lambda sentence: _warn(printable(sentence)),
         )
     return len(failures)
 
@@ -118,15 +125,25 @@ def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> i
 def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list[int], list[float]]:
     """Numbers of evaluations and seconds. Raises InputError for what is neither."""
     from placewright.arguments import budget
+    from placewright.errors import shown
 
     counts, seconds = [], []
-    for text in evaluations.split(",") if evaluations else ():
-        counts.append(budget(int(text) if text.strip().isdecimal() else text, None, 0).evaluations)
-    for text in time_limit.split(",") if time_limit else ():
+    for text in evaluations.split(",") if evaluations is not None else ():
+        # What has more digits is too large, and Python refuses to read thousands of them.
+        is_number = text.strip().isdecimal() and len(text) < 100
+        counts.append(budget(int(text) if is_number else shown(text), None, 0).evaluations)
+    for text in time_limit.split(",") if time_limit is not None else ():
         limit = budget(None, text.strip(), 0).seconds
         assert limit is not None
         seconds.append(limit)
     return counts if counts or seconds else [5000], seconds
+
+
+def _warn_of_damage(complaints: Sequence[str]) -> None:
+    for complaint in complaints[:_MOST_COMPLAINTS]:
+        _warn(f"{complaint}; its row is made again")
+    if len(complaints) > _MOST_COMPLAINTS:
+        _warn(f"and {len(complaints) - _MOST_COMPLAINTS:,} more damaged lines, all kept in rows.damaged")
 
 
 def _warn(sentence: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +69,14 @@ def read_graph_set(path: str | Path) -> GraphSet:
     Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
     """
     path = Path(path)
-    return _read_folder(path) if path.is_dir() else _read_file(path)
+    return _read_folder(path) if os.path.isdir(path) else _read_file(path)
 
 
 def _read_folder(path: Path) -> GraphSet:
-    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    try:
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"cannot read folder '{shown(path)}': {error.strerror}") from error
     if not files:
         raise InputError(f"folder '{shown(path)}' holds no graph files")
     content = hashlib.sha256()

@@ -15,6 +15,7 @@ import numpy as np
 from placewright import _core
 from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
+from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
@@ -67,9 +68,9 @@ def interesting_graphs(seed: int, on_kept: OnKept | None = None) -> Iterator[Gra
     seen: set[tuple[int, ...]] = set()
     kept = 0
     for candidates, (graph, is_interesting) in enumerate(_judged(seed), start=1):
-        in_degrees = tuple(sorted(len(op.inputs) + len(op.controls) for op in graph.ops))
-        if is_interesting and in_degrees not in seen:
-            seen.add(in_degrees)
+        topology = in_degrees(graph)
+        if is_interesting and topology not in seen:
+            seen.add(topology)
             kept += 1
             yield graph
         if on_kept is not None:

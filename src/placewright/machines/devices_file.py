@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from placewright.errors import InputError, parser_message, shown
+from placewright.fields import Fields, placing, required
 from placewright.files import read_text
 from placewright.machine import Device, Machine, TransferModel
-from placewright.fields import Fields, placing, required
 from placewright.machines.links_table import read_links
 from placewright.machines.presets import DevicePreset, default_rates, find_preset
 from placewright.machines.serialization import machine_from_json

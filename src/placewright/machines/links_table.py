@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.errors import InputError, shown
-from placewright.machine import Device, Link
 from placewright.fields import Fields, is_integer, placing, required
+from placewright.machine import Device, Link
 from placewright.machines.presets import DevicePreset
 from placewright.machines.topology import (
     LinkMatrix,

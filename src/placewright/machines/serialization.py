@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from placewright.errors import InputError, shown
-from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.fields import Fields, is_integer, is_number, placing, required
+from placewright.machine import Device, Link, Machine, TransferModel
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:
