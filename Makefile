@@ -75,8 +75,8 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
 	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
-	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS),auto --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --out out/tables/zoo-peak-memory
+	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/zoo-peak-memory
 	$(BIN)/placewright bench report out/tables/synthetic out/tables/synthetic-peak-memory out/tables/zoo \
 	  out/tables/zoo-peak-memory --out benchmarks/results/tables
 
