@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Other people's implementations, which tests compare ours with; never dependencies of the package.
-PEERS := anrg-saga==2.0.2 pymoo==0.6.2
+REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -54,33 +54,37 @@ bench: $(VENV)/base
 	$(BIN)/cmake --build build/bench
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
 
-SEEDED := brkga,tuned-brkga,local-search,annealing,random-search
+SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
 BUILDERS := gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 RUN = $(BIN)/placewright bench run benchmarks/suites
 
-# Every step of the tables on a few graphs, in five minutes.
+# The tables on a few graphs, in five minutes; capturing the zoo alone takes longer.
 bench-quick: $(VENV)/dev
-	$(BIN)/placewright dataset synthetic --count 12 --seed 1 --out out/quick/synthetic
-	$(RUN)/synthetic.toml --take 50 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
+	$(BIN)/placewright dataset synthetic --count 36 --seed 1 --out out/quick/synthetic
+	$(BIN)/placewright bench run out/quick/synthetic/train.graphs.gz --solvers $(SEEDED) --out out/quick/made
+	$(RUN)/synthetic.toml --take 40 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
 	$(RUN)/synthetic.toml --take 5 --solvers cp-sat --time-limit 10s --out out/quick/step-time
-	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(SEEDED),$(BUILDERS) --out out/quick/peak-memory
-	$(RUN)/zoo.toml --take 10 --solvers brkga,tuned-brkga,$(BUILDERS) --out out/quick/zoo
-	$(RUN)/zoo-peak-memory.toml --take 5 --solvers brkga,tuned-brkga,$(BUILDERS) --out out/quick/zoo-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(SEEDED),$(BUILDERS) --seeds 2 --out out/quick/peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 2 --solvers cp-sat --time-limit 10s --out out/quick/peak-memory
+	$(RUN)/zoo.toml --take 10 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo
+	$(RUN)/zoo-peak-memory.toml --take 5 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo-peak-memory
 	$(BIN)/placewright bench report out/quick/step-time out/quick/peak-memory out/quick/zoo out/quick/zoo-peak-memory \
 	  --out out/quick/report
 
 # The tables and figures in benchmarks/results/tables. Rows are kept in out/tables: killed, it goes on from there.
 tables: $(VENV)/dev
-	$(RUN)/synthetic.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
-	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
-	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS),auto --seeds 3 --out out/tables/zoo-peak-memory
-	$(BIN)/placewright bench report out/tables/synthetic out/tables/synthetic-peak-memory out/tables/zoo \
-	  out/tables/zoo-peak-memory --out benchmarks/results/tables
+	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
+	for suite in synthetic synthetic-peak-memory zoo zoo-peak-memory; do \
+	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
+	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
+	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
 
 # What the package is built with. As root on Debian whatever is missing is installed.
 $(VENV)/python:
@@ -102,7 +106,7 @@ $(VENV)/base: $(VENV)/python $(VENV)/sources $(CORE)
 $(VENV)/dev: $(VENV)/base
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q --no-build-isolation -e ".[dev]"
-	$(BIN)/pip install -q $(PEERS)
+	$(BIN)/pip install -q $(REFERENCES)
 	touch $@
 
 # The browser that the report's tests drive. Without root the tests that need it say why they are skipped.

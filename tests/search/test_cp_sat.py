@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from reference import every_solution, simulate
 from strategies import problems
@@ -134,6 +134,24 @@ def test_the_whole_method_is_optimal_where_it_says_so_and_its_bound_holds(proble
         assert result.metrics.objective_value(problem.objective) == min(fitting)
     if result.proven_bound is not None and fitting:
         assert result.proven_bound <= min(fitting)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(problem=problems(max_ops=4))
+def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for large problems: too few segments to bound anything, and orders left out, which only relaxes."""
+    monkeypatch.setattr(segments, "MOST_LITERALS", 0)
+    monkeypatch.setattr(intervals, "MOST_PAIRS", -1)
+    problem = replace(problem, objective="step-time")
+    start = weak_start(problem)
+    for model in exact_models(problem):
+        formulation = model.formulate(structure_of(problem), start, 0, measure(problem, start).step_time_ns)
+        ended = run(formulation, Limits(seconds=None, effort=20, workers=1, seed=3), lambda _: None, None)
+        if formulation.bounds_all:
+            assert ended.bound is not None
+            assert ended.bound <= by_brute_force(problem)
 
 
 def test_neighbouring_segments_that_no_tensor_joins_are_one() -> None:

@@ -71,6 +71,15 @@ def test_a_signal_across_devices_costs_the_latency_and_an_order_nothing() -> Non
         assert schedule.candidate("heft").order.tolist() == [0, 1]
 
 
+def test_where_control_is_only_an_order_the_simulation_may_be_faster_than_planned() -> None:
+    # d0: x 10, then a 2; d1: b 5, which must stand after a. HEFT lets b wait for a's start, 10 + 5 = 15; it need not.
+    graph = graph_of({"x": ("", 1), "a": ("x", 1), "b": ("", 1)}, controls={"b": "a"})
+    pins = Constraints(pins=(("x", "d0"), ("a", "d0"), ("b", "d1")))
+    problem = problem_of(graph, machine_of(2), [10, 2, 5], constraints=pins, control="order")
+    assert heft_schedule(problem).step_time_ns == 15
+    assert Heft().solve(problem, Budget(), 0).metrics.step_time_ns == 12
+
+
 @settings(max_examples=60, deadline=None)
 @given(problem=problems(max_ops=10))
 def test_where_links_are_free_the_simulation_takes_as_long_as_planned(problem: Problem) -> None:

@@ -59,8 +59,8 @@ class Row:
 class Header:
     """What all rows of a folder share.
 
-    digest: of the graphs' names and costs. objective, control, machine: as in a problem. copies: noisy copies per
-    graph. paper: the column of the paper's table 1 that these rows stand beside, "" for none.
+    digest: of graphs, machine, objective, control and memory limit; these too, as in a problem. copies: noisy copies
+    per graph. paper: the column of the paper's table 1 that these rows stand beside, "" for none.
     started, processor: of the first run into this folder, for the reader's information only.
     """
 

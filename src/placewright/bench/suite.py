@@ -18,6 +18,7 @@ from placewright.bench.paper import check_column
 from placewright.bench.rows import Header
 from placewright.datasets.augmentation import noisy_copy
 from placewright.datasets.graph_set import GraphSet, read_graph_set
+from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.errors import InputError, parser_message, shown
 from placewright.fields import Fields, placing, required
 from placewright.files import read_text
@@ -29,7 +30,6 @@ from placewright.plan import ControlMode, Objective
 from placewright.problem import Problem
 
 #: The paper's machine and reading of control dependencies (docs/semantics.md).
-PAPER_MACHINE = "2xideal/free"
 PAPER_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0
 #: The paper has 99; the labels of many more would not fit into memory.

@@ -11,8 +11,6 @@ from placewright.graph import Graph
 
 #: A size or time is multiplied by a number drawn uniformly between these.
 LEAST_FACTOR, MOST_FACTOR = 0.5, 1.5
-#: Copies the paper adds to every graph of each part.
-PAPER_COPIES = 99
 
 
 def noisy_copies(graph: Graph, count: int, seed: int) -> Iterator[Graph]:

@@ -12,7 +12,7 @@ from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
 
 #: The paper's machine: two equal devices, transfers that block and take no time.
-MACHINE = "2xideal/free"
+PAPER_MACHINE = "2xideal/free"
 
 
 def has_room(graph: Graph, objective: Objective) -> bool:
@@ -21,7 +21,7 @@ def has_room(graph: Graph, objective: Objective) -> bool:
     A single op and a chain have none in step time. Every op that is not free states its time. Raises InputError where
     it does not.
     """
-    machine = load_machine(MACHINE)
+    machine = load_machine(PAPER_MACHINE)
     times = estimate_costs(graph, machine).time_ns
     problem = Problem(graph=graph, machine=machine, time_ns=times, objective=objective, control="order")
     one_device = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics

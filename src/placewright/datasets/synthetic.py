@@ -14,6 +14,7 @@ import numpy as np
 
 from placewright import _core
 from placewright.datasets.graph_set import SUFFIX, write_graph_set
+from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
@@ -90,7 +91,7 @@ def is_interesting(graph: Graph) -> bool:
 
     The search is that of REGAL's baseline: with other populations the filter would keep next to nothing or everything.
     """
-    machine = load_machine("2xideal/free")
+    machine = load_machine(PAPER_MACHINE)
     times = np.array([[op.time_ns] * machine.num_devices for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=machine, time_ns=times, control="order")
     search = _core.Brkga(

@@ -14,7 +14,8 @@ class InsertionSchedule:
     """Ops are placed one after another, each in the earliest idle slot that is long enough.
 
     plan: placement and times so far. Its links never queue, so the problem's own simulation of the same decisions may
-    take longer, never less.
+    take longer, and less only where control dependencies are but an order: there the plan has an op wait for the start
+    of what it must follow, though it need not, so that sorting the ops by start gives a valid order.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -87,8 +87,10 @@ def run(
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
     _take(found, on_solution, 0)
     exhausted = status.result() in (OPTIMAL, INFEASIBLE)
+    bound = solver.best_objective_bound
     return Ended(
-        bound=None if status.result() == INFEASIBLE else math.ceil(solver.best_objective_bound - 1e-6),
+        # Given as a double: from 2**53 on rounding it up might go past the true bound.
+        bound=None if status.result() == INFEASIBLE or bound >= 2**53 else math.ceil(bound - 1e-6),
         exhausted=exhausted,
         interrupted=stopped,
     )

@@ -83,7 +83,7 @@ class CpSat:
             seconds=best.seconds(),
             stopped_because=reason or "complete",
             seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name not in ("name", "workers")},
+            configuration={name: value for name, value in asdict(self).items() if name != "name"},
             trace=tuple(best.trace),
             baselines=warm.baselines,
             proven_bound=best.proven_bound,

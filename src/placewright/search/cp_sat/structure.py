@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.problem import Problem
+from placewright.search.contention_free import rows
 from placewright.search.result import Solution
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class Structure:
 
 def structure_of(problem: Problem) -> Structure:
     lowered = problem.lowered
-    inputs = _rows(lowered.input_begin, lowered.inputs)
+    inputs = rows(lowered.input_begin, lowered.inputs)
     readers: list[list[int]] = [[] for _ in lowered.graph_tensor]
     for op, read in enumerate(inputs):
         for tensor in read:
@@ -115,19 +114,12 @@ def structure_of(problem: Problem) -> Structure:
         producer=lowered.producer.tolist(),
         readers=readers,
         inputs=inputs,
-        residents=_rows(lowered.resident_begin, lowered.residents),
-        controls=[
-            (op, after) for op, row in enumerate(_rows(lowered.control_begin, lowered.controls)) for after in row
-        ],
+        residents=rows(lowered.resident_begin, lowered.residents),
+        controls=[(op, after) for op, row in enumerate(rows(lowered.control_begin, lowered.controls)) for after in row],
         group=group.tolist(),
         allowed=[[d for d in devices if mask >> d & 1] for mask in allowed.tolist()],
         time_ns=problem.time_ns[lowered.graph_op].tolist(),
     )
-
-
-def _rows(begin: NDArray[np.int32], values: NDArray[np.int32]) -> list[list[int]]:
-    listed = values.tolist()
-    return [listed[first:last] for first, last in pairwise(begin.tolist())]
 
 
 def whole_order(
