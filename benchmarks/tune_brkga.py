@@ -109,21 +109,17 @@ def main() -> None:
     arguments = parser.parse_args()
     kept = Path("out/tuned_brkga.jsonl")
     done = dict(json.loads(line) for line in kept.read_text().splitlines()) if kept.exists() else {}
-    missing = [index for index in range(arguments.graphs) if index not in done]
+    betas = [BETAS if index < arguments.all_betas else (UNIFORM,) for index in range(arguments.graphs)]
+    missing = [i for i, own in enumerate(betas) if len(done.get(i, ())) < len(settings()) * len(own)]
     with ProcessPoolExecutor(os.cpu_count()) as pool, kept.open("a") as file:
-        running = {
-            pool.submit(
-                improvements, arguments.graphs_file, index, BETAS if index < arguments.all_betas else [UNIFORM]
-            ): index
-            for index in missing
-        }
+        running = {pool.submit(improvements, arguments.graphs_file, index, betas[index]): index for index in missing}
         for future in as_completed(running):
             done[running[future]] = future.result()
             file.write(json.dumps([running[future], future.result()]) + "\n")
             file.flush()
     of_all_betas = [values for values in done.values() if len(values) == len(settings()) * len(BETAS)]
     report_betas(np.array(of_all_betas).reshape(len(of_all_betas), -1, len(BETAS)))
-    uniform = [values[:: len(values) // len(settings())] for values in done.values()]
+    uniform = [values[:: len(values) // len(settings())] for _, values in sorted(done.items())]
     write_table(Path(__file__).parent / "results" / "tuned_brkga.csv", np.array(uniform))
 
 
