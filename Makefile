@@ -62,12 +62,12 @@ RUN = $(BIN)/placewright bench run benchmarks/suites
 bench-quick: $(VENV)/dev
 	$(BIN)/placewright dataset synthetic --count 36 --seed 1 --out out/quick/synthetic
 	$(BIN)/placewright bench run out/quick/synthetic/train.graphs.gz --solvers $(SEEDED) --out out/quick/made
-	$(RUN)/synthetic.toml --take 40 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
-	$(RUN)/synthetic.toml --take 5 --solvers cp-sat --time-limit 10s --out out/quick/step-time
-	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(SEEDED),$(BUILDERS) --seeds 2 --out out/quick/peak-memory
-	$(RUN)/synthetic-peak-memory.toml --take 2 --solvers cp-sat --time-limit 10s --out out/quick/peak-memory
-	$(RUN)/zoo.toml --take 10 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo
-	$(RUN)/zoo-peak-memory.toml --take 5 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo-peak-memory
+	$(RUN)/synthetic.toml --take 100 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
+	$(RUN)/synthetic.toml --take 10 --solvers cp-sat --time-limit 10s --out out/quick/step-time
+	$(RUN)/synthetic-peak-memory.toml --take 50 --solvers $(SEEDED),$(BUILDERS) --seeds 2 --out out/quick/peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 4 --solvers cp-sat --time-limit 10s --out out/quick/peak-memory
+	$(RUN)/zoo.toml --take 24 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo
+	$(RUN)/zoo-peak-memory.toml --take 16 --solvers $(SEEDED),$(BUILDERS) --out out/quick/zoo-peak-memory
 	$(BIN)/placewright bench report out/quick/step-time out/quick/peak-memory out/quick/zoo out/quick/zoo-peak-memory \
 	  --out out/quick/report
 
