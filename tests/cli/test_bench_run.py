@@ -16,6 +16,7 @@ from test_process import limited
 from placewright.bench.rows import read_results
 from placewright.datasets.graph_set import read_graph_set, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.version import VERSION
 
 
 @pytest.fixture
@@ -35,6 +36,18 @@ def test_a_run_keeps_a_row_per_graph_solver_limit_and_seed(suite: Path) -> None:
     assert outcome.stdout == f"30 rows in {suite.parent / 'r'}\n"  # 6 graphs: 2 limits with 2 seeds, and etf once.
     again = process(*arguments(suite, "--evaluations", "100,300", "--seeds", "2"))
     assert again.stdout == outcome.stdout
+
+
+def test_rows_of_another_version_are_kept_and_named(suite: Path) -> None:
+    assert process(*arguments(suite, "--take", "1", "--evaluations", "100")).returncode == 0
+    rows = suite.parent / "r" / "rows.jsonl"
+    rows.write_text(rows.read_text().replace(f'"version":"{VERSION}"', '"version":"0.0.1"'))
+    outcome = process(*arguments(suite, "--take", "2", "--evaluations", "100"))
+    assert outcome.returncode == 0
+    assert outcome.stderr == (
+        f"placewright: rows of version 0.0.1 are kept beside those of {VERSION}; another --out starts anew\n"
+    )
+    assert len(read_results(suite.parent / "r")[1]) == 4
 
 
 def test_only_some_graphs_may_be_taken(suite: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from typing import Any
 
 from placewright.datasets.zoo.network import Network
@@ -15,6 +16,14 @@ def unbuildable() -> tuple[Network, ...]:
         raise RuntimeError("no such layer")
 
     return (Network(name="broken", family="test", build=build, modes=("inference",)),)
+
+
+def slow() -> tuple[Network, ...]:
+    def build() -> Any:
+        time.sleep(3)
+        raise RuntimeError("built for nothing")
+
+    return (Network(name="slow", family="test", build=build, modes=("inference",)),)
 
 
 def deadly() -> tuple[Network, ...]:
@@ -34,3 +43,10 @@ def test_a_process_that_dies_fails_one_network_and_the_rest_goes_on_in_order() -
         "network 'deadly' cannot be captured for training: its process died, perhaps for want of memory"
     )
     assert failed.failure == "network 'broken' cannot be captured for inference: no such layer"
+
+
+def test_who_was_only_waited_for_when_another_died_is_captured_alone() -> None:
+    tasks = [Task(networks=slow, index=0, mode="inference"), Task(networks=deadly, index=0, mode="training")]
+    waited_for, died = capture_all(tasks, 2)
+    assert waited_for.failure == "network 'slow' cannot be captured for inference: built for nothing"
+    assert "its process died" in died.failure

@@ -77,6 +77,7 @@ def run(
     instances = read_suite(suite)
     results = Results(out, header_of(instances))
     _warn_of_damage(results.complaints)
+    _warn_of_other_versions(results)
     labels = instances.labels
     todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
     try:
@@ -144,6 +145,16 @@ def _warn_of_damage(complaints: Sequence[str]) -> None:
         _warn(f"{complaint}; its row is made again")
     if len(complaints) > _MOST_COMPLAINTS:
         _warn(f"and {len(complaints) - _MOST_COMPLAINTS:,} more damaged lines, all kept in rows.damaged")
+
+
+def _warn_of_other_versions(results: Results) -> None:
+    """Rows are not made again when a method has changed since."""
+    from placewright.cli.text import printable
+    from placewright.version import VERSION
+
+    if others := {row.version for row in results.rows.values()} - {VERSION}:
+        names = printable(", ".join(sorted(others)))
+        _warn(f"rows of version {names} are kept beside those of {VERSION}; another --out starts anew")
 
 
 def _warn(sentence: str) -> None:

@@ -51,7 +51,8 @@ def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
     """The captures in the order of the tasks, as they come; with one process in this one.
 
     Other processes start afresh, because PyTorch does not survive a fork in the middle of its threads. When one dies,
-    most likely for want of memory, that is the failure of the network waited for, and the rest goes on in new ones.
+    most likely for want of memory, whose fault that was is not known: the network waited for is tried alone, fails if
+    its process dies again, and the rest goes on in new ones.
     """
     if processes == 1:
         yield from map(capture, tasks)
@@ -62,7 +63,7 @@ def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
             done += 1
             yield captured
         if done < len(tasks):
-            yield _died(tasks[done])
+            yield next(_until_one_dies(tasks[done : done + 1], 1), None) or _died(tasks[done])
             done += 1
 
 
