@@ -101,6 +101,11 @@ def _whole(value: Decimal, rounding: str, what: str, text: str) -> int:
     return int(value.to_integral_value(rounding=rounding))
 
 
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """ "1 graph", "2,000 graphs"; plural where an s is not enough."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def _climb(value: int, ladder: list[tuple[int, str]]) -> str:
     """The first unit in which the rounded value has at most three digits before the point; the last one otherwise."""
     sign, magnitude = ("-", -value) if value < 0 else ("", value)

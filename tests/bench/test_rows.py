@@ -7,49 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench_rows import HEADER, row
 
-from placewright.bench.rows import Header, Results, Row, read_results
+from placewright.bench.rows import Results, read_results
 from placewright.errors import InputError
 
-HEADER = Header(
-    suite="tiny",
-    digest="d",
-    num_graphs=2,
-    copies=0,
-    machine="2xideal/free",
-    objective="step-time",
-    control="order",
-    paper="",
-    started="2026-01-01T00:00:00+00:00",
-    processor="some",
-)
-ROW = Row(
-    graph="a",
-    num_ops=3,
-    solver="brkga",
-    evaluations_limit=5000,
-    time_limit_s=None,
-    seed=0,
-    objective=10,
-    step_time_ns=10,
-    peak_memory_bytes=4,
-    bytes_over_limit=0,
-    bound=8,
-    evaluations=5000,
-    seconds=0.5,
-    status="feasible",
-    found_by="brkga",
-    stopped_because="evaluations",
-    version="0",
-)
+ROW = row("a", "brkga", 10, 5000)
 ROWS = [ROW, replace(ROW, seed=1), replace(ROW, graph="b", time_limit_s=1.0, evaluations_limit=None)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     results = Results(tmp_path / "r", HEADER)
-    for row in ROWS:
-        results.add(row)
+    for kept in ROWS:
+        results.add(kept)
     results.close()
     return tmp_path / "r"
 

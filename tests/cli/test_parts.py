@@ -8,7 +8,8 @@ import pytest
 from placewright.cli import complain
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
-from placewright.cli.text import change, counted, format_count, printable, share, shortened
+from placewright.cli.text import change, format_count, printable, share, shortened
+from placewright.quantities import counted
 from placewright.search.budget import Progress
 
 

@@ -6,11 +6,11 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
-from placewright.bench.number_text import counted
 from placewright.bench.standings import Standing
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
 from placewright.bench.tables import BenchTable, Column
+from placewright.quantities import counted
 
 MEANS = (
     "Means are taken over the seeds of a graph first, then over graphs. ±: half the width of the 95% confidence"

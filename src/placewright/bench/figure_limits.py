@@ -8,10 +8,10 @@ from typing import Any
 from placewright.bench.contestant import format_evaluations
 from placewright.bench.figure_labels import Label, Polyline, place_labels
 from placewright.bench.figure_style import QUIET, headline, looks, text_colour
-from placewright.bench.number_text import counted
 from placewright.bench.standings import Standing
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
+from placewright.quantities import counted
 
 #: (evaluations, mean improvement) in the sequence of evaluations.
 Line = list[tuple[int, Mean]]

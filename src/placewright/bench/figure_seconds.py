@@ -10,9 +10,10 @@ from typing import Any
 from placewright.bench.contestant import Contestant
 from placewright.bench.figure_labels import Label, Polyline, place_labels
 from placewright.bench.figure_style import INK, QUIET, headline, looks, text_colour
-from placewright.bench.number_text import counted, format_number
+from placewright.bench.number_text import format_number
 from placewright.bench.standings import Standing
 from placewright.bench.study import Study
+from placewright.quantities import counted
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 #: A time or gap of nothing has no logarithm; rows keep microseconds.

@@ -38,8 +38,3 @@ def format_mean(mean: Mean | None, sign: str = "") -> str:
     while decimals < _MOST_DECIMALS and round(mean.half_width, decimals) == 0:
         decimals += 1
     return f"{format_number(mean.value, sign, decimals)} ± {mean.half_width:,.{decimals}f}"
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """ "1 graph", "2 graphs"."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from placewright.bench.contestant import REFERENCE
-from placewright.bench.number_text import counted, format_mean, format_number
+from placewright.bench.number_text import format_mean, format_number
 from placewright.bench.paper import paper_row
 from placewright.bench.standings import Standing, num_proven
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
-from placewright.quantities import format_time_ns
+from placewright.quantities import counted, format_time_ns
 
 #: What a table's cell holds before it is written; None where there is nothing to say.
 Value = str | int | float | Mean | None
@@ -222,14 +222,14 @@ _UNAUGMENTED = Column(
 _MEAN_SECONDS = Column(
     name="mean_seconds",
     heading="mean",
-    meaning="mean time per graph, of the method alone, one process per core at work",
+    meaning="mean processor time per graph, of the method alone, on one thread",
     value=lambda standing: _unaugmented(standing, 0),
     show=_time,
 )
 _MEDIAN_SECONDS = Column(
     name="median_seconds",
     heading="median",
-    meaning="median time per graph",
+    meaning="median processor time per graph",
     value=lambda standing: _unaugmented(standing, 1),
     show=_time,
 )

@@ -70,7 +70,7 @@ def run(
     from placewright.bench.rows import Results
     from placewright.bench.runner import missing_jobs, plan_runs
     from placewright.bench.suite import header_of, read_suite, spread
-    from placewright.cli.text import counted
+    from placewright.quantities import counted
 
     names = [name.strip() for name in solvers.split(",")]
     runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)

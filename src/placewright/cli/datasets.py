@@ -42,10 +42,10 @@ def zoo(out: Out) -> int:
 
     from placewright.cli import complain
     from placewright.cli.counting import counting
-    from placewright.cli.text import counted
     from placewright.datasets.zoo.build import ZooProgress, build_zoo
     from placewright.datasets.zoo.catalogue import all_networks
     from placewright.datasets.zoo.pool import tasks_of
+    from placewright.quantities import counted
 
     with counting(len(tasks_of(all_networks)), "graphs captured") as advance:
 

@@ -56,7 +56,8 @@ def detect(output: _Output = None) -> int:
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
     from placewright.cli.tables import heading, print_parts, table
-    from placewright.cli.text import counted, printable
+    from placewright.cli.text import printable
+    from placewright.quantities import counted
 
     if output is not None:
         _write(machine, output, source)
@@ -87,8 +88,7 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
 
 def _link_rows(machine: Machine) -> list[list[str]]:
     """One row per sort of link: which pairs have it, its bandwidth and latency."""
-    from placewright.cli.text import counted
-    from placewright.quantities import format_time_ns
+    from placewright.quantities import counted, format_time_ns
 
     pairs: dict[tuple[float | None, int], list[str]] = {}
     for source, row in enumerate(machine.links):

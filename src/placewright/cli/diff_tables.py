@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.cli.tables import heading, line, table
-from placewright.cli.text import change, counted, format_objective, share, shortened
+from placewright.cli.text import change, format_objective, share, shortened
 from placewright.comparison import Comparison
 from placewright.outcome import found_by_words
 from placewright.plan import Plan
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.quantities import counted, format_bytes, format_time_ns
 
 _MOST_MOVES = 10
 

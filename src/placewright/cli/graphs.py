@@ -48,11 +48,11 @@ def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measure
     """Simulate a plan anew; exit code 1 when it is wrong."""
     from placewright.checker import check_plan
     from placewright.cli.tables import line, print_parts
-    from placewright.cli.text import counted
     from placewright.costs import estimate_costs
     from placewright.errors import InputError
     from placewright.importers import load_graph
     from placewright.plan_file import match_graph, read_plan
+    from placewright.quantities import counted
 
     plan = read_plan(plan_file)
     dims, recorded = _recorded(plan)

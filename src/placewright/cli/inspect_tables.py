@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.cli.tables import heading, line, table
-from placewright.cli.text import counted, format_count, share, shortened
+from placewright.cli.text import format_count, share, shortened
 from placewright.inspection import Inspection, MemoryFit
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.quantities import counted, format_bytes, format_time_ns
 
 _MOST_KINDS = 12
 _MOST_NAMED = 3

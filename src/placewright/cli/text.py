@@ -25,10 +25,6 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[-tail:]}"
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def format_count(count: int) -> str:
     """A large number with three significant digits: "1.23 T"."""
     value = float(count)

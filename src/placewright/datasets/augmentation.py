@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from placewright.errors import InputError
 from placewright.graph import Graph
 
 #: A size or time is multiplied by a number drawn uniformly between these.
 LEAST_FACTOR, MOST_FACTOR = 0.5, 1.5
 
 
-def noisy_copies(graph: Graph, count: int, seed: int) -> Iterator[Graph]:
-    """`count` graphs that differ from the given one in tensor sizes, op times and name, "NAME~1" onwards.
+def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
+    """The graph "NAME~number": the given one with other tensor sizes and op times.
 
     Every tensor size and every stated op time has its own factor in every copy; an alias has the factor of the tensor
     it aliases, so that views stay views of the same bytes. What was positive stays positive. A copy depends on the
-    seed, the graph's name and its own number, not on `count`. Workspaces stay: the paper has noise for tensors and ops.
-
-    Raises InputError for a negative count.
+    seed, the graph's name and its own number alone. Workspaces stay: the paper has noise for tensors and ops.
     """
-    if count < 0:
-        raise InputError(f"{count} noisy copies asked for; the number must be 0 or more")
-    return (noisy_copy(graph, number, seed) for number in range(1, count + 1))
-
-
-def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
-    """The copy of that number alone, as `noisy_copies` makes it."""
     random = Random(f"{seed}/{graph.name}/{number}")
     factor = [random.uniform(LEAST_FACTOR, MOST_FACTOR) for _ in graph.tensors]
     sizes = [

@@ -6,15 +6,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from placewright import _core
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import run
-from placewright.search.result import Result, Solution, measure
+from placewright.search.pausable import key_distributions, result_of, run
+from placewright.search.result import Result, Solution
 
 MAX_KEYS_PER_MOVE = 1_000_000
 
@@ -58,22 +56,9 @@ class Annealing:
         ran = run(search, self.name, budget, began, on_progress, interrupted)
         device_of, order = problem.core.decode(search.best_keys())
         solution = Solution(device_of=device_of, order=order)
-        return Result(
-            method=self.name,
-            solution=solution,
-            metrics=measure(problem, solution),
-            found_by=self.name,
-            evaluations=search.evaluations,
-            seconds=time.perf_counter() - began,
-            stopped_because=ran.stopped_because,
-            seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name != "name"},
-            trace=ran.trace,
-        )
+        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
 
     def _start(self, problem: Problem, budget: Budget, seed: int, proposal: Proposal | None) -> _core.Annealing:
-        if proposal is not None and len(proposal.row) != problem.core.num_keys:
-            raise InputError(f"the proposal is for {len(proposal.row)} keys, the problem has {problem.core.num_keys}")
         return _core.Annealing(
             problem=problem.core,
             seed=seed,
@@ -81,7 +66,5 @@ class Annealing:
             keys_per_move=self.keys_per_move,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
-            alpha=None if proposal is None else np.ascontiguousarray(proposal.alpha, np.float64),
-            beta=None if proposal is None else np.ascontiguousarray(proposal.beta, np.float64),
-            row=None if proposal is None else np.ascontiguousarray(proposal.row, np.uint16),
+            **key_distributions(problem, proposal),
         )

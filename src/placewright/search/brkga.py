@@ -14,8 +14,8 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import run
-from placewright.search.result import Result, Solution, measure
+from placewright.search.pausable import key_distributions, result_of, run
+from placewright.search.result import Result, Solution
 
 MAX_THREADS = 1024
 
@@ -79,22 +79,9 @@ class Brkga:
         ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
         device_of, order = problem.core.decode(search.best_keys())
         solution = Solution(device_of=device_of, order=order)
-        return Result(
-            method=self.name,
-            solution=solution,
-            metrics=measure(problem, solution),
-            found_by=self.name,
-            evaluations=search.evaluations,
-            seconds=time.perf_counter() - began,
-            stopped_because=ran.stopped_because,
-            seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name not in ("name", "threads")},
-            trace=ran.trace,
-        )
+        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
 
     def _start(self, problem: Problem, seed: int, proposal: Proposal | None, seeds: Sequence[Solution]) -> _core.Brkga:
-        if proposal is not None and len(proposal.row) != problem.core.num_keys:
-            raise InputError(f"the proposal is for {len(proposal.row)} keys, the problem has {problem.core.num_keys}")
         chromosomes: list[NDArray[np.uint32]] = [problem.core.encode(s.device_of, s.order) for s in seeds]
         return _core.Brkga(
             problem=problem.core,
@@ -108,7 +95,5 @@ class Brkga:
             exchange_interval=self.exchange_interval,
             exchanged=self.exchanged if self.populations > 1 else 0,
             seeds=chromosomes,
-            alpha=None if proposal is None else np.ascontiguousarray(proposal.alpha, np.float64),
-            beta=None if proposal is None else np.ascontiguousarray(proposal.beta, np.float64),
-            row=None if proposal is None else np.ascontiguousarray(proposal.row, np.uint16),
+            **key_distributions(problem, proposal),
         )

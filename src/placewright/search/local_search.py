@@ -10,8 +10,8 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import run
-from placewright.search.result import Result, Solution, measure
+from placewright.search.pausable import result_of, run
+from placewright.search.result import Result, Solution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +68,4 @@ class LocalSearch:
         device_of = search.best_device_of()
         order = problem.core.with_transfers(device_of, search.best_ops(), early=True)
         solution = Solution(device_of=device_of, order=order)
-        return Result(
-            method=self.name,
-            solution=solution,
-            metrics=measure(problem, solution),
-            found_by=self.name,
-            evaluations=search.evaluations,
-            seconds=time.perf_counter() - began,
-            stopped_because=ran.stopped_because,
-            seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name != "name"},
-            trace=ran.trace,
-        )
+        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)

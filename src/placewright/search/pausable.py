@@ -1,13 +1,20 @@
-"""How a search of the core is driven: some evaluations at a time, so that limits and Ctrl-C are heeded."""
+"""How a search of the core is driven, some evaluations at a time, so that limits and Ctrl-C are heeded; and what goes
+into it and comes out."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
+
+from placewright.errors import InputError
+from placewright.problem import Problem
+from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
-from placewright.search.result import TracePoint
+from placewright.search.result import Result, Solution, TracePoint, measure
 
 
 class Pausable(Protocol):
@@ -57,6 +64,49 @@ def run(
         if reason is None and interrupted is not None and interrupted():
             reason = "interrupted"
     return Run(stopped_because=reason, trace=tuple(trace))
+
+
+def result_of(
+    method: str,
+    configuration: Mapping[str, Any],
+    problem: Problem,
+    search: Pausable,
+    ran: Run,
+    solution: Solution,
+    *,
+    seed: int,
+    began: float,
+) -> Result:
+    """The result of a search that has ended. configuration: all fields of the method; its name and threads, which
+    decide nothing, are left out."""
+    return Result(
+        method=method,
+        solution=solution,
+        metrics=measure(problem, solution),
+        found_by=method,
+        evaluations=search.evaluations,
+        seconds=time.perf_counter() - began,
+        stopped_because=ran.stopped_because,
+        seed=seed,
+        configuration={name: value for name, value in configuration.items() if name not in ("name", "threads")},
+        trace=ran.trace,
+    )
+
+
+def key_distributions(problem: Problem, proposal: Proposal | None) -> dict[str, Any]:
+    """The arguments of a core search that say how keys are drawn: uniformly without a proposal.
+
+    Raises InputError when the proposal is for another number of keys.
+    """
+    if proposal is None:
+        return {"alpha": None, "beta": None, "row": None}
+    if len(proposal.row) != problem.core.num_keys:
+        raise InputError(f"the proposal is for {len(proposal.row)} keys, the problem has {problem.core.num_keys}")
+    return {
+        "alpha": np.ascontiguousarray(proposal.alpha, np.float64),
+        "beta": np.ascontiguousarray(proposal.beta, np.float64),
+        "row": np.ascontiguousarray(proposal.row, np.uint16),
+    }
 
 
 def _next_batch(batch: int, seconds: float) -> int:
