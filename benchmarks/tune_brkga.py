@@ -6,9 +6,9 @@ Each graph's results are kept in out/tuned_brkga.jsonl as they come, and a rerun
 results/tuned_brkga.csv beside this file has a line per setting, best first.
 
 The decoder only compares keys, and one Beta distribution for all keys maps every uniform draw by the same rising
-function, so the two Beta parameters change nothing but which draws fall together on the grid of 32-bit keys. The first
---all-betas graphs show it: all 648 settings run there (20 s of one core each), and the script prints how many results
-differ from those with a uniform Beta. On the other graphs the 72 settings of everything else run, with a uniform Beta.
+function, so the two Beta parameters change nothing but which draws fall together on the grid of 32-bit keys:
+results/tuned_brkga_betas.md says how many results differ from those with a uniform Beta. All 648 settings take 20 s of
+one core per graph; beyond the first --all-betas graphs only the 72 settings of everything else run.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import product
@@ -105,10 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("graphs_file")
     parser.add_argument("--graphs", type=int, default=200)
-    parser.add_argument("--all-betas", type=int, default=16)
+    parser.add_argument("--all-betas", type=int, default=200)
     arguments = parser.parse_args()
     kept = Path("out/tuned_brkga.jsonl")
-    done = dict(json.loads(line) for line in kept.read_text().splitlines()) if kept.exists() else {}
+    done = dict(whole_lines(kept))
     betas = [BETAS if index < arguments.all_betas else (UNIFORM,) for index in range(arguments.graphs)]
     missing = [i for i, own in enumerate(betas) if len(done.get(i, ())) < len(settings()) * len(own)]
     with ProcessPoolExecutor(os.cpu_count()) as pool, kept.open("a") as file:
@@ -118,18 +119,39 @@ def main() -> None:
             file.write(json.dumps([running[future], future.result()]) + "\n")
             file.flush()
     of_all_betas = [values for values in done.values() if len(values) == len(settings()) * len(BETAS)]
-    report_betas(np.array(of_all_betas).reshape(len(of_all_betas), -1, len(BETAS)))
+    results = Path(__file__).parent / "results"
+    write_betas(results / "tuned_brkga_betas.md", np.array(of_all_betas).reshape(len(of_all_betas), -1, len(BETAS)))
     uniform = [values[:: len(values) // len(settings())] for _, values in sorted(done.items())]
-    write_table(Path(__file__).parent / "results" / "tuned_brkga.csv", np.array(uniform))
+    write_table(results / "tuned_brkga.csv", np.array(uniform))
 
 
-def report_betas(improvements: NDArray[np.float64]) -> None:
-    """improvements: float64 [num graphs, 72, 9], the uniform Beta first. Prints how much the Beta matters."""
+def whole_lines(path: Path) -> Iterator[tuple[int, list[float]]]:
+    """Index and results of each graph kept; a last line that a kill cut short is passed over."""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with suppress(json.JSONDecodeError):
+            index, values = json.loads(line)
+            yield index, values
+
+
+def write_betas(path: Path, improvements: NDArray[np.float64]) -> None:
+    """improvements: float64 [num graphs, 72, 9], the uniform Beta first. Says how much the Beta matters."""
     others = improvements[:, :, 1:]
     differing = (others != improvements[:, :, :1]).sum()
-    print(f"{len(improvements)} graphs, {others.size:,} results with another Beta, {differing:,} of them differ;")
-    means = ", ".join(f"{beta}: {mean:.3f}" for beta, mean in zip(BETAS, improvements.mean(axis=(0, 1)), strict=True))
-    print(f"mean improvement over all settings by Beta: {means}")
+    lines = [
+        "# What the two Beta parameters change in tuned BRKGA",
+        "",
+        f"All 648 settings on {len(improvements)} training graphs (`python benchmarks/tune_brkga.py`).",
+        f"Of {others.size:,} results with another Beta than the uniform one {differing:,} differ from those with it.",
+        "",
+        "| Beta | % over BRKGA 5K |",
+        "|---|---:|",
+        *(
+            f"| {alpha:g}, {beta:g} | {mean:+.3f} |"
+            for (alpha, beta), mean in zip(BETAS, improvements.mean(axis=(0, 1)), strict=True)
+        ),
+    ]
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    print("\n".join(lines))
 
 
 def write_table(path: Path, improvements: NDArray[np.float64]) -> None:

@@ -20,7 +20,8 @@ class MemoryEtf(Baseline):
 
     Memory is counted as in Baechi: parameters for good, those of ops that share a device when the first of them is
     placed; outputs until all who read them are placed; workspace while an op runs. Departures: copies that a device
-    receives count too, links never queue, and where nothing fits anywhere the op that exceeds a limit least goes there.
+    receives count too, links never queue, an op that did not fit is tried again when memory is freed there, and where
+    nothing fits anywhere the op that exceeds a limit least goes there.
     """
 
     name: str = "m-etf"

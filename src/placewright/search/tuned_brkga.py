@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from placewright.search.brkga import Brkga
 
-#: The best of 72 settings (69 distinct ones, shares being rounded) on 200 training graphs: 1.7% better than BRKGA's
-#: defaults there (benchmarks/tune_brkga.py, benchmarks/results/tuned_brkga.csv). With the nine Beta distributions that
-#: make 648 settings of them, run on the first 22 graphs, one result in 800 changes. The paper reports 3.1% on its test
-#: graphs and not which setting.
+#: The best of the paper's 648 settings on 200 training graphs: 1.7% better than BRKGA's defaults there
+#: (benchmarks/tune_brkga.py, benchmarks/results/tuned_brkga.csv). Nine Beta distributions make 648 settings of 72: they
+#: change one result in 700 (tuned_brkga_betas.md there), so the others decide. The paper reports 3.1% on its graphs
+#: and not which setting.
 TUNED_BRKGA = Brkga(name="tuned-brkga", population=60, elites=21, mutants=5)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
 from ortools.sat.python.cp_model import FEASIBLE, INFEASIBLE, OPTIMAL, CpModel, CpSolver, CpSolverSolutionCallback
+from ortools.sat.python.cp_model_helper import CpSolverStatus
 
 from placewright.search.budget import Interrupted
 from placewright.search.cp_sat.structure import Formulation
@@ -67,38 +68,49 @@ def run(
 ) -> Ended:
     """CP-SAT works in a thread of its own; this one takes its solutions and asks whether to end."""
     began = time.perf_counter()
-    complete_hint(formulation.model, limits.seconds)
+    found = SimpleQueue[Solution]()
+
+    def ended() -> bool:
+        _take(found, on_solution, _SECONDS_BETWEEN_LOOKS)
+        return interrupted is not None and interrupted()
+
+    complete_hint(formulation.model, limits.seconds, ended)
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(0.01, limits.seconds - (time.perf_counter() - began)))
-    solver, found = _solver(limits), SimpleQueue[Solution]()
-    callback = _Decoding(formulation, found)
+    solver = _solver(limits)
+    status, stopped = _solve(solver, formulation.model, ended, _Decoding(formulation, found))
+    _take(found, on_solution, 0)
+    bound = solver.best_objective_bound
+    return Ended(
+        # Given as a double: from 2**53 on rounding it up might go past the true bound.
+        bound=None if status == INFEASIBLE or bound >= 2**53 else math.ceil(bound - 1e-6),
+        exhausted=status in (OPTIMAL, INFEASIBLE),
+        interrupted=stopped,
+    )
+
+
+def _solve(
+    solver: CpSolver, model: CpModel, ended: Callable[[], bool], callback: CpSolverSolutionCallback | None = None
+) -> tuple[CpSolverStatus, bool]:
+    """The status, and whether `ended` said to stop. It is asked all the time and waits a little when it is."""
     stopped = False
     with ThreadPoolExecutor(1) as pool:
-        status = pool.submit(solver.solve, formulation.model, callback)
+        status = pool.submit(solver.solve, model, callback)
         try:
             while not status.done():
-                _take(found, on_solution, _SECONDS_BETWEEN_LOOKS)
-                stopped = stopped or (interrupted is not None and interrupted())
+                stopped = ended() or stopped
                 if stopped:
                     solver.stop_search()
         finally:
             while not status.done():
                 solver.stop_search()
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
-    _take(found, on_solution, 0)
-    exhausted = status.result() in (OPTIMAL, INFEASIBLE)
-    bound = solver.best_objective_bound
-    return Ended(
-        # Given as a double: from 2**53 on rounding it up might go past the true bound.
-        bound=None if status.result() == INFEASIBLE or bound >= 2**53 else math.ceil(bound - 1e-6),
-        exhausted=exhausted,
-        interrupted=stopped,
-    )
+    return status.result(), stopped
 
 
-def complete_hint(model: CpModel, seconds: float | None) -> None:
+def complete_hint(model: CpModel, seconds: float | None, ended: Callable[[], bool]) -> None:
     """Extends a hint of the decisions to all variables. CP-SAT takes a complete hint at once; of an incomplete one
-    it first has to find a solution, which took seconds with 150 ops and more."""
+    it first has to find a solution, which took seconds with 150 ops and more. At most half of the seconds."""
     solver = CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.fix_variables_to_their_hinted_value = True
@@ -106,8 +118,8 @@ def complete_hint(model: CpModel, seconds: float | None) -> None:
     solver.parameters.catch_sigint_signal = False
     solver.parameters.max_deterministic_time = 10.0
     if seconds is not None:
-        solver.parameters.max_time_in_seconds = seconds
-    if solver.solve(model) in (OPTIMAL, FEASIBLE):
+        solver.parameters.max_time_in_seconds = seconds / 2
+    if _solve(solver, model, ended)[0] in (OPTIMAL, FEASIBLE):
         values = list(solver.response_proto.solution)
         model.clear_hints()  # type: ignore[no-untyped-call]
         for index, value in enumerate(values):
