@@ -1,0 +1,47 @@
+// Annealing of schedules for Python: a search that is advanced some evaluations at a time.
+#include "schedule_annealing.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+
+namespace placewright {
+
+void bind_schedule_annealing(nb::module_& m) {
+    using nb::arg;
+    using Start = std::pair<ArrayIn<int32_t>, ArrayIn<int32_t>>;
+    const auto init = [](ScheduleAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
+                         const std::vector<Start>& starts, double first_temperature, double last_temperature,
+                         int32_t largest_cluster, double critical_share) {
+        std::vector<PlacedOrder> placed;
+        for (const auto& [device_of, ops] : starts)
+            placed.push_back({as_vector(device_of), as_vector(ops)});
+        for (size_t i = 0; i < starts.size(); ++i) {
+            as_placement(*problem, starts[i].first);
+            as_op_order(*problem, starts[i].second);
+        }
+        const ScheduleAnnealingConfig config{first_temperature, last_temperature, largest_cluster, critical_share};
+        new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
+    };
+    nb::class_<ScheduleAnnealing>(m, "ScheduleAnnealing",
+                                  "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
+        .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
+             arg("last_temperature"), arg("largest_cluster"), arg("critical_share"))
+        .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
+             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
+        .def_prop_ro("evaluations", &ScheduleAnnealing::evaluations)
+        .def_prop_ro("accepted", &ScheduleAnnealing::accepted)
+        .def_prop_ro("visited", &ScheduleAnnealing::visited)
+        .def_prop_ro("best_objective", [](const ScheduleAnnealing& a) { return a.best_fitness().objective; })
+        .def_prop_ro("best_bytes_over_limit",
+                     [](const ScheduleAnnealing& a) { return a.best_fitness().bytes_over_limit; })
+        .def("best_device_of",
+             [](const ScheduleAnnealing& a) {
+                 return to_array(std::vector<int32_t>(a.best_device_of().begin(), a.best_device_of().end()));
+             })
+        .def("best_order", [](const ScheduleAnnealing& a) { return to_order(a.best_order()); });
+}
+
+}  // namespace placewright

@@ -1,0 +1,303 @@
+#include "schedule_annealing.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+namespace placewright {
+
+namespace {
+
+enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection, kGrowth = 100 };
+
+Csr ops_by_group(const Problem& p) {
+    std::vector<std::vector<int32_t>> members(p.num_ops);
+    for (int32_t op = 0; op < p.num_ops; ++op) members[p.group[op]].push_back(op);
+    return Csr::from_rows(members);
+}
+
+double mean_time_ns(const Problem& p) {
+    double total = 0;
+    for (int64_t time : p.op_time_ns) total += double(time);
+    return std::max(1.0, total / double(p.op_time_ns.size()));
+}
+
+double uniform(uint64_t bits) { return (double(bits >> 11) + 0.5) * 0x1p-53; }
+
+// 1, 2, 3, ... with half the probability each.
+int32_t halving(uint64_t bits) { return 1 + std::countr_zero(bits | uint64_t{1} << 40); }
+
+int32_t nth_device(uint64_t mask, uint32_t index) {
+    for (; index > 0; --index) mask &= mask - 1;
+    return std::countr_zero(mask);
+}
+
+}  // namespace
+
+ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
+                                     std::span<const PlacedOrder> starts, uint64_t seed)
+    : problem_(std::move(problem)),
+      config_(config),
+      seed_(seed),
+      members_(ops_by_group(*problem_)),
+      mean_time_(mean_time_ns(*problem_)),
+      graph_(problem_),
+      simulation_(*problem_),
+      cluster_epoch_(problem_->num_ops) {
+    if (starts.empty()) throw std::invalid_argument("there must be a start");
+    for (const PlacedOrder& start : starts)
+        for (uint8_t early : {uint8_t{0}, uint8_t{1}}) starts_.push_back({start, early});
+}
+
+void ScheduleAnnealing::advance(int64_t evaluations, int64_t at_most) {
+    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    while (evaluations_ < pause) {
+        if (evaluations_ < int64_t(starts_.size())) {
+            evaluate_start();
+        } else {
+            const double spent = double(evaluations_) / double(evaluations);
+            try_move(config_.first_temperature *
+                     std::pow(config_.last_temperature / config_.first_temperature, spent));
+        }
+        ++evaluations_;
+    }
+    if (at_best_) keep_best();
+}
+
+// The next start; after the last one the graph holds the best.
+void ScheduleAnnealing::evaluate_start() {
+    const Start& start = starts_[size_t(evaluations_)];
+    const std::vector<uint8_t> early(size_t(problem_->num_tensors), start.early);
+    graph_.load(start.placed.device_of, start.placed.ops, early);
+    fitness_ = fitness();
+    if (evaluations_ == 0 || fitness_ < best_fitness_) {
+        at_best_ = true;
+        keep_best();
+    }
+    if (evaluations_ + 1 < int64_t(starts_.size())) return;
+    graph_.load(best_device_of_, best_ops_, best_early_);
+    fitness_ = best_fitness_;
+    at_best_ = true;
+}
+
+Fitness ScheduleAnnealing::fitness() {
+    if (!problem_->needs_memory) return problem_->fitness(0, graph_.step_time_ns(), 0);
+    graph_.write_order(order_);
+    return evaluate(*problem_, graph_.device_of(), order_, simulation_);
+}
+
+void ScheduleAnnealing::try_move(double temperature) {
+    const RandomStream stream(seed_, static_cast<uint64_t>(evaluations_), 0, 1);
+    edits_.clear();
+    draw_move(stream);
+    if (edits_.empty()) return;
+    const double rise = -temperature * mean_time_ * std::log(uniform(stream.bits(kAccept)));
+    const int64_t limit = graph_.step_time_ns() + static_cast<int64_t>(std::min(rise, 1e18));
+    const bool by_time = fitness_.bytes_over_limit == 0 && !problem_->minimize_memory;
+    leave_best();
+    bool accepted = graph_.try_move(edits_, by_time ? limit : INT64_MAX);
+    Fitness found;
+    if (accepted) {
+        found = fitness();
+        accepted = problem_->needs_memory ? found.bytes_over_limit < fitness_.bytes_over_limit ||
+                                                (found.bytes_over_limit == fitness_.bytes_over_limit &&
+                                                 found.objective <= (by_time ? limit : fitness_.objective))
+                                          : true;
+    }
+    if (!accepted) return graph_.undo();
+    graph_.keep();
+    ++accepted_;
+    fitness_ = found;
+    if (fitness_ < best_fitness_) {
+        best_fitness_ = fitness_;
+        at_best_ = true;
+    }
+}
+
+// Before the graph changes what is best there is copied.
+void ScheduleAnnealing::leave_best() {
+    if (at_best_) keep_best();
+    at_best_ = false;
+}
+
+void ScheduleAnnealing::keep_best() {
+    best_fitness_ = fitness_;
+    best_device_of_.assign(graph_.device_of().begin(), graph_.device_of().end());
+    best_ops_.assign(graph_.ops().begin(), graph_.ops().end());
+    best_early_.assign(graph_.early().begin(), graph_.early().end());
+}
+
+std::vector<Step> ScheduleAnnealing::best_order() const {
+    DisjunctiveGraph best(problem_);
+    best.load(best_device_of_, best_ops_, best_early_);
+    std::vector<Step> order;
+    best.write_order(order);
+    return order;
+}
+
+// ---- Moves
+
+void ScheduleAnnealing::draw_move(const RandomStream& stream) {
+    const int32_t op = draw_op(stream);
+    const uint32_t kind = stream.below(kKind, 100);
+    if (kind < 45)
+        draw_device_move(stream, op);
+    else if (kind < 85)
+        draw_order_move(stream, op);
+    else if (kind < 93)
+        draw_sending_move(stream, op);
+    else
+        draw_swap(stream, op);
+}
+
+int32_t ScheduleAnnealing::draw_op(const RandomStream& stream) {
+    if (uniform(stream.bits(kWhere)) < config_.critical_share) {
+        if (evaluations_ >= critical_until_) find_critical();
+        for (uint64_t i = 0; i < 4 && !critical_.empty(); ++i) {
+            const int32_t op = critical_[stream.below(kOp + 50 + i, static_cast<uint32_t>(critical_.size()))];
+            if (graph_.is_critical(op)) return op;
+        }
+    }
+    return static_cast<int32_t>(stream.below(kOp, static_cast<uint32_t>(problem_->num_ops)));
+}
+
+void ScheduleAnnealing::find_critical() {
+    critical_.clear();
+    for (int32_t op = 0; op < problem_->num_ops; ++op)
+        if (graph_.is_critical(op)) critical_.push_back(op);
+    critical_until_ = evaluations_ + std::max(16, problem_->num_ops / 16);
+}
+
+void ScheduleAnnealing::add_group(int32_t op) {
+    for (int32_t member : members_[problem_->group[op]]) {
+        if (cluster_epoch_[member] == epoch_) continue;
+        cluster_epoch_[member] = epoch_;
+        cluster_.push_back(member);
+    }
+}
+
+// Ops of one device that hang together by tensors, grown from `op` along dependencies in a direction: 0 up, 1 down,
+// 2 both.
+void ScheduleAnnealing::grow_cluster(const RandomStream& stream, int32_t op, int32_t size, uint32_t direction) {
+    const Problem& p = *problem_;
+    const int32_t here = graph_.device_of()[size_t(op)];
+    cluster_.clear();
+    ++epoch_;
+    add_group(op);
+    const auto consider = [&](int32_t other, uint64_t bits) {
+        if (graph_.device_of()[size_t(other)] == here && cluster_epoch_[other] != epoch_ && bits % 4 != 0 &&
+            cluster_.size() < size_t(size))
+            add_group(other);
+    };
+    for (size_t i = 0; i < cluster_.size() && cluster_.size() < size_t(size); ++i) {
+        const int32_t member = cluster_[i];
+        const uint64_t bits = stream.bits(kGrowth + i);
+        uint64_t shift = 0;
+        if (direction != 1)
+            for (int32_t tensor : p.inputs[member]) consider(p.producer[tensor], bits >> (2 * shift++ % 60));
+        if (direction != 0)
+            for (int32_t tensor = p.output_begin[member]; tensor < p.output_begin[member + 1]; ++tensor)
+                for (int32_t consumer : p.consumers[tensor]) consider(consumer, bits >> (2 * shift++ % 60));
+    }
+}
+
+// The device of an op beside the cluster, drawn among a few; -1 when none stands elsewhere.
+int32_t ScheduleAnnealing::neighbouring_device(const RandomStream& stream) const {
+    const Problem& p = *problem_;
+    int32_t found = -1, seen = 0;
+    const auto consider = [&](int32_t other) {
+        if (cluster_epoch_[other] == epoch_) return;
+        const int32_t device = graph_.device_of()[size_t(other)];
+        if (device == graph_.device_of()[size_t(cluster_[0])]) return;
+        if (stream.below(kGrowth + 200 + uint64_t(seen++), uint32_t(seen)) == 0) found = device;
+    };
+    for (int32_t member : cluster_) {
+        for (int32_t tensor : p.inputs[member]) consider(p.producer[tensor]);
+        for (int32_t tensor = p.output_begin[member]; tensor < p.output_begin[member + 1]; ++tensor)
+            for (int32_t consumer : p.consumers[tensor]) consider(consumer);
+        if (seen > 16) break;
+    }
+    return found;
+}
+
+void ScheduleAnnealing::move_cluster(int32_t device) {
+    for (int32_t member : cluster_)
+        if (problem_->allowed[member] >> device & 1) edits_.push_back({Edit::Kind::device, member, device});
+}
+
+void ScheduleAnnealing::draw_device_move(const RandomStream& stream, int32_t op) {
+    if (problem_->num_devices == 1) return;
+    const uint64_t bits = stream.bits(kSize);
+    const int32_t size = bits % 2 == 0 ? 1 : std::min(config_.largest_cluster, 1 << halving(bits >> 1));
+    grow_cluster(stream, op, 1 + static_cast<int32_t>(stream.below(kSize + 1, uint32_t(size))),
+                 stream.below(kDirection, 3));
+    const int32_t here = graph_.device_of()[size_t(op)];
+    int32_t device = stream.bits(kTarget) % 8 == 0 ? -1 : neighbouring_device(stream);
+    if (device < 0) {
+        const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << here);
+        if (others == 0) return;
+        device = nth_device(others, stream.below(kTarget + 1, uint32_t(std::popcount(others))));
+    }
+    move_cluster(device);
+}
+
+int32_t ScheduleAnnealing::first_place(int32_t op) const {
+    int32_t first = 0;
+    for (int32_t tensor : problem_->inputs[op])
+        first = std::max(first, graph_.place_of(problem_->producer[tensor]) + 1);
+    for (int32_t before : problem_->predecessors[op]) first = std::max(first, graph_.place_of(before) + 1);
+    return first;
+}
+
+int32_t ScheduleAnnealing::last_place(int32_t op) const {
+    int32_t last = problem_->num_ops - 1;
+    for (int32_t edge : problem_->edges[op]) last = std::min(last, graph_.place_of(edge / 2) - 1);
+    return last;
+}
+
+// The op goes before one that stands ahead of it on its device, or that one behind it.
+void ScheduleAnnealing::draw_order_move(const RandomStream& stream, int32_t op) {
+    int32_t ahead = op;
+    for (int32_t steps = halving(stream.bits(kSize)); steps > 0; --steps) {
+        const int32_t previous = graph_.previous_on_device(ahead);
+        if (previous < 0) break;
+        ahead = previous;
+    }
+    if (ahead == op) return;
+    const int32_t here = graph_.place_of(op), there = graph_.place_of(ahead);
+    const bool up = first_place(op) <= there, down = last_place(ahead) >= here;
+    if (up && (!down || stream.bits(kTarget) % 2 == 0))
+        edits_.push_back({Edit::Kind::place, op, there});
+    else if (down)
+        edits_.push_back({Edit::Kind::place, ahead, here});
+}
+
+void ScheduleAnnealing::draw_sending_move(const RandomStream& stream, int32_t op) {
+    const Problem& p = *problem_;
+    const auto inputs = p.inputs[op];
+    const auto num_outputs = p.output_begin[op + 1] - p.output_begin[op];
+    const auto choices = static_cast<uint32_t>(inputs.size()) + static_cast<uint32_t>(num_outputs);
+    if (choices == 0) return;
+    const uint32_t choice = stream.below(kTarget, choices);
+    const int32_t tensor =
+        choice < inputs.size() ? inputs[choice] : p.output_begin[op] + int32_t(choice - uint32_t(inputs.size()));
+    edits_.push_back({Edit::Kind::sending, tensor, 1 - graph_.early()[size_t(tensor)]});
+}
+
+// Two ops on different devices that stand near each other in the order change places.
+void ScheduleAnnealing::draw_swap(const RandomStream& stream, int32_t op) {
+    if (problem_->num_devices == 1) return;
+    const int32_t reach = std::min(problem_->num_ops - 1, 8 * problem_->num_devices);
+    if (reach == 0) return;
+    int32_t place = graph_.place_of(op) - reach / 2 + static_cast<int32_t>(stream.below(kTarget, uint32_t(reach)));
+    place = std::clamp(place, 0, problem_->num_ops - 1);
+    const int32_t other = graph_.ops()[size_t(place)];
+    const int32_t here = graph_.device_of()[size_t(op)], there = graph_.device_of()[size_t(other)];
+    if (here == there) return;
+    if (!(problem_->allowed[op] >> there & 1) || !(problem_->allowed[other] >> here & 1)) return;
+    for (int32_t member : members_[problem_->group[op]]) edits_.push_back({Edit::Kind::device, member, there});
+    for (int32_t member : members_[problem_->group[other]]) edits_.push_back({Edit::Kind::device, member, here});
+}
+
+}  // namespace placewright

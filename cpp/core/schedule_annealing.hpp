@@ -1,0 +1,87 @@
+// Simulated annealing over placement, order of ops and the moments at which tensors are sent, on a disjunctive graph.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "disjunctive_graph.hpp"
+#include "placements.hpp"
+#include "problem.hpp"
+#include "random.hpp"
+#include "simulate.hpp"
+
+namespace placewright {
+
+struct ScheduleAnnealingConfig {
+    double first_temperature = 2.0;  // in mean times of an op
+    double last_temperature = 0.02;
+    int32_t largest_cluster = 64;  // ops that change their device together, groups apart
+    double critical_share = 0.7;   // of the moves, which start from an op that delays the step
+};
+
+class ScheduleAnnealing {
+  public:
+    // Starts from the best of `starts`, of which there is at least one, with all tensors sent early or all late.
+    ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
+                      std::span<const PlacedOrder> starts, uint64_t seed);
+
+    // Searches until `evaluations` in all are spent, over which the temperature falls, at most `at_most` in this call.
+    void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
+
+    int64_t evaluations() const { return evaluations_; }
+    const Fitness& best_fitness() const { return best_fitness_; }
+    std::span<const int32_t> best_device_of() const { return best_device_of_; }
+    std::vector<Step> best_order() const;
+    int64_t visited() const { return graph_.visited(); }
+    int64_t accepted() const { return accepted_; }
+
+  private:
+    struct Start {
+        PlacedOrder placed;
+        uint8_t early;
+    };
+
+    void evaluate_start();
+    void try_move(double temperature);
+    void draw_move(const RandomStream& stream);
+    int32_t draw_op(const RandomStream& stream);
+    void draw_device_move(const RandomStream& stream, int32_t op);
+    void draw_order_move(const RandomStream& stream, int32_t op);
+    void draw_sending_move(const RandomStream& stream, int32_t op);
+    void draw_swap(const RandomStream& stream, int32_t op);
+    void grow_cluster(const RandomStream& stream, int32_t op, int32_t size, uint32_t direction);
+    void add_group(int32_t op);
+    void move_cluster(int32_t device);
+    int32_t neighbouring_device(const RandomStream& stream) const;
+    int32_t first_place(int32_t op) const;
+    int32_t last_place(int32_t op) const;
+    Fitness fitness();
+    void leave_best();
+    void keep_best();
+    void find_critical();
+
+    std::shared_ptr<const Problem> problem_;
+    ScheduleAnnealingConfig config_;
+    uint64_t seed_;
+    Csr members_;  // first op of a group -> its ops
+    double mean_time_;
+    std::vector<Start> starts_;
+    DisjunctiveGraph graph_;
+    SimulationScratch simulation_;
+    std::vector<Step> order_;
+    Fitness fitness_, best_fitness_;
+    bool at_best_ = false;  // what the graph holds is the best and has not been copied yet
+    std::vector<int32_t> best_device_of_, best_ops_;
+    std::vector<uint8_t> best_early_;
+    std::vector<int32_t> critical_;  // ops, as of a while ago
+    int64_t critical_until_ = 0;     // when to look again
+    std::vector<Edit> edits_;
+    std::vector<int32_t> cluster_;
+    std::vector<uint32_t> cluster_epoch_;  // [op]
+    uint32_t epoch_ = 0;
+    int64_t evaluations_ = 0;
+    int64_t accepted_ = 0;
+};
+
+}  // namespace placewright

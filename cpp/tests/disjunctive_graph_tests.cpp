@@ -1,0 +1,119 @@
+#include <bit>
+#include <map>
+
+#include "cases.hpp"
+#include "disjunctive_graph.hpp"
+
+namespace placewright::testing {
+
+namespace {
+
+using Kind = Edit::Kind;
+
+// A graph that holds the solution some random keys decode to.
+DisjunctiveGraph random_schedule(const std::shared_ptr<const Problem>& p, uint64_t seed) {
+    DecodeScratch decoded(*p);
+    decode(*p, random_keys(*p, seed), decoded);
+    std::vector<uint8_t> early(p->num_tensors);
+    for (size_t tensor = 0; tensor < early.size(); ++tensor) early[tensor] = RandomStream(seed, 2, 0, 0).bits(tensor) % 2;
+    DisjunctiveGraph graph(p);
+    graph.load(decoded.device_of, ops_of(decoded_order(decoded)), early);
+    return graph;
+}
+
+// A place to which the op can go alone.
+int32_t random_place(const Problem& p, const DisjunctiveGraph& graph, int32_t op, const RandomStream& stream) {
+    int32_t first = 0, last = p.num_ops - 1;
+    for (int32_t tensor : p.inputs[op]) first = std::max(first, graph.place_of(p.producer[tensor]) + 1);
+    for (int32_t before : p.predecessors[op]) first = std::max(first, graph.place_of(before) + 1);
+    for (int32_t edge : p.edges[op]) last = std::min(last, graph.place_of(edge / 2) - 1);
+    return first + static_cast<int32_t>(stream.below(1, static_cast<uint32_t>(last - first + 1)));
+}
+
+// Groups to random devices, one op to another place, a tensor sent otherwise.
+std::vector<Edit> random_edits(const Problem& p, const DisjunctiveGraph& graph, const RandomStream& stream) {
+    std::vector<Edit> edits;
+    const auto random_op = [&](uint64_t index) { return static_cast<int32_t>(stream.below(index, uint32_t(p.num_ops))); };
+    if (stream.bits(10) % 2 == 0)
+        for (uint64_t i = 0; i < stream.bits(11) % 4; ++i) {
+            const int32_t first = p.group[random_op(20 + 2 * i)];
+            const uint64_t allowed = p.allowed[first] & p.everywhere();
+            uint64_t mask = allowed;
+            for (uint32_t skip = stream.below(21 + 2 * i, uint32_t(std::popcount(allowed))); skip > 0; --skip)
+                mask &= mask - 1;
+            for (int32_t op = 0; op < p.num_ops; ++op)
+                if (p.group[op] == first) edits.push_back({Kind::device, op, std::countr_zero(mask)});
+        }
+    if (stream.bits(12) % 2 == 0) {
+        const int32_t op = random_op(13);
+        edits.push_back({Kind::place, op, random_place(p, graph, op, stream)});
+    }
+    if (p.num_tensors > 0 && stream.bits(14) % 3 == 0) {
+        const auto tensor = static_cast<int32_t>(stream.below(15, uint32_t(p.num_tensors)));
+        edits.push_back({Kind::sending, tensor, 1 - graph.early()[size_t(tensor)]});
+    }
+    return edits;
+}
+
+int64_t simulated(const Problem& p, const DisjunctiveGraph& graph) {
+    SimulationScratch scratch(p);
+    std::vector<Step> order;
+    graph.write_order(order);
+    CHECK(is_valid(p, graph.device_of(), order));
+    return simulate_time(p, graph.device_of(), order, scratch);
+}
+
+// Heads and tails as a graph knows them that has just taken over the same solution.
+bool is_as_if_loaded(const std::shared_ptr<const Problem>& p, const DisjunctiveGraph& graph) {
+    DisjunctiveGraph fresh(p);
+    fresh.load(graph.device_of(), graph.ops(), graph.early());
+    for (int32_t op = 0; op < p->num_ops; ++op)
+        if (fresh.start_ns(op) != graph.start_ns(op) || fresh.through_ns(op) != graph.through_ns(op) ||
+            fresh.previous_on_device(op) != graph.previous_on_device(op))
+            return false;
+    return fresh.step_time_ns() == graph.step_time_ns();
+}
+
+TEST("after every move the step time is that of a whole simulation, and taken back it is as before") {
+    for_each_problem(96, [](const auto& p, uint64_t seed) {
+        DisjunctiveGraph graph = random_schedule(p, seed);
+        CHECK(graph.step_time_ns() == simulated(*p, graph));
+        for (uint64_t move = 0; move < 30; ++move) {
+            const RandomStream stream(seed, 3, move, 0);
+            const int64_t before = graph.step_time_ns();
+            CHECK(graph.try_move(random_edits(*p, graph, stream), INT64_MAX));
+            CHECK(graph.step_time_ns() == simulated(*p, graph));
+            if (stream.bits(30) % 2 == 0) {
+                graph.keep();
+            } else {
+                graph.undo();
+                CHECK(graph.step_time_ns() == before && before == simulated(*p, graph));
+            }
+            if (p->num_ops < 100 || move == 29) CHECK(is_as_if_loaded(p, graph));
+        }
+    });
+}
+
+TEST("a move is given up exactly when its step time would exceed the limit") {
+    for_each_problem(96, [](const auto& p, uint64_t seed) {
+        DisjunctiveGraph graph = random_schedule(p, seed);
+        for (uint64_t move = 0; move < 40; ++move) {
+            const RandomStream stream(seed, 4, move, 0);
+            const std::vector<Edit> edits = random_edits(*p, graph, stream);
+            const int64_t before = graph.step_time_ns();
+            graph.try_move(edits, INT64_MAX);
+            const int64_t after = graph.step_time_ns();
+            graph.undo();
+            const int64_t limit = std::max(before, after) - (stream.bits(31) % 2 == 0);
+            const bool within = graph.try_move(edits, limit);
+            CHECK(within == (after <= limit));
+            within ? graph.keep() : graph.undo();
+            CHECK(graph.step_time_ns() == (within ? after : before));
+        }
+        CHECK(is_as_if_loaded(p, graph));
+    });
+}
+
+}  // namespace
+
+}  // namespace placewright::testing
