@@ -81,6 +81,8 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
+	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
 	for suite in synthetic synthetic-peak-memory zoo zoo-peak-memory; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done

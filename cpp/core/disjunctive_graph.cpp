@@ -29,11 +29,11 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       place_of_(problem_->num_ops),
       early_(problem_->num_tensors),
       sent_to_(problem_->num_tensors),
-      anchor_(size_t(problem_->num_tensors) * problem_->num_devices, -1),
+      reader_(size_t(problem_->num_tensors) * problem_->num_devices, -1),
       sequences_(problem_->num_devices * (problem_->blocking ? 1 : 1 + problem_->num_devices)),
       affected_epoch_(problem_->num_tensors),
       dirty_(problem_->num_ops) {
-    const size_t num_nodes = problem_->num_ops + anchor_.size();
+    const size_t num_nodes = problem_->num_ops + reader_.size();
     neighbours_[0].resize(num_nodes);
     if (problem_->blocking) neighbours_[1].resize(num_nodes);
     finish_.resize(num_nodes);
@@ -127,7 +127,7 @@ bool DisjunctiveGraph::try_move(std::span<const Edit> edits, int64_t at_most) {
     rewire();
     last_changed_place_ = 0;
     for (Node node : touched_) {
-        if (!is_op(node) && anchor(node) < 0) continue;
+        if (is_absent(node)) continue;
         last_changed_place_ = std::max(last_changed_place_, place_of_[anchor(node)]);
         mark(node);
     }
@@ -146,7 +146,7 @@ void DisjunctiveGraph::undo() {
 
 void DisjunctiveGraph::keep() {
     for (Node node : touched_)
-        if (is_op(node) || anchor(node) >= 0) mark(node);
+        if (!is_absent(node)) mark(node);
     for (int32_t tensor : affected_) mark(problem_->producer[tensor]);
     if (signals_)
         for (const Edit& edit : edits_) {
@@ -216,30 +216,29 @@ void DisjunctiveGraph::detach_transfers(int32_t tensor) {
     for_each_device(sent_to_[tensor], [&](int32_t device) {
         const Node node = transfer(tensor, device);
         remove(node);
-        anchor_[size_t(node - problem_->num_ops)] = -1;
+        reader(node) = -1;
     });
     sent_to_[tensor] = 0;
 }
 
 void DisjunctiveGraph::attach_transfers(int32_t tensor) {
-    find_anchors(tensor);
+    find_readers(tensor);
     for_each_device(sent_to_[tensor], [&](int32_t device) { insert(transfer(tensor, device)); });
 }
 
-// Where the tensor goes, and at which op each transfer stands.
-void DisjunctiveGraph::find_anchors(int32_t tensor) {
-    const int32_t producer = problem_->producer[tensor], here = device_of_[producer];
-    int32_t* anchors = anchor_.data() + size_t(tensor) * size_t(problem_->num_devices);
+// Where the tensor goes, and which op reads it there first.
+void DisjunctiveGraph::find_readers(int32_t tensor) {
+    const int32_t here = home(tensor);
+    int32_t* readers = reader_.data() + size_t(tensor) * size_t(problem_->num_devices);
     uint64_t mask = 0;
     for (int32_t consumer : problem_->consumers[tensor]) {
         const int32_t device = device_of_[consumer];
         if (device == here) continue;
-        const bool first = !(mask >> device & 1) || place_of_[consumer] < place_of_[anchors[device]];
-        if (first) anchors[device] = consumer;
+        const bool first = !(mask >> device & 1) || place_of_[consumer] < place_of_[readers[device]];
+        if (first) readers[device] = consumer;
         mask |= uint64_t{1} << device;
     }
     sent_to_[tensor] = mask;
-    if (early_[tensor]) for_each_device(mask, [&](int32_t device) { anchors[device] = producer; });
 }
 
 // Without a search: the caller goes through the ops in order.
@@ -254,11 +253,11 @@ void DisjunctiveGraph::append_to_sequences(int32_t op) {
     };
     const int32_t here = device_of_[op];
     for (int32_t tensor : inputs_[op])
-        if (is_late_at(tensor, op, here)) append(transfer(tensor, here));
+        if (const Node node = transfer(tensor, here); !early_[tensor] && reader(node) == op) append(node);
     append(op);
     for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor) {
-        std::fill_n(anchor_.begin() + int64_t(tensor) * problem_->num_devices, problem_->num_devices, -1);
-        find_anchors(tensor);
+        std::fill_n(reader_.begin() + int64_t(tensor) * problem_->num_devices, problem_->num_devices, -1);
+        find_readers(tensor);
         if (early_[tensor])
             for_each_device(sent_to_[tensor], [&](int32_t device) { append(transfer(tensor, device)); });
     }
@@ -293,9 +292,9 @@ bool DisjunctiveGraph::visit_heads(int32_t op, int64_t at_most) {
     ++visited_;
     int64_t begin = 0;
     for (int32_t tensor : inputs_[op]) {
-        if (home(tensor) == here) continue;
         const Node node = transfer(tensor, here);
-        if (is_late_at(tensor, op, here) && !visit_transfer_head(node, at_most)) return false;
+        if (reader(node) != op) continue;
+        if (!early_[tensor] && !visit_transfer_head(node, at_most)) return false;
         begin = std::max(begin, finish_[size_t(node)]);
     }
     begin = std::max(begin, finish_before(op, 0));
@@ -337,10 +336,10 @@ bool DisjunctiveGraph::set_finish(Node node, int64_t begin, int64_t finish, int6
         for (int32_t tensor = problem_->output_begin[node]; tensor < problem_->output_begin[node + 1]; ++tensor)
             for_each_device(sent_to_[tensor], [&](int32_t device) { mark(transfer(tensor, device)); });
         if (signals_)
-            for (int32_t next : problem_->controls[node]) mark(next);
+            for (int32_t next : problem_->controls[node])
+                if (device_of_[next] != device_of_[node]) mark(next);
     } else if (!problem_->blocking) {
-        for (int32_t consumer : problem_->consumers[tensor_of(node)])
-            if (device_of_[consumer] == destination_of(node)) mark(consumer);
+        mark(reader(node));
     }
     return true;
 }
@@ -381,18 +380,14 @@ void DisjunctiveGraph::visit_tails(int32_t op) {
     set_through(op, longest + p.op_time(op, here));
     const auto inputs = inputs_[op];
     for (size_t i = inputs.size(); i-- > 0;)
-        if (is_late_at(inputs[i], op, here)) visit_transfer_tail(transfer(inputs[i], here));
+        if (const Node node = transfer(inputs[i], here); !early_[inputs[i]] && reader(node) == op)
+            visit_transfer_tail(node);
 }
 
 void DisjunctiveGraph::visit_transfer_tail(Node node) {
     int64_t longest = through_after(node, 0);
-    if (problem_->blocking) {
-        longest = std::max(longest, through_after(node, 1));
-    } else {
-        for (int32_t consumer : problem_->consumers[tensor_of(node)])
-            if (device_of_[consumer] == destination_of(node)) longest = std::max(longest, through_[size_t(consumer)]);
-    }
-    set_through(node, longest + time_of(node));
+    const int64_t needed = problem_->blocking ? through_after(node, 1) : through_[size_t(reader(node))];
+    set_through(node, std::max(longest, needed) + time_of(node));
 }
 
 void DisjunctiveGraph::set_through(Node node, int64_t through) {
@@ -406,9 +401,10 @@ void DisjunctiveGraph::set_through(Node node, int64_t through) {
     if (!is_op(node)) return mark(problem_->producer[tensor_of(node)]);
     const int32_t here = device_of_[node];
     for (int32_t tensor : inputs_[node])
-        if (home(tensor) != here) mark(transfer(tensor, here));
+        if (const Node input = transfer(tensor, here); reader(input) == node) mark(input);
     if (signals_)
-        for (int32_t before : problem_->predecessors[node]) mark(before);
+        for (int32_t before : problem_->predecessors[node])
+            if (device_of_[before] != here) mark(before);
 }
 
 // ---- Solutions
@@ -425,7 +421,7 @@ void DisjunctiveGraph::write_order(std::vector<Step>& order) const {
     for (int32_t op : ops_) {
         const int32_t here = device_of_[op];
         for (int32_t tensor : inputs_[op])
-            if (is_late_at(tensor, op, here)) order.push_back({tensor, here});
+            if (!early_[tensor] && reader(transfer(tensor, here)) == op) order.push_back({tensor, here});
         order.push_back(Step::op(op));
         for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor)
             if (early_[tensor])

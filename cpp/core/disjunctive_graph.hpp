@@ -76,13 +76,18 @@ class DisjunctiveGraph {
     int32_t tensor_of(Node node) const { return (node - problem_->num_ops) / problem_->num_devices; }
     int32_t destination_of(Node node) const { return (node - problem_->num_ops) % problem_->num_devices; }
     int32_t home(int32_t tensor) const { return device_of_[problem_->producer[tensor]]; }
+    // The first op on a transfer's destination that reads its tensor, -1 when nothing is sent there. What else reads it
+    // there runs later on the same device, and so after the transfer without further ado.
+    int32_t& reader(Node node) { return reader_[size_t(node - problem_->num_ops)]; }
+    int32_t reader(Node node) const { return reader_[size_t(node - problem_->num_ops)]; }
+    bool is_absent(Node node) const { return !is_op(node) && reader(node) < 0; }
     // The op at whose place the node stands.
-    int32_t anchor(Node node) const { return is_op(node) ? node : anchor_[size_t(node - problem_->num_ops)]; }
+    int32_t anchor(Node node) const {
+        if (is_op(node)) return node;
+        return early_[tensor_of(node)] ? problem_->producer[tensor_of(node)] : reader(node);
+    }
     int64_t sequence_key(Node node) const;
     int64_t time_of(Node node) const;
-    bool is_late_at(int32_t tensor, int32_t op, int32_t device) const {
-        return !early_[tensor] && sent_to_[tensor] >> device & 1 && anchor(transfer(tensor, device)) == op;
-    }
 
     template <class F>
     void for_each_sequence(Node node, F&& f);
@@ -101,7 +106,7 @@ class DisjunctiveGraph {
     int32_t move_to(int32_t op, int32_t to);
     void detach_transfers(int32_t tensor);
     void attach_transfers(int32_t tensor);
-    void find_anchors(int32_t tensor);
+    void find_readers(int32_t tensor);
 
     void mark(Node node) { dirty_.insert(place_of_[anchor(node)]); }
     bool propagate_heads(int64_t at_most);
@@ -124,7 +129,7 @@ class DisjunctiveGraph {
     std::vector<int32_t> place_of_;    // [op]
     std::vector<uint8_t> early_;       // [tensor]
     std::vector<uint64_t> sent_to_;    // [tensor] mask of destinations
-    std::vector<int32_t> anchor_;      // [tensor][destination]
+    std::vector<int32_t> reader_;      // [tensor][destination]
     std::vector<std::vector<Node>> sequences_;         // devices, then links (overlapped model)
     std::vector<Neighbours> neighbours_[2];            // [side][node]; side 1: receivers of blocking transfers
     std::vector<int64_t> finish_;                      // [node]
