@@ -51,6 +51,19 @@ Csr Csr::from_rows(const std::vector<std::vector<int32_t>>& rows) {
     return csr;
 }
 
+namespace {
+
+// No device ever holds more: every tensor once, at home or as a copy, all residents and the workspace of one op.
+int64_t most_memory(const Problem& p) {
+    int64_t bytes = p.workspace_bytes.empty() ? 0 : std::ranges::max(p.workspace_bytes);
+    for (int64_t resident : p.resident_bytes) bytes += resident;
+    for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor)
+        bytes += std::max(p.home_bytes[tensor], p.remote_bytes[tensor]);
+    return bytes;
+}
+
+}  // namespace
+
 void Problem::finish() {
     require(num_ops >= 1 && num_devices >= 1 && num_devices <= 64, "a problem needs ops and 1 to 64 devices");
     const int64_t ops = num_ops, tensors = num_tensors, devices = num_devices;
@@ -105,8 +118,8 @@ void Problem::finish() {
         for (int32_t next : controls[op]) edges.values.push_back(2 * next + 1);
         edges.begin.push_back(static_cast<int32_t>(edges.values.size()));
     }
-    needs_memory =
-        minimize_memory || std::ranges::any_of(memory_limit, [](int64_t limit) { return limit != kNoLimit; });
+    const int64_t most = most_memory(*this);
+    needs_memory = minimize_memory || std::ranges::any_of(memory_limit, [&](int64_t limit) { return limit < most; });
 }
 
 }  // namespace placewright

@@ -79,7 +79,7 @@ struct Problem {
     std::vector<int32_t> tensor_edge_begin;   // [tensor]
     std::vector<int32_t> tensor_of_consumer;  // [place in consumers.values] the tensor of that row
     bool constrained = false;                 // some op is grouped or may not go everywhere
-    bool needs_memory = false;                // memory decides: it is the objective, or some device has a limit
+    bool needs_memory = false;                // memory decides: it is the objective, or some plan exceeds a limit
 
     static constexpr int64_t kNoLimit = int64_t{1} << 62;
 
