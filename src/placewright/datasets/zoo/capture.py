@@ -15,13 +15,14 @@ from placewright.machines import load_machine
 if TYPE_CHECKING:
     from torch import nn
 
-#: The device whose roofline gives every op its time: a GPU of the paper's day.
+#: The device whose roofline gives every op its time unless another is asked for: a GPU of the paper's day.
 DEVICE = "p100"
 OPTIMIZER: Optimizer = "adam"
 
 
-def capture_network(network: Network, mode: Mode) -> Graph:
-    """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it.
+def capture_network(network: Network, mode: Mode, device: str = DEVICE) -> Graph:
+    """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it, costed for the
+    device of that name.
 
     Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
     """
@@ -29,9 +30,9 @@ def capture_network(network: Network, mode: Mode) -> Graph:
     captured = from_torch(
         model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
     )
-    time_ns = estimate_costs(captured, load_machine(DEVICE)).time_ns[:, 0].tolist()
+    time_ns = estimate_costs(captured, load_machine(device)).time_ns[:, 0].tolist()
     timed = tuple(replace(op, time_ns=time) for op, time in zip(captured.ops, time_ns, strict=True))
-    metadata = {"network": network.name, "family": network.family, "mode": mode, "device": DEVICE}
+    metadata = {"network": network.name, "family": network.family, "mode": mode, "device": device}
     return stripped(replace(captured, ops=timed), metadata)
 
 

@@ -1,0 +1,56 @@
+"""Makes instances/real-networks.graphs.gz, which the suites real-*.toml run over: real networks costed for one V100.
+
+    python benchmarks/real_networks.py
+
+Needs the extra `zoo`; five minutes. The zoo's own sets are costed for a P100 and hold no shapes to cost them anew.
+The families are those of FINDINGS: recurrent networks, searched and random cells, mixtures of experts, convolutions,
+transformers; three networks are there for inference too. Equal runs write equal bytes.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from placewright.datasets.graph_set import write_graph_set
+from placewright.datasets.zoo.capture import OPTIMIZER, capture_network
+from placewright.datasets.zoo.catalogue import all_networks
+from placewright.datasets.zoo.network import Mode
+from placewright.graph import Graph
+
+DEVICE = "v100"
+NETWORKS: dict[Mode, tuple[str, ...]] = {
+    "inference": ("inception_v3", "nasnet_a_large", "randwire_ws", "gnmt8"),
+    "training": (
+        *("lstm1", "lstm3", "elmo", "gnmt4", "gnmt8"),
+        *("nasnet_a_mobile", "amoebanet_d", "randwire_ws"),
+        *("switch8", "gshard16"),
+        *("resnet50", "densenet121", "inception_v3", "ddpm_cifar", "wavenet30"),
+        *("transformer_base", "transformer_xl6", "bert_base", "gpt2_small"),
+    ),
+}
+
+
+def captured() -> Iterator[Graph]:
+    by_name = {network.name: network for network in all_networks()}
+    for mode, names in NETWORKS.items():
+        for name in names:
+            graph = capture_network(by_name[name], mode, DEVICE)
+            print(f"{graph.name}: {len(graph.ops):,} ops", flush=True)
+            yield graph
+            # A traced module and its graph refer to each other.
+            gc.collect()
+
+
+def main() -> None:
+    path = Path(__file__).parent / "instances" / "real-networks.graphs.gz"
+    metadata = {"set": "real-networks", "device": DEVICE, "optimizer": OPTIMIZER}
+    made_with = {name: version(name).partition("+")[0] for name in ("torch", "transformers")}
+    size = write_graph_set(path, captured(), metadata | made_with)
+    print(f"{size:,} bytes in {path}")
+
+
+if __name__ == "__main__":
+    main()
