@@ -115,6 +115,16 @@ def list_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(sh
 def earliest_task_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """Device and order of ops, the one that can start first next."""
 
+def contracted(problem: Problem, cap_ns: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    The problem whose ops are clusters of at most that mean time, and the cluster of each op.
+    """
+
+def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+    """
+    Ops by start time where no device stands idle while one could start, the highest bottom level first.
+    """
+
 def segment_fill(problem: Problem, when_one_starves: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
     """Device of each op and a whole order, transfers at barriers."""
 

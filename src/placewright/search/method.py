@@ -13,6 +13,7 @@ from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.cluster_list import ClusterList
 from placewright.search.cp_sat import CpSat
 from placewright.search.cpop import Cpop
 from placewright.search.graph_partition import GP_DFS, METIS_DFS
@@ -55,6 +56,7 @@ _ALL: tuple[Method, ...] = (
     Brkga(),
     TUNED_BRKGA,
     *BASELINES,
+    ClusterList(),
     Heft(),
     Cpop(),
     MemoryTopo(),
