@@ -28,12 +28,18 @@ Arrays placed_by(F&& method) {
 
 void bind_list_schedule(nb::module_& m) {
     using nb::arg;
+    nb::enum_<Outlook>(m, "Outlook", "What stands for a time while nothing is placed.")
+        .value("mean", Outlook::mean, "The mean over all devices, or links.")
+        .value("best", Outlook::best, "The least over all devices; no transfers.")
+        .value("worst", Outlook::worst, "The largest over all devices, or links.");
     m.def(
-        "bottom_levels", [](const Problem& problem) { return to_array(bottom_levels(problem)); }, arg("problem"),
-        "Per op the ns along its longest path to the end, averaged over devices and links.");
+        "bottom_levels",
+        [](const Problem& problem, Outlook outlook) { return to_array(bottom_levels(problem, outlook)); },
+        arg("problem"), arg("outlook") = Outlook::mean, "Per op the ns along its longest path to the end.");
     m.def(
-        "bottom_level_order", [](const Problem& problem) { return to_array(bottom_level_order(problem)); },
-        arg("problem"), "Ops by bottom level, highest first.");
+        "bottom_level_order",
+        [](const Problem& problem, Outlook outlook) { return to_array(bottom_level_order(problem, outlook)); },
+        arg("problem"), arg("outlook") = Outlook::mean, "Ops by bottom level, highest first.");
     m.def(
         "list_schedule",
         [](const Problem& problem, ArrayIn<int32_t> ops, bool least_peak) {

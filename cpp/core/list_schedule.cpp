@@ -14,20 +14,24 @@ namespace placewright {
 namespace {
 
 // A link that stands for all of the machine's.
-struct MeanLink {
+struct StandIn {
     int64_t latency_ns = 0;
     int64_t inverse_bandwidth = 0;
 
-    explicit MeanLink(const Problem& problem) {
+    StandIn(const Problem& problem, Outlook outlook) {
         const int32_t D = problem.num_devices;
-        if (D == 1) return;
+        if (D == 1 || outlook == Outlook::best) return;
         double latency = 0, inverse = 0;
         for (int32_t source = 0; source < D; ++source)
             for (int32_t destination = 0; destination < D; ++destination) {
                 if (source == destination) continue;
-                latency += double(problem.latency_ns[size_t(source * D + destination)]);
-                inverse += double(problem.inverse_bandwidth[size_t(source * D + destination)]);
+                const auto link = size_t(source * D + destination);
+                latency += double(problem.latency_ns[link]);
+                inverse += double(problem.inverse_bandwidth[link]);
+                latency_ns = std::max(latency_ns, problem.latency_ns[link]);
+                inverse_bandwidth = std::max(inverse_bandwidth, problem.inverse_bandwidth[link]);
             }
+        if (outlook == Outlook::worst) return;
         latency_ns = static_cast<int64_t>(latency / (D * (D - 1)));
         inverse_bandwidth = static_cast<int64_t>(inverse / (D * (D - 1)));
     }
@@ -37,9 +41,11 @@ struct MeanLink {
     }
 };
 
-int64_t mean_time(const Problem& problem, int32_t op) {
-    const auto row = problem.op_time_ns.begin() + int64_t(op) * problem.num_devices;
-    return int64_t(std::accumulate(row, row + problem.num_devices, __int128{0}) / problem.num_devices);
+int64_t stand_in_time(const Problem& problem, int32_t op, Outlook outlook) {
+    const auto row = std::span(problem.op_time_ns).subspan(size_t(op) * problem.num_devices, problem.num_devices);
+    if (outlook == Outlook::best) return std::ranges::min(row);
+    if (outlook == Outlook::worst) return std::ranges::max(row);
+    return int64_t(std::accumulate(row.begin(), row.end(), __int128{0}) / problem.num_devices);
 }
 
 // Settles ties of time, least first. With overlapped transfers the device that would idle least runs the op and leaves
@@ -55,8 +61,8 @@ void for_each_device(uint64_t mask, F&& f) {
 
 }  // namespace
 
-std::vector<int64_t> bottom_levels(const Problem& problem) {
-    const MeanLink link(problem);
+std::vector<int64_t> bottom_levels(const Problem& problem, Outlook outlook) {
+    const StandIn link(problem, outlook);
     std::vector<int64_t> level(problem.num_ops);
     for (int32_t op = problem.num_ops - 1; op >= 0; --op) {
         int64_t longest = 0;
@@ -64,13 +70,13 @@ std::vector<int64_t> bottom_levels(const Problem& problem) {
             for (int32_t next : problem.consumers[tensor])
                 longest = std::max(longest, link.transfer_time(problem.remote_bytes[tensor]) + level[next]);
         for (int32_t next : problem.controls[op]) longest = std::max(longest, level[next]);
-        level[op] = mean_time(problem, op) + longest;
+        level[op] = stand_in_time(problem, op, outlook) + longest;
     }
     return level;
 }
 
-std::vector<int32_t> bottom_level_order(const Problem& problem) {
-    const std::vector<int64_t> level = bottom_levels(problem);
+std::vector<int32_t> bottom_level_order(const Problem& problem, Outlook outlook) {
+    const std::vector<int64_t> level = bottom_levels(problem, outlook);
     std::vector<int32_t> order(problem.num_ops);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, std::ranges::greater{}, [&](int32_t op) { return level[op]; });

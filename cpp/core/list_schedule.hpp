@@ -10,12 +10,16 @@
 
 namespace placewright {
 
-// Per op, ns from its start to the end of the step along its longest path of successors, with times averaged over the
-// devices and transfers averaged over the links: HEFT's upward rank (Topcuoglu, Hariri and Wu 2002, section 4.1).
-std::vector<int64_t> bottom_levels(const Problem& problem);
+// What stands for the time of an op or a transfer while nothing is placed: its mean over devices or links, the least
+// (of a transfer that is none), or the largest (Zhao and Sakellariou 2003).
+enum class Outlook { mean, best, worst };
+
+// Per op, ns from its start to the end of the step along its longest path of successors; with mean times HEFT's upward
+// rank (Topcuoglu, Hariri and Wu 2002, section 4.1).
+std::vector<int64_t> bottom_levels(const Problem& problem, Outlook outlook = Outlook::mean);
 
 // The ops by bottom level, highest first: a valid order.
-std::vector<int32_t> bottom_level_order(const Problem& problem);
+std::vector<int32_t> bottom_level_order(const Problem& problem, Outlook outlook = Outlook::mean);
 
 enum class DeviceChoice {
     earliest_finish,

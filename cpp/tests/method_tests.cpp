@@ -1,5 +1,9 @@
 // Baselines: every order they give is valid, and what they say of it is true.
+#include <numeric>
+
 #include "cases.hpp"
+#include "clusters.hpp"
+#include "dispatch.hpp"
 #include "list_schedule.hpp"
 #include "orders.hpp"
 #include "partial_schedule.hpp"
@@ -25,6 +29,22 @@ std::vector<PlacedOrder> placed_by_all_methods(const Problem& p) {
 TEST("every one-device order is valid") {
     for_each_problem(300, [](const auto& p, uint64_t) {
         for (const auto& ops : orders_of_all_heuristics(*p)) CHECK(is_valid_order(*p, ops));
+    });
+}
+
+TEST("clusters of any size make a problem whose placements hold for the ops, and dispatching them is a valid order") {
+    for_each_problem(200, [](const auto& p, uint64_t seed) {
+        const int64_t total = std::accumulate(p->op_time_ns.begin(), p->op_time_ns.end(), int64_t{0});
+        const Clusters clusters = cluster_ops(*p, total / p->num_devices / int64_t(1 + seed % 50));
+        const Problem small = contracted(*p, clusters);
+        const std::vector<int32_t> device_of_cluster = list_schedule(small, bottom_level_order(small)).device_of;
+        std::vector<int32_t> device_of;
+        for (int32_t op = 0; op < p->num_ops; ++op) {
+            device_of.push_back(device_of_cluster[clusters.cluster_of[op]]);
+            CHECK(p->allowed[op] >> device_of[op] & 1);
+            CHECK(device_of[op] == device_of[p->group[op]]);
+        }
+        CHECK(is_valid_order(*p, dispatch_order(*p, device_of)));
     });
 }
 

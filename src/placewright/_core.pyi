@@ -1,6 +1,7 @@
 """The C++ core: integers and arrays only."""
 
 from collections.abc import Sequence
+import enum
 from typing import Annotated
 
 import numpy
@@ -99,12 +100,22 @@ def runs_balancing_memory(problem: Problem) -> Annotated[NDArray[numpy.int32], d
     The captured order cut into runs that divide the memory in proportion to the limits.
     """
 
-def bottom_levels(problem: Problem) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
-    """
-    Per op the ns along its longest path to the end, averaged over devices and links.
-    """
+class Outlook(enum.Enum):
+    """What stands for a time while nothing is placed."""
 
-def bottom_level_order(problem: Problem) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+    mean = 0
+    """The mean over all devices, or links."""
+
+    best = 1
+    """The least over all devices; no transfers."""
+
+    worst = 2
+    """The largest over all devices, or links."""
+
+def bottom_levels(problem: Problem, outlook: Outlook = Outlook.mean) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """Per op the ns along its longest path to the end."""
+
+def bottom_level_order(problem: Problem, outlook: Outlook = Outlook.mean) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """Ops by bottom level, highest first."""
 
 def list_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], least_peak: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:

@@ -11,8 +11,9 @@ from instances import devices_by_name, graph_of, machine_of, problem_of
 from paper_example import paper_problem
 from strategies import problems
 
+from placewright import _core
 from placewright.constraints import Constraints
-from placewright.machine import Link
+from placewright.machine import Link, Machine
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.heft import Heft, heft_schedule
@@ -85,7 +86,22 @@ def test_where_control_is_only_an_order_the_simulation_may_be_faster_than_planne
 def test_where_links_are_free_the_simulation_takes_as_long_as_planned(problem: Problem) -> None:
     machine = machine_of(problem.machine.num_devices)
     free = Problem(graph=problem.graph, machine=machine, time_ns=problem.time_ns, control="signal")
-    assert Heft().solve(free, Budget(), 0).metrics.step_time_ns == heft_schedule(free).step_time_ns
+    # One evaluation is for the paper's rank.
+    assert Heft().solve(free, Budget(evaluations=1), 0).metrics.step_time_ns == heft_schedule(free).step_time_ns
+
+
+def test_ranks_take_the_least_or_largest_time_and_the_slowest_link() -> None:
+    # a takes 4 or 10 ns, b 6 or 2; links of 1 and 5 ns, 3 in the mean.
+    machine = Machine(
+        name="unequal",
+        devices=machine_of(2).devices,
+        links=((Link(), Link(latency_ns=1)), (Link(latency_ns=5), Link())),
+    )
+    graph = graph_of({"a": ("", 0), "b": ("a", 0)})
+    core = Problem(graph=graph, machine=machine, time_ns=np.array([[4, 10], [6, 2]])).core
+    assert _core.bottom_levels(core).tolist() == [7 + 3 + 4, 4]
+    assert _core.bottom_levels(core, _core.Outlook.best).tolist() == [4 + 0 + 2, 2]
+    assert _core.bottom_levels(core, _core.Outlook.worst).tolist() == [10 + 5 + 6, 6]
 
 
 @given(tasks=st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1, 2, 3, 7])), max_size=40))
