@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import platform
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,12 +31,16 @@ from placewright.machines import load_machine, machine_to_json
 from placewright.machines.specification import parse_specification
 from placewright.plan import ControlMode, Objective
 from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.input_order import INPUT_ORDER
 
 #: The paper's machine and reading of control dependencies (docs/semantics.md).
 PAPER_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0
 #: The paper has 99; the labels of many more would not fit into memory.
 _MOST_COPIES = 1_000
+#: Of a number below 2**62.
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,6 +48,8 @@ class Suite:
     """Instances to measure methods on.
 
     graphs, copies: every graph and so many noisy copies of each (REGAL A.1.2). memory_limit_bytes: of every device.
+    memory_share: of the peak of the captured order on one device, another limit of every device.
+    optima: by label, objectives somebody proved optimal; the rows hold them as bounds.
     paper: the column of the paper's table 1 this suite stands beside.
     """
 
@@ -50,6 +59,8 @@ class Suite:
     objective: Objective = "step-time"
     control: ControlMode = PAPER_CONTROL
     memory_limit_bytes: int | None = None
+    memory_share: float | None = None
+    optima: Mapping[str, int] = field(default_factory=dict)
     copies: int = 0
     paper: str = ""
 
@@ -67,19 +78,20 @@ class Suite:
         return graph if copy == 0 else noisy_copy(graph, copy, _NOISE_SEED)
 
     def problem(self, graph: Graph) -> Problem:
-        return make_problem(
-            graph,
-            self.machine,
-            objective=self.objective,
-            control=self.control,
-            memory_limit=self.memory_limit_bytes,
-        )
+        make = partial(make_problem, graph, self.machine, objective=self.objective, control=self.control)
+        problem = make(memory_limit=self.memory_limit_bytes)
+        if self.memory_share is None:
+            return problem
+        peak_bytes = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes
+        limits = (self.memory_limit_bytes, int(self.memory_share * peak_bytes))
+        return make(memory_limit=min(limit for limit in limits if limit is not None))
 
     @property
     def digest(self) -> str:
         """Of everything that decides what the rows mean but their seeds and solvers."""
         machine = _machine_fact(self.machine)
         facts = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
+        facts += [fact for fact in (self.memory_share, dict(self.optima)) if fact]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
@@ -134,6 +146,7 @@ def read_suite(path: str | Path) -> Suite:
 
 def _suite(fields: Fields, path: Path) -> Suite:
     graphs = required("graphs", fields.text("graphs"))
+    optima = fields.text("optima")
     suite = Suite(
         name=path.stem,
         graphs=read_graph_set(path.parent / graphs),
@@ -141,6 +154,8 @@ def _suite(fields: Fields, path: Path) -> Suite:
         objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
         control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or PAPER_CONTROL),
         memory_limit_bytes=fields.size_bytes("memory_limit"),
+        memory_share=fields.number("memory_share"),
+        optima={} if optima is None else _read_optima(path.parent / optima),
         copies=fields.integer("copies") or 0,
         paper=fields.text("paper") or "",
     )
@@ -148,8 +163,24 @@ def _suite(fields: Fields, path: Path) -> Suite:
     check_column(suite.paper)
     if not 0 <= suite.copies <= _MOST_COPIES:
         raise InputError(f"copies is {shown(suite.copies)}; it must be a whole number from 0 to {_MOST_COPIES:,}")
+    if suite.memory_share is not None and not 0 < suite.memory_share <= 1:
+        raise InputError(f"memory_share is {shown(suite.memory_share)}; it must be a number above 0, and at most 1")
     _check_labels(suite.labels)
+    if unknown := sorted(suite.optima.keys() - set(suite.labels)):
+        raise InputError(f"optima names '{shown(unknown[0])}', which is none of the instances")
     return suite
+
+
+def _read_optima(path: Path) -> dict[str, int]:
+    """By label the optimum, of a CSV file with the columns graph and optimum. Raises InputError naming the line."""
+    lines = csv.DictReader(io.StringIO(read_text(path)))
+    optima: dict[str, int] = {}
+    for line in lines:
+        graph, optimum = line.get("graph"), line.get("optimum")
+        if not graph or not (optimum or "").isdecimal() or len(optimum or "") > _MOST_DIGITS or graph in optima:
+            raise InputError(f"'{shown(path)}', line {lines.line_num}: not a graph, named once, and its optimum")
+        optima[graph] = int(optimum or "")
+    return optima
 
 
 def _check_labels(labels: Sequence[str]) -> None:

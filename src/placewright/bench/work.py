@@ -116,7 +116,7 @@ def _messages(suite: Suite, job: Job) -> Iterator[Message]:
     assert problem.core.num_ops > 0  # The core's problem is made here, so that no method's time includes it.
     for run in job.runs:
         try:
-            yield _row(problem, job.label, run)
+            yield _row(problem, job.label, run, suite.optima.get(job.label, 0))
         except MissingExtraError as error:
             yield Refusal(reason=str(error))
         except _WrongPlanError as error:
@@ -132,8 +132,8 @@ class _WrongPlanError(Exception):
     """The checker refutes a plan."""
 
 
-def _row(problem: Problem, label: str, run: Run) -> Row:
-    """Solves and checks. Raises _WrongPlanError with what the checker says."""
+def _row(problem: Problem, label: str, run: Run, optimum: int) -> Row:
+    """Solves and checks. optimum: 0 where none is known. Raises _WrongPlanError with what the checker says."""
     method = make_method(run.solver, threads=1)
     began = time.process_time()
     result = method.solve(problem, run.budget, run.seed)
@@ -142,10 +142,10 @@ def _row(problem: Problem, label: str, run: Run) -> Row:
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise _WrongPlanError("; ".join(complaints[:3]))
-    return _row_of(plan, label, run)
+    return _row_of(plan, label, run, optimum)
 
 
-def _row_of(plan: Plan, label: str, run: Run) -> Row:
+def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:
     return Row(
         graph=label,
         num_ops=len(plan.ops),
@@ -157,7 +157,7 @@ def _row_of(plan: Plan, label: str, run: Run) -> Row:
         step_time_ns=plan.metrics.step_time_ns,
         peak_memory_bytes=plan.metrics.peak_memory_bytes,
         bytes_over_limit=plan.metrics.bytes_over_limit,
-        bound=plan.lower_bound,
+        bound=max(plan.lower_bound, optimum),
         evaluations=plan.evaluations,
         seconds=round(plan.seconds, 6),
         status=plan.status,
