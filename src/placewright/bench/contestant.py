@@ -21,6 +21,11 @@ class Contestant:
         return " ".join(part for part in (self.solver, self.limit) if part)
 
     @property
+    def is_heuristic(self) -> bool:
+        """Whether it had no limit: a method that builds a few plans and is done."""
+        return self.evaluations_limit is None and self.time_limit_s is None
+
+    @property
     def limit(self) -> str:
         """ "5K", "60 s", "" without limits."""
         parts = []
@@ -33,6 +38,11 @@ class Contestant:
 
 #: What improvements are measured against (REGAL 5.3).
 REFERENCE = Contestant("brkga", 5000)
+
+#: Stands for whichever heuristic is best on a graph.
+BEST_HEURISTIC = Contestant("best heuristic")
+#: Everything on one device, in the best of the simple orders.
+ONE_DEVICE = Contestant("single-device")
 
 
 def contestant_of(row: Row) -> Contestant:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from io import StringIO
+from typing import Any
 
-from placewright.bench.standings import Standing
+from placewright.bench.columns import AnyTable, Column
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
-from placewright.bench.tables import BenchTable, Column
 from placewright.quantities import counted
 
 MEANS = (
@@ -36,7 +36,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def markdown(study: Study, tables: Sequence[BenchTable]) -> str:
+def markdown(study: Study, tables: Sequence[AnyTable]) -> str:
     """A page: what was measured, each table, and what its columns mean."""
     parts = [f"# {_plain(study.name)}", "\n".join(f"- {name}: {_plain(text)}" for name, text in facts(study)), MEANS]
     for table in tables:
@@ -44,14 +44,14 @@ def markdown(study: Study, tables: Sequence[BenchTable]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _grid(table: BenchTable) -> str:
+def _grid(table: AnyTable) -> str:
     lines = [[column.heading for column in table.columns]]
     lines.append(["---" if index == 0 else "---:" for index in range(len(table.columns))])
-    lines += [[_plain(column.text(standing)) for column in table.columns] for standing in table.rows]
+    lines += [[_plain(column.text(line)) for column in table.columns] for line in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _definitions(columns: Sequence[Column]) -> str:
+def _definitions(columns: Sequence[Column[Any]]) -> str:
     meanings = dict.fromkeys((column.heading, column.meaning) for column in columns)
     return "\n".join(f"- *{heading}*: {meaning}." for heading, meaning in meanings)
 
@@ -61,7 +61,7 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|").replace("<", "&lt;")
 
 
-def csv_text(tables: Sequence[BenchTable]) -> str:
+def csv_text(tables: Sequence[AnyTable]) -> str:
     """One kind of table of all studies; a mean takes three columns: its value, half-width and number of graphs."""
     columns = {column.name: column for table in tables for column in table.columns}
     with_means = {column.name for table in tables for column in table.columns if _is_mean(table, column)}
@@ -73,20 +73,20 @@ def csv_text(tables: Sequence[BenchTable]) -> str:
     writer.writerow(header)
     for table in tables:
         own = {column.name: column for column in table.columns}
-        for standing in table.rows:
+        for line in table.rows:
             cells = [table.study.name, table.study.header.objective]
             for name in columns:
-                cells += _cells(own.get(name), standing, name in with_means)
+                cells += _cells(own.get(name), line, name in with_means)
             writer.writerow(cells)
     return text.getvalue()
 
 
-def _is_mean(table: BenchTable, column: Column) -> bool:
-    return any(isinstance(column.value(standing), Mean) for standing in table.rows)
+def _is_mean(table: AnyTable, column: Column[Any]) -> bool:
+    return any(isinstance(column.value(line), Mean) for line in table.rows)
 
 
-def _cells(column: Column | None, standing: Standing, as_mean: bool) -> list[str]:
-    value = None if column is None else column.value(standing)
+def _cells(column: Column[Any] | None, line: object, as_mean: bool) -> list[str]:
+    value = None if column is None else column.value(line)
     if isinstance(value, Mean):
         return [_exact(value.value), _exact(value.half_width), str(value.num_graphs)]
     return [_exact(value), "", ""] if as_mean else [_exact(value)]

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from placewright.bench.columns import AnyTable
 from placewright.bench.documents import csv_text, markdown
+from placewright.bench.heuristic_tables import graphs_table, heuristics_table, limits_table
 from placewright.bench.standings import Standing, standings
 from placewright.bench.study import Study, read_studies
-from placewright.bench.tables import BenchTable, table_1, table_3
+from placewright.bench.tables import table_1, table_3
 from placewright.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 
-TABLES = {"1": table_1, "3": table_3}
+#: By name what makes a table of a study; None where there is nothing to tell.
+TABLES: dict[str, Callable[[Study, Sequence[Standing]], AnyTable | None]] = {
+    "1": table_1,
+    "3": table_3,
+    "heuristics": heuristics_table,
+    "limits": limits_table,
+    "graphs": graphs_table,
+}
 FIGURES = ("2", "3", "seconds")
 
 
@@ -25,7 +34,7 @@ class Section:
 
     study: Study
     standings: tuple[Standing, ...]
-    tables: tuple[BenchTable, ...]
+    tables: tuple[AnyTable, ...]
 
 
 def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Section]:
@@ -41,16 +50,17 @@ def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Sectio
 
 def _section(study: Study, tables: Collection[str]) -> Section:
     found = standings(study)
-    made = tuple(make(study, found) for name, make in TABLES.items() if name in tables)
-    return Section(study=study, standings=tuple(found), tables=made)
+    made = (make(study, found) for name, make in TABLES.items() if name in tables)
+    return Section(study=study, standings=tuple(found), tables=tuple(table for table in made if table is not None))
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """`SUITE.md` per suite and `table-N.csv` over all suites. Raises InputError when they cannot be written."""
+    """`SUITE.md` per suite and `table-NAME.csv` over all suites. Raises InputError when they cannot be written."""
     make_folder(folder)
     files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in sections}
-    for tables in zip(*(section.tables for section in sections), strict=True):
-        files[f"{tables[0].name}.csv"] = csv_text(tables)
+    every = [table for section in sections for table in section.tables]
+    for name in dict.fromkeys(table.name for table in every):
+        files[f"{name}.csv"] = csv_text([table for table in every if table.name == name])
     return [_write(folder / name, text.encode()) for name, text in files.items()]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
 
-from placewright.bench.contestant import REFERENCE, Contestant, contestant_of
+from placewright.bench.contestant import BEST_HEURISTIC, ONE_DEVICE, REFERENCE, Contestant, contestant_of
 from placewright.bench.paper import NOT_IN_PAPER, paper_position
 from placewright.bench.rows import Row
 from placewright.bench.statistics import Mean, clustered_mean
@@ -35,7 +35,8 @@ class Standing:
     """One contestant against the others. All in percent, by graph; empty where nothing is to compare with.
 
     improvement: over the mean of BRKGA 5K. gap_best: from the least objective anybody reached. gap_bound: from the
-    largest bound anybody proved.
+    largest bound anybody proved. gain: over the best heuristic of each graph. share: of what one device takes, which
+    may be over the memory limits.
     """
 
     study: Study
@@ -43,6 +44,8 @@ class Standing:
     improvement: Mapping[str, float]
     gap_best: Mapping[str, float]
     gap_bound: Mapping[str, float]
+    gain: Mapping[str, float]
+    share: Mapping[str, float]
 
     @property
     def contestant(self) -> Contestant:
@@ -79,20 +82,63 @@ def standings(study: Study) -> list[Standing]:
 
     Raises InputError when a row contradicts a bound that another one proves.
     """
-    best, bound = _best_and_bound(study.rows)
     entries = _entries(study.rows)
-    reference = next((entry.value for entry in entries if entry.contestant == REFERENCE), {})
-    found = [
-        Standing(
-            study=study,
-            entry=entry,
-            improvement=_over(entry.value, reference, sign=-1),
-            gap_best=_over(entry.value, best),
-            gap_bound=_over(entry.value, bound),
-        )
-        for entry in entries
-    ]
-    return sorted(found, key=_sequence)
+    bases = _bases(study, entries)
+    return sorted((_standing(study, entry, bases) for entry in entries), key=_sequence)
+
+
+def best_heuristic(study: Study) -> Standing | None:
+    """That of BEST_HEURISTIC, which takes as long as all heuristics together; None where none ran."""
+    entries = _entries(study.rows)
+    heuristics = [entry for entry in entries if entry.contestant.is_heuristic]
+    if not heuristics:
+        return None
+    bases = _bases(study, entries)
+    seconds: dict[str, float] = defaultdict(float)
+    for entry in heuristics:
+        for graph, own in entry.seconds.items():
+            seconds[graph] += own
+    return _standing(
+        study, Entry(contestant=BEST_HEURISTIC, value=bases.heuristic, seconds=seconds, num_infeasible=0), bases
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bases:
+    """What a standing is made of, by graph: the objectives that others are compared with."""
+
+    reference: Mapping[str, float]
+    best: Mapping[str, float]
+    bound: Mapping[str, float]
+    heuristic: Mapping[str, float]
+    one_device: Mapping[str, float]
+
+
+def _bases(study: Study, entries: Sequence[Entry]) -> _Bases:
+    best, bound = _best_and_bound(study.rows)
+    heuristic: dict[str, float] = {}
+    for entry in entries:
+        for graph, value in entry.value.items() if entry.contestant.is_heuristic else ():
+            heuristic[graph] = min(value, heuristic.get(graph, value))
+    return _Bases(
+        reference=next((entry.value for entry in entries if entry.contestant == REFERENCE), {}),
+        best=best,
+        bound=bound,
+        heuristic=heuristic,
+        one_device={row.graph: row.objective for row in study.rows if contestant_of(row) == ONE_DEVICE},
+    )
+
+
+def _standing(study: Study, entry: Entry, bases: _Bases) -> Standing:
+    return Standing(
+        study=study,
+        entry=entry,
+        improvement=_over(entry.value, bases.reference, sign=-1),
+        gap_best=_over(entry.value, bases.best),
+        gap_bound=_over(entry.value, bases.bound),
+        gain=_over(entry.value, bases.heuristic, sign=-1),
+        share={graph: 100 + over for graph, over in _over(entry.value, bases.one_device).items()},
+    )
 
 
 def num_proven(study: Study) -> int:

@@ -90,7 +90,7 @@ class Suite:
     def digest(self) -> str:
         """Of everything that decides what the rows mean but their seeds and solvers."""
         machine = _machine_fact(self.machine)
-        facts = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
+        facts: list[object] = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
         facts += [fact for fact in (self.memory_share, dict(self.optima)) if fact]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

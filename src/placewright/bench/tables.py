@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from placewright.bench.columns import BenchTable, Column
 from placewright.bench.contestant import REFERENCE
-from placewright.bench.number_text import format_mean, format_number
 from placewright.bench.paper import paper_row
 from placewright.bench.standings import Standing, num_proven
-from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
 from placewright.quantities import counted, format_time_ns
 
-#: What a table's cell holds before it is written; None where there is nothing to say.
-Value = str | int | float | Mean | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """name: in CSV files, with its unit. heading, meaning: for readers. sign: "+" where numbers are differences.
-
-    spare: columns with the largest one are left out first where a terminal is too narrow, those with 0 never. show:
-    how its numbers are written, unless with three digits.
-    """
-
-    name: str
-    heading: str
-    meaning: str
-    value: Callable[[Standing], Value]
-    sign: str = ""
-    spare: int = 0
-    show: Callable[[float | None], str] | None = None
-
-    def text(self, standing: Standing) -> str:
-        value = self.value(standing)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, int):
-            return f"{value:,}"
-        if isinstance(value, Mean):
-            return format_mean(value, self.sign)
-        return format_number(value, self.sign) if self.show is None else self.show(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchTable:
-    """A table of the paper for one study. notes: sentences that belong under it."""
-
-    name: str
-    title: str
-    study: Study
-    columns: tuple[Column, ...]
-    rows: tuple[Standing, ...]
-    notes: tuple[str, ...] = ()
-
-
-def table_1(study: Study, found: Sequence[Standing]) -> BenchTable:
+def table_1(study: Study, found: Sequence[Standing]) -> BenchTable[Standing]:
     """Quality: improvement over BRKGA 5K, gaps from the best known and from the bound, time."""
-    columns = [_CONTESTANT, _GRAPHS]
+    columns = [CONTESTANT, _GRAPHS]
     if any(standing.entry.num_infeasible for standing in found):
         columns.append(_INFEASIBLE)
-    columns += [_IMPROVEMENT, *_paper_columns(study)[:1], _GAP_BEST, *_paper_columns(study)[1:], _GAP_BOUND]
-    columns += [_MATCHED, _HIGHEST, _LOWEST, _MS]
+    columns += [_IMPROVEMENT, *_paper_columns(study)[:1], _GAP_BEST, *_paper_columns(study)[1:], GAP_BOUND]
+    columns += [_MATCHED, _HIGHEST, _LOWEST, MS]
     notes = [*_reference_notes(found), f"Proven optimal: the best known on {_of_graphs(num_proven(study), study)}."]
     return BenchTable(
         name="table-1",
@@ -74,9 +30,9 @@ def table_1(study: Study, found: Sequence[Standing]) -> BenchTable:
     )
 
 
-def table_3(study: Study, found: Sequence[Standing]) -> BenchTable:
+def table_3(study: Study, found: Sequence[Standing]) -> BenchTable[Standing]:
     """Seconds per graph, of graphs that are no noisy copies."""
-    columns = [_CONTESTANT, _UNAUGMENTED, _MEAN_SECONDS, _MEDIAN_SECONDS]
+    columns = [CONTESTANT, _UNAUGMENTED, _MEAN_SECONDS, _MEDIAN_SECONDS]
     if study.header.paper:
         columns.append(_PAPER_SECONDS)
     return BenchTable(
@@ -99,7 +55,7 @@ def _reference_notes(found: Sequence[Standing]) -> list[str]:
     return []
 
 
-def _paper_columns(study: Study) -> list[Column]:
+def _paper_columns(study: Study) -> list[Column[Standing]]:
     """The paper's improvement and gap on this test set; none where it has no such set."""
     name = study.header.paper
     if not name:
@@ -146,52 +102,52 @@ def _unaugmented(standing: Standing, index: int) -> float | None:
     return None if seconds is None else seconds[index]
 
 
-_CONTESTANT = Column(
+CONTESTANT = Column[Standing](
     name="contestant",
     heading="solver",
     meaning="the method and its limit, in evaluations (K: thousands) or seconds",
     value=lambda standing: standing.contestant.label,
 )
-_GRAPHS = Column(
+_GRAPHS = Column[Standing](
     name="graphs",
     heading="graphs",
     meaning="how many of the graphs, noisy copies included, it has a feasible plan of; it is compared on those only",
     value=lambda standing: len(standing.entry.value),
 )
-_INFEASIBLE = Column(
+_INFEASIBLE = Column[Standing](
     name="infeasible_plans",
     heading="infeasible",
     meaning="its plans over the memory limits, which have no objective and are left out of every mean",
     value=lambda standing: standing.entry.num_infeasible,
 )
-_IMPROVEMENT = Column(
+_IMPROVEMENT = Column[Standing](
     name="improvement_percent",
     heading="% vs BRKGA 5K",
     meaning="100 * (1 - objective / mean objective of BRKGA 5K over its seeds); higher is better",
     value=lambda standing: standing.mean_improvement,
     sign="+",
 )
-_GAP_BEST = Column(
+_GAP_BEST = Column[Standing](
     name="gap_best_percent",
     heading="% gap best",
     meaning="100 * (objective / best - 1), best: the least objective of any solver and seed here; lower is better",
     value=lambda standing: standing.mean(standing.gap_best),
     spare=1,
 )
-_GAP_BOUND = Column(
+GAP_BOUND = Column[Standing](
     name="gap_bound_percent",
     heading="% gap bound",
     meaning="100 * (objective / bound - 1), bound: the largest lower bound that any solver proved; lower is better",
     value=lambda standing: standing.mean(standing.gap_bound),
 )
-_MATCHED = Column(
+_MATCHED = Column[Standing](
     name="matched_percent",
     heading="% ≥",
     meaning="share of the graphs on which it is at least as good as BRKGA 5K",
     value=lambda standing: standing.percent_matched,
     spare=3,
 )
-_HIGHEST = Column(
+_HIGHEST = Column[Standing](
     name="highest_improvement_percent",
     heading="best graph",
     meaning="its highest improvement on a graph",
@@ -199,7 +155,7 @@ _HIGHEST = Column(
     sign="+",
     spare=5,
 )
-_LOWEST = Column(
+_LOWEST = Column[Standing](
     name="lowest_improvement_percent",
     heading="worst graph",
     meaning="its lowest improvement on a graph",
@@ -207,33 +163,33 @@ _LOWEST = Column(
     sign="+",
     spare=5,
 )
-_MS = Column(
+MS = Column[Standing](
     name="ms_per_graph",
     heading="ms",
     meaning="mean processor time per graph in milliseconds, of the method alone, on one thread",
     value=lambda standing: 1000 * standing.seconds,
 )
-_UNAUGMENTED = Column(
+_UNAUGMENTED = Column[Standing](
     name="graphs",
     heading="graphs",
     meaning="how many graphs it ran on, noisy copies left out as in the paper",
     value=lambda standing: sum(not standing.study.is_copy(graph) for graph in standing.entry.seconds),
 )
-_MEAN_SECONDS = Column(
+_MEAN_SECONDS = Column[Standing](
     name="mean_seconds",
     heading="mean",
     meaning="mean processor time per graph, of the method alone, on one thread",
     value=lambda standing: _unaugmented(standing, 0),
     show=_time,
 )
-_MEDIAN_SECONDS = Column(
+_MEDIAN_SECONDS = Column[Standing](
     name="median_seconds",
     heading="median",
     meaning="median processor time per graph",
     value=lambda standing: _unaugmented(standing, 1),
     show=_time,
 )
-_PAPER_SECONDS = Column(
+_PAPER_SECONDS = Column[Standing](
     name="paper_mean_seconds",
     heading="paper, TF peak memory",
     meaning="the paper's mean on its TF peak memory test set, on an Intel Xeon E5-1650 3.60GHz (table 3)",

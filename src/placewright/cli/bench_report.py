@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from placewright.bench.columns import AnyTable, Column
     from placewright.bench.report import Section
-    from placewright.bench.tables import BenchTable, Column
 
 #: Names of solvers are shortened to no less than this before columns are left out.
 _LABEL_WIDTH = 20
@@ -23,7 +23,12 @@ def report(
         list[Path], typer.Argument(metavar="RESULTS", help="Folders that `bench run` wrote.", show_default=False)
     ],
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="1 (quality) or 3 (seconds); repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="1 (quality), 3 (seconds), heuristics (gain over the best of them), limits (each solver by limit) or"
+            " graphs (each graph on its own); repeatable.",
+        ),
     ] = None,
     figure: Annotated[
         list[str] | None,
@@ -37,7 +42,7 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Where files go; by default report in the first folder.")
     ] = None,
 ) -> int:
-    """Tables and figures of the REGAL paper from benchmark results."""
+    """Tables and figures from benchmark results, those of the REGAL paper among them."""
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
     from placewright.cli.tables import print_parts
 
@@ -81,20 +86,20 @@ def _parts(section: Section) -> Iterator[RenderableType]:
         yield from (line(note) for note in table.notes)
 
 
-def _grid(bench_table: BenchTable) -> RenderableType:
+def _grid(bench_table: AnyTable) -> RenderableType:
     """As many columns as the width has room for; the Markdown file has them all."""
     from placewright.cli.tables import table
 
     columns = _fitting(bench_table)
     names = [f"<{column.heading}" if index == 0 else column.heading for index, column in enumerate(columns)]
-    return table(names, ([column.text(standing) for column in columns] for standing in bench_table.rows))
+    return table(names, ([column.text(line) for column in columns] for line in bench_table.rows))
 
 
-def _fitting(bench_table: BenchTable) -> list[Column]:
+def _fitting(bench_table: AnyTable) -> list[Column[Any]]:
     from placewright.cli.tables import width
 
     taken = {
-        column.name: 2 + max(len(column.heading), *(len(column.text(standing)) for standing in bench_table.rows))
+        column.name: 2 + max(len(column.heading), *(len(column.text(line)) for line in bench_table.rows))
         for column in bench_table.columns
     }
     first = bench_table.columns[0].name

@@ -1,0 +1,189 @@
+"""Tables that the paper has not: beside the best of all heuristics, by limit, and graph by graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from placewright.bench.columns import BenchTable, Column, Value
+from placewright.bench.contestant import Contestant
+from placewright.bench.standings import Standing, best_heuristic
+from placewright.bench.study import Study
+from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
+from placewright.quantities import format_bytes, format_time_ns
+
+#: A study of more graphs has no table of single ones.
+_MOST_LINES = 100
+
+
+def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Standing] | None:
+    """Gain over the best heuristic of each graph, share of one device, plans within the limits and optimal ones."""
+    best = best_heuristic(study)
+    if best is None:
+        return None
+    columns = [CONTESTANT, _FEASIBLE, _GAIN, _MOST_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
+    rows = sorted(found, key=lambda standing: -fmean(standing.gain.values()) if standing.gain else float("inf"))
+    return BenchTable(
+        name="table-heuristics",
+        title="Beside the best of all heuristics",
+        study=study,
+        columns=(*columns, _OPTIMAL, MS),
+        rows=(best, *rows),
+        notes=tuple(_heuristics_notes(study, found)),
+    )
+
+
+def _heuristics_notes(study: Study, found: Sequence[Standing]) -> list[str]:
+    names = sorted(standing.contestant.solver for standing in found if standing.contestant.is_heuristic)
+    notes = [f"The best heuristic of each graph is taken of {', '.join(names)}; its time is that of all of them."]
+    graphs = {row.graph for row in study.rows}
+    feasible = {graph for standing in found for graph in standing.entry.value}
+    if feasible != graphs:
+        notes.append(f"Some solver found a feasible plan on {len(feasible):,} of {len(graphs):,} graphs.")
+    return notes
+
+
+def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | None:
+    """Solvers by their limits, evaluations beside seconds; None where nobody ran under two."""
+    by_solver: dict[str, dict[str, Standing]] = {}
+    for standing in sorted(found, key=lambda standing: _by_limit(standing.contestant)):
+        if not standing.contestant.is_heuristic:
+            by_solver.setdefault(standing.contestant.solver, {})[standing.contestant.limit] = standing
+    if all(len(own) < 2 for own in by_solver.values()):
+        return None
+    limits = {s.contestant.limit: s.contestant for own in by_solver.values() for s in own.values()}
+
+    def column(limit: str) -> Column[str]:
+        def value(solver: str) -> Value:
+            standing = by_solver[solver].get(limit)
+            return None if standing is None else standing.mean(standing.gap_best)
+
+        meaning = "mean of 100 * (objective / best - 1) under that limit, in evaluations (K: thousands) or seconds"
+        return Column(name=f"gap_best_percent_{limit.replace(' ', '')}", heading=limit, meaning=meaning, value=value)
+
+    solver = Column[str](name="solver", heading="solver", meaning="the method", value=lambda solver: solver)
+    return BenchTable(
+        name="table-limits",
+        title="% gap best, by limit",
+        study=study,
+        columns=(solver, *(column(limit) for limit in sorted(limits, key=lambda limit: _by_limit(limits[limit])))),
+        rows=tuple(sorted(by_solver)),
+    )
+
+
+def _by_limit(contestant: Contestant) -> tuple[float, float]:
+    """Evaluations before seconds, both ascending."""
+    return contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0
+
+
+def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | None:
+    """Every graph: what one device takes, and which share of it the others do; None without one or of many graphs."""
+    num_ops = {row.graph: row.num_ops for row in study.rows}
+    best = best_heuristic(study)
+    if best is None or not best.share or len(num_ops) > _MOST_LINES:
+        return None
+    shown = [best, *(standing for standing in found if not standing.contestant.is_heuristic)]
+    write = format_bytes if study.header.objective == "peak-memory" else format_time_ns
+    fixed = [
+        Column[str](name="graph", heading="graph", meaning="its label in the suite", value=lambda graph: graph),
+        Column[str](name="ops", heading="ops", meaning="to schedule", value=num_ops.__getitem__, spare=1),
+        Column[str](
+            name="one_device",
+            heading="one device",
+            meaning="objective with everything on one device, in the best of the simple orders",
+            value=lambda graph: (
+                write(round(100 * best.entry.value[graph] / best.share[graph])) if graph in best.share else None
+            ),
+            spare=1,
+        ),
+        Column[str](
+            name="found_by",
+            heading="by",
+            meaning="the heuristic that is best",
+            value=lambda graph: _winner(graph, found),
+            spare=2,
+        ),
+    ]
+    return BenchTable(
+        name="table-graphs",
+        title="% of one device, graph by graph",
+        study=study,
+        columns=(*fixed, *(_share_of(standing) for standing in shown)),
+        rows=tuple(sorted(num_ops)),
+    )
+
+
+def _share_of(standing: Standing) -> Column[str]:
+    label = standing.contestant.label
+    return Column(
+        name=label.replace(" ", "_"),
+        heading=label,
+        meaning="100 * objective / objective of one device; lower is better, nothing where no plan is feasible",
+        value=standing.share.get,
+        show=lambda share: "" if share is None else f"{share:.1f}",
+    )
+
+
+def _winner(graph: str, found: Sequence[Standing]) -> str:
+    """The heuristic with the least objective on the graph, of equals the first by name; "" where none is feasible."""
+    values = [
+        (standing.entry.value[graph], standing.contestant.solver)
+        for standing in found
+        if standing.contestant.is_heuristic and graph in standing.entry.value
+    ]
+    return min(values)[1] if values else ""
+
+
+def _share_columns(found: Sequence[Standing]) -> list[Column[Standing]]:
+    return [_SHARE] if any(standing.share for standing in found) else []
+
+
+def _of_graphs(count: Callable[[Standing], int]) -> Callable[[Standing], str]:
+    """ "3 of 9": so many of the graphs it ran on."""
+    return lambda standing: f"{count(standing):,} of {len(standing.entry.seconds):,}"
+
+
+_FEASIBLE = Column[Standing](
+    name="feasible",
+    heading="feasible",
+    meaning="on how many of the graphs it ran on it has a plan within the memory limits",
+    value=_of_graphs(lambda standing: len(standing.entry.value)),
+    spare=2,
+)
+_GAIN = Column[Standing](
+    name="gain_percent",
+    heading="% over H",
+    meaning="100 * (1 - objective / objective of the best heuristic of that graph); higher is better",
+    value=lambda standing: standing.mean(standing.gain),
+    sign="+",
+)
+_MOST_GAIN = Column[Standing](
+    name="highest_gain_percent",
+    heading="best graph",
+    meaning="its highest gain on a graph",
+    value=lambda standing: max(standing.gain.values(), default=None),
+    sign="+",
+    spare=4,
+)
+_LEAST_GAIN = Column[Standing](
+    name="lowest_gain_percent",
+    heading="worst graph",
+    meaning="its lowest gain on a graph",
+    value=lambda standing: min(standing.gain.values(), default=None),
+    sign="+",
+    spare=4,
+)
+_SHARE = Column[Standing](
+    name="share_percent",
+    heading="% of one device",
+    meaning="100 * objective / objective of one device, which may be over the memory limits; lower is better",
+    value=lambda standing: standing.mean(standing.share),
+    spare=3,
+)
+_OPTIMAL = Column[Standing](
+    name="optimal",
+    heading="optimal",
+    meaning="on how many of the graphs it ran on it reaches the largest bound, so that its plan is proven optimal",
+    value=_of_graphs(lambda standing: sum(gap == 0 for gap in standing.gap_bound.values())),
+    spare=3,
+)
