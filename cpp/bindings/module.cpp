@@ -14,6 +14,7 @@ void bind_local_search(nb::module_& m);
 void bind_annealing(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_schedule_annealing(nb::module_& m);
+void bind_coarsening(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -28,4 +29,5 @@ NB_MODULE(_core, m) {
     placewright::bind_annealing(m);
     placewright::bind_partition(m);
     placewright::bind_schedule_annealing(m);
+    placewright::bind_coarsening(m);
 }

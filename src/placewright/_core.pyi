@@ -211,3 +211,23 @@ def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDAr
     """
     Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.
     """
+
+def coarsen(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a placement, only ops that stand together are joined.
+    """
+
+def coarse_problem(problem: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Problem:
+    """
+    The problem whose ops are the given clusters, numbered so that dependencies go from lower to higher.
+    """
+
+def expand(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    A solution of the coarse problem as device and order of the fine problem's ops.
+    """
+
+def project(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    A solution of the fine problem as device and order of the coarse problem's ops, as near as may be.
+    """

@@ -1,0 +1,78 @@
+// Coarse problems for Python.
+#include "coarsening.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include "arrays.hpp"
+
+namespace placewright {
+
+namespace {
+
+using Placed = std::pair<ArrayOut<int32_t>, ArrayOut<int32_t>>;
+
+Placed to_arrays(PlacedOrder&& placed) {
+    return {to_array(std::move(placed.device_of)), to_array(std::move(placed.ops))};
+}
+
+// Clusters as coarse_problem takes them, for a coarse problem of so many ops.
+std::span<const int32_t> as_clusters(const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
+    const std::span<const int32_t> clusters = as_span(cluster_of);
+    if (!std::ranges::all_of(clusters, [&](int32_t c) { return c >= 0 && c < coarse.num_ops; }))
+        throw std::invalid_argument("cluster_of names ops that the coarse problem does not have");
+    return clusters;
+}
+
+std::pair<std::shared_ptr<Problem>, ArrayOut<int32_t>> coarsen_problem(const Problem& problem, int32_t max_clusters,
+                                                                       std::optional<ArrayIn<int32_t>> device_of) {
+    if (max_clusters < 1) throw std::invalid_argument("max_clusters must be at least 1");
+    const auto placement = device_of ? as_placement(problem, *device_of) : std::span<const int32_t>{};
+    Coarsening result;
+    {
+        nb::gil_scoped_release release;
+        result = coarsen(problem, max_clusters, placement);
+    }
+    return {std::move(result.coarse), to_array(std::move(result.cluster_of))};
+}
+
+}  // namespace
+
+void bind_coarsening(nb::module_& m) {
+    using nb::arg;
+    m.def("coarsen", &coarsen_problem, arg("problem"), arg("max_clusters"), arg("device_of").noconvert() = nb::none(),
+          "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a "
+          "placement, only ops that stand together are joined.");
+    m.def(
+        "coarse_problem",
+        [](const Problem& problem, ArrayIn<int32_t> cluster_of) {
+            return coarse_problem(problem, as_span(cluster_of));
+        },
+        arg("problem"), arg("cluster_of").noconvert(),
+        "The problem whose ops are the given clusters, numbered so that dependencies go from lower to higher.");
+    m.def(
+        "expand",
+        [](const Problem& fine, const Problem& coarse, ArrayIn<int32_t> cluster_of, ArrayIn<int32_t> device_of,
+           ArrayIn<int32_t> ops) {
+            const auto clusters = as_clusters(coarse, cluster_of);
+            if (clusters.size() != size_t(fine.num_ops))
+                throw std::invalid_argument("cluster_of needs one entry per op");
+            return to_arrays(expand(fine, clusters, as_placement(coarse, device_of), as_op_order(coarse, ops)));
+        },
+        arg("fine"), arg("coarse"), arg("cluster_of").noconvert(), arg("device_of").noconvert(), arg("ops").noconvert(),
+        "A solution of the coarse problem as device and order of the fine problem's ops.");
+    m.def(
+        "project",
+        [](const Problem& fine, const Problem& coarse, ArrayIn<int32_t> cluster_of, ArrayIn<int32_t> device_of,
+           ArrayIn<int32_t> ops) {
+            const auto clusters = as_clusters(coarse, cluster_of);
+            if (clusters.size() != size_t(fine.num_ops))
+                throw std::invalid_argument("cluster_of needs one entry per op");
+            return to_arrays(project(coarse, clusters, as_placement(fine, device_of), as_op_order(fine, ops)));
+        },
+        arg("fine"), arg("coarse"), arg("cluster_of").noconvert(), arg("device_of").noconvert(), arg("ops").noconvert(),
+        "A solution of the fine problem as device and order of the coarse problem's ops, as near as may be.");
+}
+
+}  // namespace placewright
