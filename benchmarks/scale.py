@@ -1,0 +1,89 @@
+"""Seconds and memory of every stage from a graph to a saved plan, at any size.
+
+python benchmarks/scale.py transformer 20000 prints one line per stage: seconds, and the most memory of the process so
+far in 10**6 bytes; for a baseline also its step time over the lower bound.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from large_graphs import random_layers, transformer
+
+from placewright import _core, schedule
+from placewright.api import make_problem
+from placewright.bounds import lower_bound
+from placewright.machines import load_machine
+from placewright.plan_file import read_plan, write_plan
+from placewright.planning import assemble_plan
+from placewright.search.baselines import BASELINES
+from placewright.search.budget import Budget
+from placewright.search.result import measure
+
+GRAPHS = {"transformer": transformer, "random": random_layers}
+
+
+@contextmanager
+def stage(name: str) -> Iterator[list[str]]:
+    """Prints what the block took; what it appends to the list stands behind."""
+    notes: list[str] = []
+    began = time.perf_counter()
+    yield notes
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    print(f"{name:34} {seconds:9.3f} s {peak:9.0f} MB  {' '.join(notes)}", flush=True)
+
+
+def main(kind: str, num_ops: int) -> None:
+    with stage("make the graph"):
+        graph = GRAPHS[kind](num_ops)
+    with stage("costs and problem"):
+        problem = make_problem(graph, load_machine("8xa100/nvlink"))
+    with stage("lower"):
+        _ = problem.lowered
+    with stage("groups"):
+        _ = problem.groups
+    with stage("core") as notes:
+        notes.append(f"{problem.core.num_ops} ops, {problem.core.num_tensors} tensors")
+    with stage("lower bound") as notes:
+        bound = lower_bound(problem)
+        notes.append(bound.reason)
+    results = []
+    for method in BASELINES:
+        with stage(method.name) as notes:
+            results.append(method.solve(problem, Budget(), seed=0))
+            metrics = results[-1].metrics
+            notes.append(f"{metrics.step_time_ns / bound.value - 1:+.2%} over by {metrics.bytes_over_limit}")
+    best = min(results, key=lambda result: result.metrics.fitness(problem.objective))
+    with stage("coarsen to 4,000") as notes:
+        coarse, _ = _core.coarsen(problem.core, 4000)
+        notes.append(f"{coarse.num_ops} ops")
+    with stage("measure"):
+        measure(problem, best.solution)
+    with stage("schedule"):
+        timed = schedule.simulate(problem, best.solution)
+    with stage("rows: ops and transfers"):
+        list(schedule.scheduled_ops(timed)), list(schedule.transfers(timed))
+    with stage("buffers and curves"):
+        schedule.buffers_and_curves(timed)
+    del timed
+    with stage("assemble the plan"):
+        plan = assemble_plan(problem, replace(best, baselines=tuple(results)), solver="auto", seconds=0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json.gz"
+        with stage("write the plan") as notes:
+            write_plan(plan, path)
+            notes.append(f"{path.stat().st_size / 1e6:.1f} MB")
+        with stage("read the plan"):
+            assert read_plan(path) == plan
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
