@@ -15,6 +15,7 @@ void bind_annealing(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_schedule_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
+void bind_superstep(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -30,4 +31,5 @@ NB_MODULE(_core, m) {
     placewright::bind_partition(m);
     placewright::bind_schedule_annealing(m);
     placewright::bind_coarsening(m);
+    placewright::bind_superstep(m);
 }
