@@ -16,8 +16,7 @@ void bind_schedule_annealing(nb::module_& m) {
                          const std::vector<Start>& starts, double first_temperature, double last_temperature,
                          int32_t largest_cluster, double critical_share) {
         std::vector<PlacedOrder> placed;
-        for (const auto& [device_of, ops] : starts)
-            placed.push_back({as_vector(device_of), as_vector(ops)});
+        for (const auto& [device_of, ops] : starts) placed.push_back({as_vector(device_of), as_vector(ops)});
         for (size_t i = 0; i < starts.size(); ++i) {
             as_placement(*problem, starts[i].first);
             as_op_order(*problem, starts[i].second);

@@ -308,8 +308,9 @@ bool DisjunctiveGraph::visit_heads(int32_t op, int64_t at_most) {
     for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor) {
         if (!early_[tensor]) continue;
         bool within = true;
-        for_each_device(sent_to_[tensor],
-                        [&](int32_t device) { within = within && visit_transfer_head(transfer(tensor, device), at_most); });
+        for_each_device(sent_to_[tensor], [&](int32_t device) {
+            within = within && visit_transfer_head(transfer(tensor, device), at_most);
+        });
         if (!within) return false;
     }
     return true;

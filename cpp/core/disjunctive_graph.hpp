@@ -22,8 +22,9 @@ struct Edit {
     int32_t to;
 };
 
-// The order of a solution: ops by place; a transfer stands right after its producer where its tensor is sent early, right
-// before its first consumer on the destination otherwise. At one place transfers stand by tensor, then destination.
+// The order of a solution: ops by place; a transfer stands right after its producer where its tensor is sent early,
+// right before its first consumer on the destination otherwise. At one place transfers stand by tensor, then
+// destination.
 class DisjunctiveGraph {
   public:
     explicit DisjunctiveGraph(std::shared_ptr<const Problem> problem);
@@ -124,16 +125,16 @@ class DisjunctiveGraph {
     const bool signals_;
     Csr inputs_;  // as Problem::inputs, each row ascending
 
-    std::vector<int32_t> device_of_;   // [op]
-    std::vector<int32_t> ops_;         // [place]
-    std::vector<int32_t> place_of_;    // [op]
-    std::vector<uint8_t> early_;       // [tensor]
-    std::vector<uint64_t> sent_to_;    // [tensor] mask of destinations
-    std::vector<int32_t> reader_;      // [tensor][destination]
-    std::vector<std::vector<Node>> sequences_;         // devices, then links (overlapped model)
-    std::vector<Neighbours> neighbours_[2];            // [side][node]; side 1: receivers of blocking transfers
-    std::vector<int64_t> finish_;                      // [node]
-    std::vector<int64_t> through_;                     // [node] its time and the longest way from there to the end
+    std::vector<int32_t> device_of_;            // [op]
+    std::vector<int32_t> ops_;                  // [place]
+    std::vector<int32_t> place_of_;             // [op]
+    std::vector<uint8_t> early_;                // [tensor]
+    std::vector<uint64_t> sent_to_;             // [tensor] mask of destinations
+    std::vector<int32_t> reader_;               // [tensor][destination]
+    std::vector<std::vector<Node>> sequences_;  // devices, then links (overlapped model)
+    std::vector<Neighbours> neighbours_[2];     // [side][node]; side 1: receivers of blocking transfers
+    std::vector<int64_t> finish_;               // [node]
+    std::vector<int64_t> through_;              // [node] its time and the longest way from there to the end
     int64_t step_time_ = 0;
 
     // Of the move at hand.
@@ -141,9 +142,9 @@ class DisjunctiveGraph {
     std::vector<int32_t> affected_;         // tensors whose transfers change
     std::vector<uint32_t> affected_epoch_;  // [tensor]
     uint32_t epoch_ = 0;
-    std::vector<Node> touched_;             // nodes whose neighbours or times changed
+    std::vector<Node> touched_;  // nodes whose neighbours or times changed
     std::vector<Saved> saved_;
-    int32_t last_changed_place_ = 0;        // behind it only heads change, not the ways to the end
+    int32_t last_changed_place_ = 0;  // behind it only heads change, not the ways to the end
     int64_t previous_step_time_ = 0;
     PositionSet dirty_;
     int64_t visited_ = 0;

@@ -57,8 +57,7 @@ void ScheduleAnnealing::advance(int64_t evaluations, int64_t at_most) {
             evaluate_start();
         } else {
             const double spent = double(evaluations_) / double(evaluations);
-            try_move(config_.first_temperature *
-                     std::pow(config_.last_temperature / config_.first_temperature, spent));
+            try_move(config_.first_temperature * std::pow(config_.last_temperature / config_.first_temperature, spent));
         }
         ++evaluations_;
     }

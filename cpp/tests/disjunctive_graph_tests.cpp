@@ -15,7 +15,8 @@ DisjunctiveGraph random_schedule(const std::shared_ptr<const Problem>& p, uint64
     DecodeScratch decoded(*p);
     decode(*p, random_keys(*p, seed), decoded);
     std::vector<uint8_t> early(p->num_tensors);
-    for (size_t tensor = 0; tensor < early.size(); ++tensor) early[tensor] = RandomStream(seed, 2, 0, 0).bits(tensor) % 2;
+    for (size_t tensor = 0; tensor < early.size(); ++tensor)
+        early[tensor] = RandomStream(seed, 2, 0, 0).bits(tensor) % 2;
     DisjunctiveGraph graph(p);
     graph.load(decoded.device_of, ops_of(decoded_order(decoded)), early);
     return graph;
@@ -33,7 +34,9 @@ int32_t random_place(const Problem& p, const DisjunctiveGraph& graph, int32_t op
 // Groups to random devices, one op to another place, a tensor sent otherwise.
 std::vector<Edit> random_edits(const Problem& p, const DisjunctiveGraph& graph, const RandomStream& stream) {
     std::vector<Edit> edits;
-    const auto random_op = [&](uint64_t index) { return static_cast<int32_t>(stream.below(index, uint32_t(p.num_ops))); };
+    const auto random_op = [&](uint64_t index) {
+        return static_cast<int32_t>(stream.below(index, uint32_t(p.num_ops)));
+    };
     if (stream.bits(10) % 2 == 0)
         for (uint64_t i = 0; i < stream.bits(11) % 4; ++i) {
             const int32_t first = p.group[random_op(20 + 2 * i)];

@@ -212,7 +212,35 @@ def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDAr
     Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.
     """
 
-<<<<<<< HEAD
+class ScheduleAnnealing:
+    """
+    Simulated annealing over schedules; see placewright.search.schedule_annealing.
+    """
+
+    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, largest_cluster: int, critical_share: float) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """Searches until `evaluations` in all are spent."""
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def accepted(self) -> int: ...
+
+    @property
+    def visited(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+
+    def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+
 def coarsen(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
     A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a placement, only ops that stand together are joined.
@@ -232,7 +260,7 @@ def project(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.
     """
     A solution of the fine problem as device and order of the coarse problem's ops, as near as may be.
     """
-=======
+
 def has_free_barriers(problem: Problem) -> bool:
     """
     Whether transfers block and cost nothing and the step time is the objective.
@@ -258,4 +286,3 @@ class SuperstepAnnealing:
     def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
->>>>>>> 9b41a2b (Superstep annealing: for free blocking transfers, ops move between segments and devices at the cost of their degree)
