@@ -13,26 +13,23 @@ void bind_schedule_annealing(nb::module_& m) {
     using nb::arg;
     using Start = std::pair<ArrayIn<int32_t>, ArrayIn<int32_t>>;
     const auto init = [](ScheduleAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
-                         const std::vector<Start>& starts, double first_temperature, double last_temperature,
-                         int32_t largest_cluster, double critical_share) {
+                         const std::vector<Start>& starts, double first_temperature, double last_temperature) {
         std::vector<PlacedOrder> placed;
         for (const auto& [device_of, ops] : starts) placed.push_back({as_vector(device_of), as_vector(ops)});
         for (size_t i = 0; i < starts.size(); ++i) {
             as_placement(*problem, starts[i].first);
             as_op_order(*problem, starts[i].second);
         }
-        const ScheduleAnnealingConfig config{first_temperature, last_temperature, largest_cluster, critical_share};
+        const ScheduleAnnealingConfig config{first_temperature, last_temperature};
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
     nb::class_<ScheduleAnnealing>(m, "ScheduleAnnealing",
                                   "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
-             arg("last_temperature"), arg("largest_cluster"), arg("critical_share"))
+             arg("last_temperature"))
         .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
         .def_prop_ro("evaluations", &ScheduleAnnealing::evaluations)
-        .def_prop_ro("accepted", &ScheduleAnnealing::accepted)
-        .def_prop_ro("visited", &ScheduleAnnealing::visited)
         .def_prop_ro("best_objective", [](const ScheduleAnnealing& a) { return a.best_fitness().objective; })
         .def_prop_ro("best_bytes_over_limit",
                      [](const ScheduleAnnealing& a) { return a.best_fitness().bytes_over_limit; })

@@ -17,7 +17,7 @@ struct ScheduleAnnealingConfig {
     double first_temperature = 2.0;  // in mean times of an op
     double last_temperature = 0.02;
     int32_t largest_cluster = 64;  // ops that change their device together, groups apart
-    double critical_share = 0.7;   // of the moves, which start from an op that delays the step
+    double critical_share = 0.95;   // of the moves, which start from an op that delays the step
 };
 
 class ScheduleAnnealing {

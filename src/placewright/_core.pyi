@@ -217,19 +217,13 @@ class ScheduleAnnealing:
     Simulated annealing over schedules; see placewright.search.schedule_annealing.
     """
 
-    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, largest_cluster: int, critical_share: float) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """Searches until `evaluations` in all are spent."""
 
     @property
     def evaluations(self) -> int: ...
-
-    @property
-    def accepted(self) -> int: ...
-
-    @property
-    def visited(self) -> int: ...
 
     @property
     def best_objective(self) -> int: ...

@@ -23,6 +23,7 @@ from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result
+from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.superstep_annealing import SuperstepAnnealing
 from placewright.search.tuned_brkga import TUNED_BRKGA
 from placewright.suggestion import did_you_mean
@@ -66,6 +67,7 @@ _ALL: tuple[Method, ...] = (
     CpSat(),
     LocalSearch(),
     Annealing(),
+    ScheduleAnnealing(),
     SuperstepAnnealing(),
     GP_DFS,
     METIS_DFS,

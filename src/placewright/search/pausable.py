@@ -50,20 +50,34 @@ def run(
     on_progress: OnProgress | None,
     interrupted: Interrupted | None,
     first_batch: int = 1,
+    spent: int = 0,
 ) -> Run:
-    """Advance `search` until the budget is spent or it is interrupted. began: time.perf_counter() at the start."""
+    """Advance `search` until the budget is spent or it is interrupted. began: time.perf_counter() at the start of the
+    method. spent: evaluations of the budget gone before this search. With a time limit the search is told as many
+    evaluations as it will reach at its speed so far."""
     trace: list[TracePoint] = []
     batch, reason = first_batch, None
+    search_began = time.perf_counter()
     while reason is None:
         batch_began = time.perf_counter()
-        search.advance(budget.evaluations, at_most=batch)
+        seconds_left = None if budget.seconds is None else budget.seconds - (batch_began - began)
+        expected = _expected_evaluations(search.evaluations, batch_began - search_began, seconds_left)
+        enough = max(1, budget.evaluations - spent)
+        search.advance(min(enough, max(expected, search.evaluations + batch)), at_most=batch)
         now = time.perf_counter()
         batch = _next_batch(batch, now - batch_began)
-        _record(trace, method, search, now - began, on_progress)
-        reason = budget.reason_to_stop(search.evaluations, now - began)
+        _record(trace, method, search, spent, now - began, on_progress)
+        reason = budget.reason_to_stop(spent + search.evaluations, now - began)
         if reason is None and interrupted is not None and interrupted():
             reason = "interrupted"
     return Run(stopped_because=reason, trace=tuple(trace))
+
+
+def _expected_evaluations(evaluations: int, seconds: float, seconds_left: float | None) -> int:
+    """How many there will be at the end, after so many in so many seconds."""
+    if seconds_left is None or evaluations == 0:
+        return 2**62
+    return evaluations + int(evaluations / max(seconds, 1e-6) * max(0.0, seconds_left))
 
 
 def result_of(
@@ -115,12 +129,10 @@ def _next_batch(batch: int, seconds: float) -> int:
 
 
 def _record(
-    trace: list[TracePoint], method: str, search: Pausable, seconds: float, on_progress: OnProgress | None
+    trace: list[TracePoint], method: str, search: Pausable, spent: int, seconds: float, on_progress: OnProgress | None
 ) -> None:
-    best, over = search.best_objective, search.best_bytes_over_limit
+    best, over, evaluations = search.best_objective, search.best_bytes_over_limit, spent + search.evaluations
     if not trace or (trace[-1].best, trace[-1].bytes_over_limit) != (best, over):
-        trace.append(TracePoint(evaluations=search.evaluations, seconds=seconds, best=best, bytes_over_limit=over))
+        trace.append(TracePoint(evaluations=evaluations, seconds=seconds, best=best, bytes_over_limit=over))
     if on_progress is not None:
-        on_progress(
-            Progress(method=method, evaluations=search.evaluations, seconds=seconds, best=best, bytes_over_limit=over)
-        )
+        on_progress(Progress(method=method, evaluations=evaluations, seconds=seconds, best=best, bytes_over_limit=over))

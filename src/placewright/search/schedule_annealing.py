@@ -1,0 +1,136 @@
+"""Annealing of whole schedules: devices, order of ops and the moments at which tensors leave, for clusters of ops
+first, then for the ops themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright import _core
+from placewright.errors import InputError
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.cluster_list import ClusterList
+from placewright.search.etf import EarliestTaskFirst
+from placewright.search.pausable import result_of, run
+from placewright.search.result import Result, Solution
+
+#: Devices and an order of all ops, both int32 [num scheduled ops].
+Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
+#: A few candidates of each list method.
+_FOR_A_START = Budget(evaluations=6)
+#: Graphs with fewer ops than this many times the clusters are not made coarse.
+_WORTH_CLUSTERING = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleAnnealing:
+    """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983) over schedules, with moves evaluated on the disjunctive
+    graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument and the figures.
+
+    The first part of the budget goes to a coarse problem of clusters, where one move reorders or places many ops; what
+    is found there is a start for the ops themselves. With limits, bytes over them never rise.
+
+    clusters: how many ops of the coarse problem there are at most. coarse_share: of the budget, spent there.
+    first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
+    problem that was coarse before from the second, to the last, falling geometrically over the budget.
+    """
+
+    name: str = "schedule-annealing"
+    clusters: int = 250
+    coarse_share: float = 0.5
+    first_temperature: float = 2.0
+    fine_temperature: float = 0.3
+    last_temperature: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.clusters < 1:
+            raise InputError(f"{self.clusters} clusters make no problem: at least 1 is needed")
+        if not 0 <= self.coarse_share < 1:
+            raise InputError(f"a share of {self.coarse_share} for the coarse problem lies outside [0, 1)")
+        temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
+        if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
+            raise InputError(f"temperatures must be positive and fall, not be {temperatures}")
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        seeds: Sequence[Solution] = (),
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """Anneal from the best of `seeds`, or where none are given from earliest-task-first and cluster-list schedules;
+        the proposal does not matter."""
+        began = time.perf_counter()
+        spent = 0
+        if not seeds:
+            found = [method.solve(problem, _FOR_A_START, seed) for method in (EarliestTaskFirst(), ClusterList())]
+            seeds, spent = [result.solution for result in found], sum(result.evaluations for result in found)
+        starts = [_placed(solution) for solution in seeds]
+        temperature = self.first_temperature
+        if self.coarse_share > 0 and problem.core.num_ops >= _WORTH_CLUSTERING * self.clusters:
+            coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, spent, interrupted)
+            starts.append(coarse)
+            temperature = self.fine_temperature
+        search = self._search(problem.core, starts, seed, temperature)
+        ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)
+        result = result_of(self.name, asdict(self), problem, search, ran, _solution(search), seed=seed, began=began)
+        return replace(result, evaluations=spent + search.evaluations)
+
+    def _solve_coarse(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        starts: Sequence[Placed],
+        began: float,
+        spent: int,
+        interrupted: Interrupted | None,
+    ) -> tuple[Placed, int]:
+        """What the coarse problem's share of the budget finds, for the ops themselves; evaluations spent by then."""
+        coarse, cluster_of = _core.coarsen(problem.core, self.clusters)
+        by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
+        projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
+        starts = [*projected, _core.earliest_task_first(coarse), by_level]
+        search = self._search(coarse, starts, seed, self.first_temperature)
+        share = _part(budget, self.coarse_share, spent, time.perf_counter() - began)
+        run(search, self.name, share, began, None, interrupted, spent=spent)
+        placed = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
+        return placed, spent + search.evaluations
+
+    def _search(
+        self, core: _core.Problem, starts: Sequence[Placed], seed: int, temperature: float
+    ) -> _core.ScheduleAnnealing:
+        return _core.ScheduleAnnealing(
+            problem=core,
+            seed=seed,
+            starts=list(starts),
+            first_temperature=temperature,
+            last_temperature=self.last_temperature,
+        )
+
+
+def _part(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
+    """The budget until a share of what is left of it is spent too."""
+    seconds = budget.seconds
+    return Budget(
+        evaluations=max(1, spent + int((budget.evaluations - spent) * share)),
+        seconds=None if seconds is None else max(1e-3, elapsed + (seconds - elapsed) * share),
+    )
+
+
+def _placed(solution: Solution) -> Placed:
+    return solution.device_of, np.ascontiguousarray(solution.order[solution.order[:, 1] < 0, 0])
+
+
+def _solution(search: _core.ScheduleAnnealing) -> Solution:
+    return Solution(device_of=search.best_device_of(), order=search.best_order())
