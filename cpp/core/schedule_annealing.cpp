@@ -70,10 +70,8 @@ void ScheduleAnnealing::evaluate_start() {
     const std::vector<uint8_t> early(size_t(problem_->num_tensors), start.early);
     graph_.load(start.placed.device_of, start.placed.ops, early);
     fitness_ = fitness();
-    if (evaluations_ == 0 || fitness_ < best_fitness_) {
-        at_best_ = true;
-        keep_best();
-    }
+    at_best_ = false;
+    if (evaluations_ == 0 || fitness_ < best_fitness_) keep_best();
     if (evaluations_ + 1 < int64_t(starts_.size())) return;
     graph_.load(best_device_of_, best_ops_, best_early_);
     fitness_ = best_fitness_;
