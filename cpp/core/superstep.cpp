@@ -189,24 +189,26 @@ bool SuperstepAnnealing::try_relocation(int32_t op, Place to, double threshold) 
     return true;
 }
 
-// With an op that stands there and may come here instead; false when that cannot be.
+// With an op that stands there and may come here instead; false when there is none. Its cost is looked at first, as it
+// refuses most.
 bool SuperstepAnnealing::try_exchange(int32_t op, Place to, double threshold) {
     const int32_t partner = state_->next_at(to);
     if (partner < 0) return false;
     const Place from = state_->places()[op];
-    const bool changes_device = from.device != to.device;
-    if (!(problem_->allowed[partner] >> from.device & 1) ||
-        (changes_device && !groups_[problem_->group[partner]].empty()))
-        return false;
-    if (!state_->reach(partner).holds(from) || state_->are_adjacent(op, partner)) return false;
     const int64_t change_from = problem_->op_time(partner, from.device) - problem_->op_time(op, from.device);
     const int64_t change_to = problem_->op_time(op, to.device) - problem_->op_time(partner, to.device);
-    if (is_kept(state_->change_in_value(from, change_from, to, change_to), threshold)) {
-        move(op, to);
-        move(partner, from);
-        least_.compare(*state_);
-    }
+    if (!is_kept(state_->change_in_value(from, change_from, to, change_to), threshold)) return true;
+    if (!may_come(partner, from) || state_->are_adjacent(op, partner)) return false;
+    move(op, to);
+    move(partner, from);
+    least_.compare(*state_);
     return true;
+}
+
+bool SuperstepAnnealing::may_come(int32_t op, Place to) const {
+    const bool stays_on_device = to.device == state_->places()[op].device;
+    return (problem_->allowed[op] >> to.device & 1) && (stays_on_device || groups_[problem_->group[op]].empty()) &&
+           state_->reach(op).holds(to);
 }
 
 // Ops that share their device, each to the nearest segment open to it there; false when one of them has none.

@@ -76,6 +76,7 @@ class SuperstepAnnealing {
     bool try_draw(uint64_t bits, uint64_t more_bits);
     bool try_relocation(int32_t op, Place to, double threshold);
     bool try_exchange(int32_t op, Place to, double threshold);
+    bool may_come(int32_t op, Place to) const;
     bool try_group(int32_t group, int32_t device, double threshold);
     bool is_kept(int64_t change, double threshold) const { return double(change) <= threshold; }
     void move(int32_t op, Place to);

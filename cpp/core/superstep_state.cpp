@@ -56,11 +56,12 @@ Csr ops_by_segment(std::span<const Place> places) {
 constexpr int32_t kSegmentsPerInsertion = 16;
 
 // The end of a reach that one more op leaves: the greater in `before`, where `is_beyond` is greater, the smaller after.
-// An op that may stand apart limits every device alike, as an end without devices does.
+// An op that may stand apart limits every device alike, as an end without devices does. No branches: which op limits is
+// anybody's guess.
 template <class IsBeyond>
 void limit(int32_t& end, uint64_t& devices, int32_t segment, uint64_t device, IsBeyond is_beyond) {
     const bool beyond = is_beyond(segment, end);
-    devices = (beyond ? 0 : devices) | (beyond || segment == end ? device : 0);
+    devices = (devices & (uint64_t{beyond} - 1)) | (device & -static_cast<uint64_t>(beyond || segment == end));
     end = beyond ? segment : end;
 }
 

@@ -1,4 +1,4 @@
-"""Superstep annealing: for free blocking transfers, ops are annealed over the segments between barriers."""
+"""Superstep annealing: for blocking transfers that cost nothing, ops move among the segments between barriers."""
 
 from __future__ import annotations
 
