@@ -41,14 +41,9 @@ double mean_time_ns(const Problem& p) {
     return total / double(p.op_time_ns.size());
 }
 
-Csr groups_of_several(const Problem& p) {
+Csr groups_of(const Problem& p) {
     std::vector<std::vector<int32_t>> groups(size_t(p.num_ops));
-    for (int32_t op = 0; op < p.num_ops; ++op)
-        if (p.group[op] != op) {
-            std::vector<int32_t>& members = groups[size_t(p.group[op])];
-            if (members.empty()) members.push_back(p.group[op]);
-            members.push_back(op);
-        }
+    for (int32_t op = 0; op < p.num_ops; ++op) groups[size_t(p.group[op])].push_back(op);
     return Csr::from_rows(groups);
 }
 
@@ -91,10 +86,11 @@ SuperstepAnnealing::SuperstepAnnealing(std::shared_ptr<const Problem> problem, i
       planned_evaluations_(evaluations),
       seed_(seed),
       stream_(seed, 0, 0, kMove),
-      groups_(groups_of_several(*problem_)),
+      groups_(groups_of(*problem_)),
       least_(*problem_),
       mean_time_ns_(mean_time_ns(*problem_)),
       simulation_(*problem_) {
+    moved_.reserve(size_t(problem_->num_ops));
     if (evaluations < 1) throw std::invalid_argument("evaluations must be at least 1");
     if (!has_free_barriers(*problem_))
         throw std::invalid_argument("supersteps need the step time as objective and blocking transfers without cost");
@@ -164,16 +160,15 @@ bool SuperstepAnnealing::try_draw(uint64_t bits, uint64_t more_bits) {
     const Supersteps::Reach reach = state_->reach(op);
     for (int tried = 0; tried < 2; ++tried, device = device + 1 == problem_->num_devices ? 0 : device + 1) {
         if (!(problem_->allowed[op] >> device & 1)) continue;
-        const int32_t group = problem_->group[op];
-        if (device != from.device && !groups_[group].empty()) {
-            if (try_group(group, device, threshold)) return true;
+        const bool exchange = (more_bits >> 10) % 256 < kExchanges;
+        if (device != from.device && !is_alone(op)) {
+            if (try_group(op, device, exchange, threshold)) return true;
             continue;
         }
         const int32_t first = reach.first(device), num_open = reach.last(device) - first + 1;
         if (num_open <= 0) continue;
         const Place to{first + scaled(more_bits >> 32, num_open), device};
         if (to == from) continue;
-        const bool exchange = (more_bits >> 10) % 256 < kExchanges;
         return (exchange && try_exchange(op, to, threshold)) || try_relocation(op, to, threshold);
     }
     return false;
@@ -207,31 +202,37 @@ bool SuperstepAnnealing::try_exchange(int32_t op, Place to, double threshold) {
 
 bool SuperstepAnnealing::may_come(int32_t op, Place to) const {
     const bool stays_on_device = to.device == state_->places()[op].device;
-    return (problem_->allowed[op] >> to.device & 1) && (stays_on_device || groups_[problem_->group[op]].empty()) &&
-           state_->reach(op).holds(to);
+    return (problem_->allowed[op] >> to.device & 1) && (stays_on_device || is_alone(op)) && state_->reach(op).holds(to);
 }
 
-// Ops that share their device, each to the nearest segment open to it there; false when one of them has none.
-bool SuperstepAnnealing::try_group(int32_t group, int32_t device, double threshold) {
-    const std::span<const int32_t> members = groups_[group];
+// The op with those that share its device; in an exchange some op there, with its own, comes here.
+bool SuperstepAnnealing::try_group(int32_t op, int32_t device, bool exchange, double threshold) {
+    const Place from = state_->places()[op];
     const int64_t value = state_->value();
-    group_places_.clear();
-    bool is_open = true;
-    for (int32_t op : members) {
-        const Supersteps::Reach reach = state_->reach_with_group(op, device);
-        const int32_t first = reach.first(device), last = reach.last(device);
-        is_open = first <= last;
-        if (!is_open) break;
-        group_places_.push_back(state_->places()[op]);
-        state_->move(op, {std::clamp(group_places_.back().segment, first, last), device});
-    }
+    const int32_t partner = exchange ? state_->next_at({from.segment, device}) : -1;
+    const bool may_exchange = partner >= 0 && (problem_->allowed[partner] >> from.device & 1);
+    moved_.clear();
+    const bool is_open = move_group(op, device) && (!may_exchange || move_group(partner, from.device));
     if (is_open && is_kept(state_->value() - value, threshold)) {
-        for (int32_t op : members) least_.record(op, state_->places()[op]);
+        for (const auto& [moved, before] : moved_) least_.record(moved, state_->places()[moved]);
         least_.compare(*state_);
         return true;
     }
-    for (size_t i = 0; i < group_places_.size(); ++i) state_->move(members[i], group_places_[i]);
+    for (const auto& [moved, before] : moved_) state_->move(moved, before);
     return is_open;
+}
+
+// Each to the nearest segment open to it there; false when one of them has none.
+bool SuperstepAnnealing::move_group(int32_t first_op, int32_t device) {
+    for (int32_t op : groups_[problem_->group[first_op]]) {
+        const Supersteps::Reach reach = state_->reach_with_group(op, device);
+        const int32_t first = reach.first(device), last = reach.last(device);
+        if (first > last) return false;
+        const Place before = state_->places()[op];
+        moved_.push_back({op, before});
+        state_->move(op, {std::clamp(before.segment, first, last), device});
+    }
+    return true;
 }
 
 void SuperstepAnnealing::move(int32_t op, Place to) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "problem.hpp"
@@ -77,7 +78,9 @@ class SuperstepAnnealing {
     bool try_relocation(int32_t op, Place to, double threshold);
     bool try_exchange(int32_t op, Place to, double threshold);
     bool may_come(int32_t op, Place to) const;
-    bool try_group(int32_t group, int32_t device, double threshold);
+    bool try_group(int32_t op, int32_t device, bool exchange, double threshold);
+    bool move_group(int32_t first_op, int32_t device);
+    bool is_alone(int32_t op) const { return groups_[problem_->group[op]].size() == 1; }
     bool is_kept(int64_t change, double threshold) const { return double(change) <= threshold; }
     void move(int32_t op, Place to);
     void keep_if_better(SegmentedOrder&& found);
@@ -88,7 +91,7 @@ class SuperstepAnnealing {
     uint64_t seed_;
     RandomStream stream_;
     std::array<double, kThresholds> thresholds_;  // quantiles of the exponential distribution
-    Csr groups_;                                  // [first op] those that share its device, where they are several
+    Csr groups_;                                  // [first op] those that share its device
 
     std::unique_ptr<Supersteps> state_;
     BestPlaces least_;
@@ -97,7 +100,7 @@ class SuperstepAnnealing {
     int64_t round_end_ = 0, next_repack_ = 0;
     uint64_t draws_ = 0;
     int64_t evaluations_ = 0;
-    std::vector<Place> group_places_;  // of the group at hand, before its move
+    std::vector<std::pair<int32_t, Place>> moved_;  // ops of the groups at hand, and where they stood
 
     SegmentedOrder best_;
     Fitness best_fitness_;
