@@ -2,6 +2,7 @@
 #include "brkga.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
@@ -13,12 +14,14 @@ namespace {
 
 void init_brkga(Brkga* self, std::shared_ptr<Problem> problem, uint64_t seed, int32_t threads, int32_t population,
                 int32_t elites, int32_t mutants, double elite_bias, int32_t populations, int32_t exchange_interval,
-                int32_t exchanged, const std::vector<ArrayIn<uint32_t>>& seeds, std::optional<ArrayIn<double>> alpha,
-                std::optional<ArrayIn<double>> beta, std::optional<ArrayIn<uint16_t>> row) {
+                int32_t exchanged, const std::string& decoder, const std::vector<ArrayIn<uint32_t>>& seeds,
+                std::optional<ArrayIn<double>> alpha, std::optional<ArrayIn<double>> beta,
+                std::optional<ArrayIn<uint16_t>> row) {
     if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must lie in [1, 1024]");
     std::vector<std::vector<Key>> chromosomes;
     for (const auto& keys : seeds) chromosomes.push_back(as_vector(keys));
-    const BrkgaConfig config{population, elites, mutants, elite_bias, populations, exchange_interval, exchanged};
+    const BrkgaConfig config{
+        population, elites, mutants, elite_bias, populations, exchange_interval, exchanged, decoder_named(decoder)};
     new (self)
         Brkga(std::move(problem), config, make_proposal(alpha, beta, row), std::move(chromosomes), seed, threads);
 }
@@ -30,8 +33,9 @@ void bind_brkga(nb::module_& m) {
     nb::class_<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.search.brkga.")
         .def("__init__", &init_brkga, nb::kw_only(), arg("problem"), arg("seed"), arg("threads"), arg("population"),
              arg("elites"), arg("mutants"), arg("elite_bias"), arg("populations"), arg("exchange_interval"),
-             arg("exchanged"), arg("seeds").noconvert(), arg("alpha").noconvert() = nb::none(),
-             arg("beta").noconvert() = nb::none(), arg("row").noconvert() = nb::none())
+             arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(),
+             arg("alpha").noconvert() = nb::none(), arg("beta").noconvert() = nb::none(),
+             arg("row").noconvert() = nb::none())
         .def("advance", &Brkga::advance, arg("evaluations"), arg("generations") = INT64_MAX, arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(),
              "Evolves until `evaluations` in all are spent, for at most `generations` generations.")

@@ -1,9 +1,10 @@
 // Problem, simulation, decoder and transfer placement for Python.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 
 #include "arrays.hpp"
-#include "decode.hpp"
+#include "decoder.hpp"
 #include "simulate.hpp"
 #include "transfers.hpp"
 
@@ -68,15 +69,20 @@ SimulationResult simulate_checked(const Problem& problem, ArrayIn<int32_t> devic
     return result;
 }
 
-std::pair<ArrayOut<int32_t>, OrderOut> decode_keys(const Problem& problem, ArrayIn<uint32_t> keys) {
-    if (int64_t(keys.size()) != problem.num_keys()) throw std::invalid_argument("keys has the wrong length");
-    DecodeScratch scratch(problem);
+std::pair<ArrayOut<int32_t>, OrderOut> decode_keys(const Problem& problem, ArrayIn<uint32_t> keys,
+                                                   const std::string& name) {
+    const DecoderKind kind = decoder_named(name);
+    if (int64_t(keys.size()) != num_keys(problem, kind)) throw std::invalid_argument("keys has the wrong length");
+    std::vector<int32_t> device_of;
+    std::vector<Step> order;
     {
         nb::gil_scoped_release release;
-        decode(problem, as_span(keys), scratch);
-        scratch.order.resize(scratch.num_steps);
+        const auto decoder = make_decoder(problem, kind);
+        const Decoded decoded = decoder->decode(as_span(keys));
+        device_of.assign(decoded.device_of.begin(), decoded.device_of.end());
+        order.assign(decoded.order.begin(), decoded.order.end());
     }
-    return {to_array(std::move(scratch.device_of)), to_order(std::move(scratch.order))};
+    return {to_array(std::move(device_of)), to_order(std::move(order))};
 }
 
 }  // namespace
@@ -119,15 +125,22 @@ void bind_problem(nb::module_& m) {
             },
             nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
             "Raises ValueError when the order is not valid for the placement.")
-        .def("decode", &decode_keys, nb::arg("keys").noconvert(), "Placement and order of a chromosome (REGAL, A.5).")
+        .def(
+            "num_keys_of",
+            [](const Problem& problem, const std::string& decoder) {
+                return num_keys(problem, decoder_named(decoder));
+            },
+            nb::arg("decoder"), "Length of a chromosome of that decoder; `num_keys` is that of \"paper\".")
+        .def("decode", &decode_keys, nb::arg("keys").noconvert(), nb::arg("decoder") = "paper",
+             "Placement and order that a decoder makes of a chromosome; see placewright.search.decoder.")
         .def(
             "encode",
-            [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {
+            [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order, const std::string& decoder) {
                 check_order(problem, as_span(device_of), as_order(order));
-                return to_array(encode(problem, as_span(device_of), as_order(order)));
+                return to_array(encode(problem, as_span(device_of), as_order(order), decoder_named(decoder)));
             },
-            nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
-            "A chromosome that decodes to the given solution.")
+            nb::arg("device_of").noconvert(), nb::arg("order").noconvert(), nb::arg("decoder") = "paper",
+            "A chromosome that decodes to the given solution, or as close to it as the decoder comes.")
         .def(
             "with_transfers",
             [](const Problem& problem, ArrayIn<int32_t> device_of, ArrayIn<int32_t> ops, bool early) {

@@ -30,12 +30,12 @@ Annealing::Annealing(std::shared_ptr<const Problem> problem, const AnnealingConf
       config_(config),
       proposal_(std::move(proposal)),
       seed_(seed),
-      keys_(size_t(problem_->num_keys())),
+      keys_(size_t(num_keys(*problem_, config.decoder))),
       best_keys_(keys_.size()),
-      decoded_(*problem_),
+      decoder_(make_decoder(*problem_, config.decoder)),
       simulation_(*problem_) {
     check(config_);
-    if (proposal_) proposal_->check(*problem_);
+    if (proposal_) proposal_->check(keys_.size());
     changed_.reserve(size_t(config_.keys_per_move));
 }
 
@@ -90,8 +90,8 @@ double Annealing::temperature() const {
 }
 
 Fitness Annealing::evaluate_current() {
-    decode(*problem_, keys_, decoded_);
-    return evaluate(*problem_, decoded_.device_of, {decoded_.order.data(), decoded_.num_steps}, simulation_);
+    const auto [device_of, order] = decoder_->decode(keys_);
+    return evaluate(*problem_, device_of, order, simulation_);
 }
 
 void Annealing::keep_if_best() {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "decode.hpp"
+#include "decoder.hpp"
 #include "key_proposal.hpp"
 #include "problem.hpp"
 #include "random.hpp"
@@ -19,6 +19,7 @@ struct AnnealingConfig {
     int32_t keys_per_move = 4;        // drawn anew
     double first_temperature = 1e-2;  // relative to the objective
     double last_temperature = 1e-4;
+    DecoderKind decoder = DecoderKind::paper;
 };
 
 class Annealing {
@@ -56,7 +57,7 @@ class Annealing {
     std::vector<Key> keys_, best_keys_;
     Fitness fitness_, best_fitness_;
     std::vector<Changed> changed_;  // by the move at hand
-    DecodeScratch decoded_;
+    std::unique_ptr<Decoder> decoder_;
     SimulationScratch simulation_;
     int64_t evaluations_ = 0;
 };

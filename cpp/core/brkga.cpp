@@ -74,14 +74,15 @@ Brkga::Brkga(std::shared_ptr<const Problem> problem, const BrkgaConfig& config, 
       proposal_(std::move(proposal)),
       seeds_(std::move(seeds)),
       seed_(seed),
+      num_keys_(size_t(num_keys(*problem_, config.decoder))),
       pool_(threads) {
     check(config_);
-    const size_t num_keys = size_t(problem_->num_keys());
-    if (proposal_) proposal_->check(*problem_);
-    for (const auto& chromosome : seeds_) require(chromosome.size() == num_keys, "a seed has the wrong number of keys");
+    if (proposal_) proposal_->check(num_keys_);
+    for (const auto& chromosome : seeds_)
+        require(chromosome.size() == num_keys_, "a seed has the wrong number of keys");
     require(seeds_.size() <= size_t(config_.population) * config_.populations, "more seeds than individuals");
     scratch_.reserve(pool_.num_threads());
-    for (int32_t i = 0; i < pool_.num_threads(); ++i) scratch_.emplace_back(*problem_);
+    for (int32_t i = 0; i < pool_.num_threads(); ++i) scratch_.emplace_back(*problem_, config_.decoder);
     populations_.resize(config_.populations);
     for (Population& population : populations_) {
         for (int32_t i = 0; i < config_.population; ++i) population.members.push_back(std::make_unique<Individual>());
@@ -141,7 +142,7 @@ void Brkga::add_newcomer(int32_t item, Scratch& scratch) {
     const int32_t number = bred_ + item;
     const int32_t slot = number / config_.populations;
     Individual& child = newcomer(number);
-    child.keys.resize(size_t(problem_->num_keys()));
+    child.keys.resize(num_keys_);
     breed(number % config_.populations, generation_ == 0 ? slot : config_.elites + slot, child);
     child.born = evaluations_ + item;
     evaluate(child, scratch);
@@ -182,10 +183,8 @@ void Brkga::cross(const RandomStream& stream, const Population& parents, std::ve
 }
 
 void Brkga::evaluate(Individual& individual, Scratch& scratch) const {
-    decode(*problem_, individual.keys, scratch.decode);
-    individual.fitness =
-        placewright::evaluate(*problem_, scratch.decode.device_of,
-                              {scratch.decode.order.data(), scratch.decode.num_steps}, scratch.simulation);
+    const auto [device_of, order] = scratch.decoder->decode(individual.keys);
+    individual.fitness = placewright::evaluate(*problem_, device_of, order, scratch.simulation);
 }
 
 // Of equals the older goes first. (A stable sort would allocate.)

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "decode.hpp"
+#include "decoder.hpp"
 #include "key_proposal.hpp"
 #include "problem.hpp"
 #include "random.hpp"
@@ -24,6 +24,7 @@ struct BrkgaConfig {
     int32_t populations = 1;
     int32_t exchange_interval = 100;  // generations between exchanges of the best among populations
     int32_t exchanged = 2;            // how many of each population's best the others receive
+    DecoderKind decoder = DecoderKind::paper;
 };
 
 class Brkga {
@@ -53,8 +54,8 @@ class Brkga {
         std::vector<std::unique_ptr<Individual>> spare;    // buffers for the next generation
     };
     struct Scratch {
-        explicit Scratch(const Problem& problem) : decode(problem), simulation(problem) {}
-        DecodeScratch decode;
+        Scratch(const Problem& problem, DecoderKind kind) : decoder(make_decoder(problem, kind)), simulation(problem) {}
+        std::unique_ptr<Decoder> decoder;
         SimulationScratch simulation;
     };
 
@@ -75,6 +76,7 @@ class Brkga {
     std::optional<KeyProposal> proposal_;
     std::vector<std::vector<Key>> seeds_;
     uint64_t seed_;
+    size_t num_keys_;
     WorkerPool pool_;
     std::vector<Scratch> scratch_;  // one per thread
     std::vector<Population> populations_;

@@ -2,64 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 namespace placewright {
 
 namespace {
-
-void place(const Problem& p, std::span<const Key> keys, std::vector<int32_t>& device_of) {
-    const int32_t D = p.num_devices;
-    const Key* affinity = keys.data();
-    if (!p.constrained && D == 2) {
-        for (int32_t op = 0; op < p.num_ops; ++op) device_of[op] = affinity[2 * op + 1] > affinity[2 * op];
-        return;
-    }
-    for (int32_t op = 0; op < p.num_ops; ++op) {
-        if (p.group[op] != op) {
-            device_of[op] = device_of[p.group[op]];
-            continue;
-        }
-        const Key* own = affinity + size_t(op) * D;
-        int32_t best = -1;
-        for (int32_t d = 0; d < D; ++d)
-            if (p.allowed[op] >> d & 1 && (best < 0 || own[d] > own[best])) best = d;
-        device_of[op] = best;
-    }
-}
-
-// Falling priority then rising item: the complement of the key above, the item below.
-constexpr uint64_t pack(Key key, uint32_t item) { return uint64_t(~key) << 32 | item; }
-
-// Sorts packed items whose low words already rise: a radix sort on the keys' top digits, then an insertion pass for the
-// few that agree in them. Skewed keys can make those many; then std::sort takes over.
-void sort_packed(DecodeScratch& s, size_t count) {
-    const int bits = count < 4096 ? 8 : 11;
-    const uint64_t mask = (uint64_t{1} << bits) - 1;
-    const int low_shift = 64 - 2 * bits, high_shift = 64 - bits;
-    uint32_t* low = s.digit_counts.data();
-    uint32_t* high = low + mask + 1;
-    std::fill_n(low, 2 * (mask + 1), 0u);
-    for (size_t i = 0; i < count; ++i) {
-        ++low[s.packed[i] >> low_shift & mask];
-        ++high[s.packed[i] >> high_shift];
-    }
-    uint32_t low_sum = 0, high_sum = 0;
-    for (size_t digit = 0; digit <= mask; ++digit) {
-        low_sum += std::exchange(low[digit], low_sum);
-        high_sum += std::exchange(high[digit], high_sum);
-    }
-    for (size_t i = 0; i < count; ++i) s.sort_buffer[low[s.packed[i] >> low_shift & mask]++] = s.packed[i];
-    for (size_t i = 0; i < count; ++i) s.packed[high[s.sort_buffer[i] >> high_shift]++] = s.sort_buffer[i];
-    size_t moves = 0;
-    for (size_t i = 1; i < count && moves <= 4 * count; ++i) {
-        const uint64_t item = s.packed[i];
-        size_t at = i;
-        for (; at > 0 && s.packed[at - 1] > item; --at, ++moves) s.packed[at] = s.packed[at - 1];
-        s.packed[at] = item;
-    }
-    if (moves > 4 * count) std::sort(s.packed.begin(), s.packed.begin() + ptrdiff_t(count));
-}
 
 // Collects ops and the transfers this placement needs as items, and ranks them by priority.
 void rank(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
@@ -68,7 +14,7 @@ void rank(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
     auto count = static_cast<uint32_t>(p.num_ops);
     const auto add_transfer = [&](int32_t tensor, uint64_t mask) {
         const int32_t to = std::countr_zero(mask) & 63;
-        s.packed[count] = pack(transfer_keys[size_t(tensor) * p.num_devices + to], count);
+        s.keys.packed[count] = pack(transfer_keys[size_t(tensor) * p.num_devices + to], count);
         s.items[count] = {{tensor, to}, to, p.tensor_edges(tensor), 0, 0};
     };
     std::ranges::fill(s.destinations, 0);
@@ -83,13 +29,13 @@ void rank(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
             count += mask != 0;
             for (mask &= mask - 1; mask != 0; mask &= mask - 1, ++count) add_transfer(tensor, mask);
         }
-        s.packed[op] = pack(op_keys[op], static_cast<uint32_t>(op));
+        s.keys.packed[op] = pack(op_keys[op], static_cast<uint32_t>(op));
         s.items[op] = {Step::op(op), home, p.edges[op], first, static_cast<int32_t>(count)};
     }
     s.num_steps = count;
-    sort_packed(s, count);
+    s.keys.sort(count);
     for (uint32_t r = 0; r < count; ++r) {
-        const auto item = static_cast<uint32_t>(s.packed[r]);
+        const auto item = s.keys.item(r);
         s.rank_of_item[item] = r;
         s.ranked[r] = s.items[item];
     }
@@ -132,26 +78,33 @@ DecodeScratch::DecodeScratch(const Problem& problem)
       items(most_items(problem)),
       ranked(most_items(problem)),
       rank_of_item(most_items(problem)),
-      packed(most_items(problem)),
-      sort_buffer(most_items(problem)),
-      digit_counts(2 << 11),
+      keys(most_items(problem)),
       ready(most_items(problem)) {}
 
-void decode(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
-    place(p, keys, s.device_of);
-    rank(p, keys, s);
-    s.num_steps <= ReadySet<true>::kMostSmall ? run_queue<true>(p, s) : run_queue<false>(p, s);
+void place_by_affinity(const Problem& p, std::span<const Key> keys, std::vector<int32_t>& device_of) {
+    const int32_t D = p.num_devices;
+    const Key* affinity = keys.data();
+    if (!p.constrained && D == 2) {
+        for (int32_t op = 0; op < p.num_ops; ++op) device_of[op] = affinity[2 * op + 1] > affinity[2 * op];
+        return;
+    }
+    for (int32_t op = 0; op < p.num_ops; ++op) {
+        if (p.group[op] != op) {
+            device_of[op] = device_of[p.group[op]];
+            continue;
+        }
+        const Key* own = affinity + size_t(op) * D;
+        int32_t best = -1;
+        for (int32_t d = 0; d < D; ++d)
+            if (p.allowed[op] >> d & 1 && (best < 0 || own[d] > own[best])) best = d;
+        device_of[op] = best;
+    }
 }
 
-std::vector<Key> encode(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order) {
-    std::vector<Key> keys(size_t(p.num_keys()), 0);
-    for (int32_t op = 0; op < p.num_ops; ++op) keys[size_t(op) * p.num_devices + device_of[op]] = ~Key{0};
-    const uint64_t spacing = (uint64_t{1} << 32) / (order.size() + 1);
-    for (size_t k = 0; k < order.size(); ++k) {
-        const int64_t at = order[k].is_op() ? p.op_key(order[k].id) : p.transfer_key(order[k].id, order[k].destination);
-        keys[size_t(at)] = static_cast<Key>((order.size() - k) * spacing);
-    }
-    return keys;
+void decode(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
+    place_by_affinity(p, keys, s.device_of);
+    rank(p, keys, s);
+    s.num_steps <= ReadySet<true>::kMostSmall ? run_queue<true>(p, s) : run_queue<false>(p, s);
 }
 
 }  // namespace placewright

@@ -4,12 +4,11 @@
 #include <span>
 #include <vector>
 
+#include "packed_keys.hpp"
 #include "problem.hpp"
 #include "ready_set.hpp"
 
 namespace placewright {
-
-using Key = uint32_t;  // a random key in [0, 1), times 2^32
 
 // Scratch of one thread, sized for one problem. Items are numbered ops first, then the transfers this placement needs
 // by tensor and destination.
@@ -38,17 +37,16 @@ struct DecodeScratch {
     std::vector<Item> items;             // [item]
     std::vector<Item> ranked;            // [rank]
     std::vector<uint32_t> rank_of_item;  // [item]
-    std::vector<uint64_t> packed;        // [rank] priority and item, see pack()
-    std::vector<uint64_t> sort_buffer;
-    std::vector<uint32_t> digit_counts;
+    PackedKeys keys;                     // [rank] priority and item
     ReadySetBuffers ready;
 };
 
-// Each op goes to the device of highest affinity (the lowest index on ties) that its group may use; one queue of ready
-// ops and transfers is emptied by falling priority (ops before transfers, lower index first on ties).
-void decode(const Problem& problem, std::span<const Key> keys, DecodeScratch& scratch);
+// The first part of it: each op goes to the device of highest affinity (the lowest index on ties) that its group may
+// use.
+void place_by_affinity(const Problem& problem, std::span<const Key> keys, std::vector<int32_t>& device_of);
 
-// Keys that decode to the given solution: priorities fall with the position in the order.
-std::vector<Key> encode(const Problem& problem, std::span<const int32_t> device_of, std::span<const Step> order);
+// Ops are placed by affinity; one queue of ready ops and transfers is emptied by falling priority (ops before
+// transfers, lower index first on ties).
+void decode(const Problem& problem, std::span<const Key> keys, DecodeScratch& scratch);
 
 }  // namespace placewright

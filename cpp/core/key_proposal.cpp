@@ -5,9 +5,8 @@
 
 namespace placewright {
 
-void KeyProposal::check(const Problem& problem) const {
-    if (int64_t(row.size()) != problem.num_keys())
-        throw std::invalid_argument("the proposal has not one distribution per key");
+void KeyProposal::check(size_t num_keys) const {
+    if (row.size() != num_keys) throw std::invalid_argument("the proposal has not one distribution per key");
     if (!std::ranges::all_of(row, [&](uint16_t r) { return r < tables.num_rows(); }))
         throw std::invalid_argument("the proposal names a distribution that does not exist");
 }

@@ -83,15 +83,17 @@ std::vector<int32_t> bottom_level_order(const Problem& problem, Outlook outlook)
     return order;
 }
 
-PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice) {
-    PartialSchedule schedule(problem);
+void list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice,
+                   PartialSchedule& schedule) {
     for (int32_t op : order) {
         using Score = std::tuple<int64_t, int64_t, int64_t>;
         Score best{INT64_MAX, 0, 0};
         int32_t best_device = -1;
         for_each_device(schedule.placement().allowed(op), [&](int32_t device) {
             const int64_t finish = schedule.earliest_start(op, device) + problem.op_time(op, device);
-            const int64_t peak = schedule.placement().resulting_peak(op, device);
+            const int64_t peak = problem.needs_memory || choice == DeviceChoice::least_peak
+                                     ? schedule.placement().resulting_peak(op, device)
+                                     : 0;
             const int64_t over = std::max<int64_t>(0, peak - problem.memory_limit[device]);
             const Score score = choice == DeviceChoice::least_peak
                                     ? Score{over, peak, finish}
@@ -103,6 +105,11 @@ PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order
         });
         schedule.append(op, best_device);
     }
+}
+
+PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice) {
+    PartialSchedule schedule(problem);
+    list_schedule(problem, order, choice, schedule);
     return std::move(schedule).take();
 }
 

@@ -31,10 +31,18 @@ enum class DeviceChoice {
 // exceed is passed over while another is left; when none is, the one least exceeded is taken.
 PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice);
 
+class PartialSchedule;
+
+// The same, left in a schedule that is empty.
+void list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice,
+                   PartialSchedule& schedule);
+
 // With the choice that the objective asks for.
+inline DeviceChoice choice_for(const Problem& problem) {
+    return problem.minimize_memory ? DeviceChoice::least_peak : DeviceChoice::earliest_finish;
+}
 inline PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order) {
-    return list_schedule(problem, order,
-                         problem.minimize_memory ? DeviceChoice::least_peak : DeviceChoice::earliest_finish);
+    return list_schedule(problem, order, choice_for(problem));
 }
 
 // Earliest task first (Hwang, Chow, Anger and Lee 1989): of the ready ops and their devices the pair that can start

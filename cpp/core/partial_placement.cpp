@@ -24,9 +24,9 @@ Csr residents_by_group(const Problem& problem) {
 
 PartialPlacement::PartialPlacement(const Problem& problem)
     : problem_(problem),
-      device_of_(problem.num_ops, -1),
+      device_of_(problem.num_ops),
       present_(problem.num_tensors),
-      group_device_(problem.num_ops, -1),
+      group_device_(problem.num_ops),
       uses_(problem),
       group_residents_(residents_by_group(problem)),
       users_left_(problem.num_tensors),
@@ -35,9 +35,18 @@ PartialPlacement::PartialPlacement(const Problem& problem)
       peak_(problem.num_devices),
       resident_(problem.num_devices),
       resident_on_(problem.resident_bytes.size()) {
-    for (int32_t tensor = 0; tensor < problem.num_tensors; ++tensor) {
-        users_left_[tensor] = static_cast<int32_t>(uses_.users[tensor].size()) + problem.kept[tensor];
-        readers_left_[tensor] = static_cast<int32_t>(problem.consumers[tensor].size());
+    reset();
+}
+
+void PartialPlacement::reset() {
+    std::ranges::fill(device_of_, -1);
+    std::ranges::fill(present_, 0);
+    std::ranges::fill(group_device_, -1);
+    for (auto* bytes : {&in_use_, &peak_, &resident_}) std::ranges::fill(*bytes, 0);
+    std::ranges::fill(resident_on_, 0);
+    for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor) {
+        users_left_[tensor] = static_cast<int32_t>(uses_.users[tensor].size()) + problem_.kept[tensor];
+        readers_left_[tensor] = static_cast<int32_t>(problem_.consumers[tensor].size());
     }
 }
 

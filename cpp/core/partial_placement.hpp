@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "problem.hpp"
@@ -14,6 +15,9 @@ namespace placewright {
 class PartialPlacement {
   public:
     explicit PartialPlacement(const Problem& problem);
+
+    // As if no op had been placed; allocates nothing.
+    void reset();
 
     // Devices the op may still use: its group's, or the one where its group already stands.
     uint64_t allowed(int32_t op) const {
@@ -38,6 +42,7 @@ class PartialPlacement {
     // Places the op, and its inputs that are missing there.
     void append(int32_t op, int32_t device);
 
+    std::span<const int32_t> devices() const { return device_of_; }
     std::vector<int32_t> take_devices() && { return std::move(device_of_); }
 
   private:

@@ -17,6 +17,14 @@ PartialSchedule::PartialSchedule(const Problem& problem)
     ops_.reserve(problem.num_ops);
 }
 
+void PartialSchedule::reset() {
+    placement_.reset();
+    ops_.clear();
+    std::ranges::fill(clock_, 0);
+    std::ranges::fill(link_free_, 0);
+    std::ranges::fill(last_barrier_, 0);
+}
+
 int64_t& PartialSchedule::trial_time(Trial& trial, int32_t device, int64_t otherwise) const {
     if (!(trial.touched >> device & 1)) trial.free_at[device] = otherwise;
     trial.touched |= uint64_t{1} << device;

@@ -18,6 +18,9 @@ class PartialSchedule {
   public:
     explicit PartialSchedule(const Problem& problem);
 
+    // As if no op had been appended; allocates nothing.
+    void reset();
+
     const PartialPlacement& placement() const { return placement_; }
     int64_t clock(int32_t device) const { return clock_[device]; }
 

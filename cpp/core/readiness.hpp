@@ -1,6 +1,7 @@
 // Which ops may run next when ops finish one after another.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,11 +14,13 @@ class Readiness {
   public:
     explicit Readiness(const Problem& problem) : problem_(problem), missing_(problem.in_degree) {}
 
+    // As if nothing had finished.
+    void reset() { std::ranges::copy(problem_.in_degree, missing_.begin()); }
+
     // Calls became_ready(op) for every op that waits for nothing, ascending.
     template <class F>
     void for_each_source(F&& became_ready) const {
-        for (int32_t op = 0; op < problem_.num_ops; ++op)
-            if (problem_.in_degree[op] == 0) became_ready(op);
+        for (int32_t op : problem_.sources) became_ready(op);
     }
 
     // Calls became_ready(next) for every op for which `op` was the last thing missing.
@@ -26,9 +29,7 @@ class Readiness {
         const auto arrived = [&](int32_t next) {
             if (--missing_[next] == 0) became_ready(next);
         };
-        for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
-            for (int32_t next : problem_.consumers[tensor]) arrived(next);
-        for (int32_t next : problem_.controls[op]) arrived(next);
+        for (int32_t edge : problem_.edges[op]) arrived(edge >> 1);
     }
 
   private:

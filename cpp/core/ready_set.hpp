@@ -44,15 +44,17 @@ class ReadySet {
         }
     }
 
+    bool empty() const { return top_ == 0; }
+
+    // The least rank; the set must not be empty.
+    uint32_t least() const {
+        const uint32_t word = first_word();
+        return (word << 6) + static_cast<uint32_t>(std::countr_zero(words_[word]));
+    }
+
     // Removes and returns the least rank; the set must not be empty.
     uint32_t take_least() {
-        const auto first = static_cast<uint32_t>(std::countr_zero(top_));
-        uint32_t word = first;
-        if constexpr (!kSmall) {
-            uint32_t group = first << group_shift_;
-            while (summary_[group] == 0) ++group;
-            word = (group << 6) + static_cast<uint32_t>(std::countr_zero(summary_[group]));
-        }
+        const uint32_t word = first_word();
         const uint64_t bits = words_[word];
         const uint64_t rest = bits & (bits - 1);
         words_[word] = rest;
@@ -61,6 +63,14 @@ class ReadySet {
     }
 
   private:
+    uint32_t first_word() const {
+        const auto first = static_cast<uint32_t>(std::countr_zero(top_));
+        if constexpr (kSmall) return first;
+        uint32_t group = first << group_shift_;
+        while (summary_[group] == 0) ++group;
+        return (group << 6) + static_cast<uint32_t>(std::countr_zero(summary_[group]));
+    }
+
     // Clears the summaries of a word that has become empty.
     void forget_if(uint32_t word, bool empty) {
         if constexpr (kSmall) {

@@ -2,94 +2,57 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
-#include <queue>
+#include <numeric>
 #include <utility>
 
 #include "list_schedule.hpp"
-#include "partial_placement.hpp"
-#include "readiness.hpp"
 
 namespace placewright {
 
 namespace {
 
-class SegmentFill {
-  public:
-    SegmentFill(const Problem& problem, BarrierTiming timing);
+size_t most_transfers(const Problem& problem) { return size_t(problem.num_tensors) * size_t(problem.num_devices - 1); }
 
-    SegmentedOrder run();
+}  // namespace
 
-  private:
-    // Ranks in bottom-level order, least first.
-    using Heap = std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>>;
-
-    bool is_placed(int32_t op) const { return placement_.device_of(op) >= 0; }
-    int64_t clock(int32_t device) const { return base_[device] + load_[device]; }
-    size_t at(int32_t row, int32_t device) const { return size_t(row) * size_t(problem_.num_devices) + size_t(device); }
-
-    void file(int32_t op);
-    void release(int32_t op);
-    void wait(int32_t op);
-    void barrier();
-    int64_t bytes_over_limit(int32_t op, int32_t device) const;
-    bool stays_bound(int32_t op, int32_t device) const;
-    int32_t usable_top(Heap& heap, int32_t device);
-    Heap* best_heap(int32_t device);
-    const std::vector<int32_t>& by_clock();
-    bool run_next();
-    int32_t earliest_finish_device(int32_t op) const;
-    int64_t finish_estimate(int32_t op, int32_t device) const;
-    void place(int32_t op, int32_t device);
-    void send(int32_t tensor, int32_t source, int32_t device);
-
-    const Problem& problem_;
-    const BarrierTiming timing_;
-    const std::vector<int32_t> sequence_;  // [rank] ops, highest bottom level first
-    std::vector<int32_t> rank_;            // [op]
-    Readiness readiness_;
-
-    PartialPlacement placement_;
-
-    int32_t segment_ = 0;
-    std::vector<int32_t> segment_of_;  // [op] -1 until placed
-    std::vector<int64_t> base_;        // [device] its clock at the last barrier
-    std::vector<int64_t> load_;        // [device] what it has run since
-    std::vector<int64_t> link_free_;   // [source][destination], overlapped model
-    std::vector<int64_t> arrival_;     // [tensor][device], overlapped model
-    std::vector<int64_t> finish_;      // [op] as estimated
-
-    Heap common_;                   // released, free to go anywhere
-    std::vector<Heap> fixed_;       // [device] released, allowed on some devices only
-    std::vector<Heap> bound_;       // [device] needs what this device made since the barrier
-    std::vector<int32_t> waiting_;  // needs a barrier
-    std::vector<int64_t> gains_;    // [device] ops a barrier would make usable there
-    std::vector<int32_t> devices_;  // scratch of by_clock
-
-    std::vector<Step> transfers_;  // of the barrier before this segment
-    std::vector<Step> ops_;        // of this segment
-    std::vector<Step> order_;      // all segments before
-};
-
-SegmentFill::SegmentFill(const Problem& problem, BarrierTiming timing)
+SegmentFill::SegmentFill(const Problem& problem)
     : problem_(problem),
-      timing_(timing),
-      sequence_(bottom_level_order(problem)),
       rank_(problem.num_ops),
       readiness_(problem),
       placement_(problem),
-      segment_of_(problem.num_ops, -1),
+      segment_of_(problem.num_ops),
       base_(problem.num_devices),
       load_(problem.num_devices),
       link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
       arrival_(problem.blocking ? 0 : size_t(problem.num_tensors) * size_t(problem.num_devices)),
       finish_(problem.num_ops),
-      fixed_(problem.num_devices),
-      bound_(problem.num_devices),
+      common_(problem.num_ops),
       gains_(problem.num_devices),
       devices_(problem.num_devices) {
-    for (int32_t rank = 0; rank < problem.num_ops; ++rank) rank_[sequence_[rank]] = rank;
-    for (int32_t device = 0; device < problem.num_devices; ++device) devices_[device] = device;
+    for (auto* queues : {&fixed_, &bound_}) {
+        queues->reserve(problem.num_devices);
+        for (int32_t device = 0; device < problem.num_devices; ++device) queues->emplace_back(problem.num_ops);
+    }
+    std::iota(devices_.begin(), devices_.end(), 0);
+    waiting_.reserve(problem.num_ops);
+    ops_.reserve(problem.num_ops);
+    transfers_.reserve(most_transfers(problem));
+    order_.reserve(size_t(problem.num_ops) + most_transfers(problem));
+}
+
+void SegmentFill::reset(std::span<const int32_t> sequence, BarrierTiming timing) {
+    sequence_ = sequence;
+    timing_ = timing;
+    for (int32_t rank = 0; rank < problem_.num_ops; ++rank) rank_[sequence[rank]] = rank;
+    readiness_.reset();
+    placement_.reset();
+    segment_ = 0;
+    std::ranges::fill(segment_of_, -1);
+    for (auto* per_device : {&base_, &load_, &gains_, &link_free_}) std::ranges::fill(*per_device, 0);
+    common_.clear();
+    for (auto* queues : {&fixed_, &bound_})
+        for (Queue& queue : *queues) queue.clear();
+    order_.clear();
 }
 
 // A ready op goes where its inputs of this segment let it go.
@@ -144,40 +107,42 @@ bool SegmentFill::stays_bound(int32_t op, int32_t device) const {
     return (allowed & here) && (allowed == here || bytes_over_limit(op, device) == 0);
 }
 
-// Rank of the heap's first op that may run on the device; ops placed meanwhile, or that must go elsewhere, leave the
-// heap for where they belong. INT32_MAX when it holds none.
-int32_t SegmentFill::usable_top(Heap& heap, int32_t device) {
-    for (; !heap.empty(); heap.pop()) {
-        const int32_t op = sequence_[heap.top()];
+// Rank of the queue's first op that may run on the device; ops placed meanwhile, or that must go elsewhere, leave the
+// queue for where they belong. INT32_MAX when it holds none.
+int32_t SegmentFill::usable_top(Queue& queue, int32_t device) {
+    for (; !queue.empty(); queue.pop()) {
+        const int32_t op = sequence_[queue.top()];
         if (is_placed(op)) continue;
-        if (&heap == &bound_[device]) {
-            if (stays_bound(op, device)) return heap.top();
+        if (&queue == &bound_[device]) {
+            if (stays_bound(op, device)) return queue.top();
             wait(op);
         } else {
-            if (placement_.allowed(op) >> device & 1) return heap.top();
-            fixed_[std::countr_zero(placement_.allowed(op))].push(heap.top());
+            if (placement_.allowed(op) >> device & 1) return queue.top();
+            fixed_[std::countr_zero(placement_.allowed(op))].push(queue.top());
         }
     }
     return INT32_MAX;
 }
 
 // Where the device's best op is; null when it has nothing to run before the next barrier.
-SegmentFill::Heap* SegmentFill::best_heap(int32_t device) {
-    Heap* best = nullptr;
+SegmentFill::Queue* SegmentFill::best_queue(int32_t device) {
+    Queue* best = nullptr;
     int32_t best_rank = INT32_MAX;
-    for (Heap* heap : {&bound_[device], &fixed_[device], &common_}) {
-        const int32_t rank = usable_top(*heap, device);
+    for (Queue* queue : {&bound_[device], &fixed_[device], &common_}) {
+        const int32_t rank = usable_top(*queue, device);
         if (rank >= best_rank) continue;
         best_rank = rank;
-        best = heap;
+        best = queue;
     }
     return best;
 }
 
-// Least loaded first.
-const std::vector<int32_t>& SegmentFill::by_clock() {
-    std::ranges::sort(devices_, {}, [&](int32_t device) { return std::pair(clock(device), device); });
-    return devices_;
+// Least loaded first. Few devices' clocks change from one time to the next.
+void SegmentFill::sort_devices() {
+    const auto goes_before = [&](int32_t a, int32_t b) { return clock(a) != clock(b) ? clock(a) < clock(b) : a < b; };
+    for (size_t i = 1; i < devices_.size(); ++i)
+        for (size_t k = i; k > 0 && goes_before(devices_[k], devices_[k - 1]); --k)
+            std::swap(devices_[k], devices_[k - 1]);
 }
 
 int64_t SegmentFill::finish_estimate(int32_t op, int32_t device) const {
@@ -237,26 +202,28 @@ void SegmentFill::place(int32_t op, int32_t device) {
 
 // Places one op; false when a barrier must come first.
 bool SegmentFill::run_next() {
-    const int32_t least_loaded = by_clock().front();
+    sort_devices();
+    const int32_t least_loaded = devices_.front();
     for (int32_t device : devices_) {
-        Heap* heap = best_heap(device);
-        if (heap == nullptr) {
+        Queue* queue = best_queue(device);
+        if (queue == nullptr) {
             const bool worth_it = device == least_loaded && gains_[device] > 0;
             if (worth_it && timing_ == BarrierTiming::when_one_starves) return false;
             continue;
         }
-        const int32_t op = sequence_[heap->top()];
-        heap->pop();
-        if (heap == &bound_[device])
+        const int32_t op = sequence_[queue->top()];
+        queue->pop();
+        if (queue == &bound_[device])
             for (uint64_t left = placement_.allowed(op) & ~(uint64_t{1} << device); left != 0; left &= left - 1)
                 --gains_[std::countr_zero(left)];
-        place(op, heap == &bound_[device] ? device : earliest_finish_device(op));
+        place(op, queue == &bound_[device] ? device : earliest_finish_device(op));
         return true;
     }
     return false;
 }
 
-SegmentedOrder SegmentFill::run() {
+void SegmentFill::run(std::span<const int32_t> sequence, BarrierTiming timing) {
+    reset(sequence, timing);
     readiness_.for_each_source([&](int32_t op) { release(op); });
     for (int32_t placed = 0; placed < problem_.num_ops;) {
         if (run_next())
@@ -265,11 +232,13 @@ SegmentedOrder SegmentFill::run() {
             barrier();
     }
     barrier();
-    return {std::move(placement_).take_devices(), std::move(order_)};
 }
 
-}  // namespace
-
-SegmentedOrder segment_fill(const Problem& problem, BarrierTiming timing) { return SegmentFill(problem, timing).run(); }
+SegmentedOrder segment_fill(const Problem& problem, BarrierTiming timing) {
+    SegmentFill scheduler(problem);
+    scheduler.run(bottom_level_order(problem), timing);
+    return {{scheduler.device_of().begin(), scheduler.device_of().end()},
+            {scheduler.order().begin(), scheduler.order().end()}};
+}
 
 }  // namespace placewright

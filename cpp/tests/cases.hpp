@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "decode.hpp"
+#include "decoder.hpp"
 #include "random.hpp"
 #include "random_problem.hpp"
 #include "simulate.hpp"

@@ -87,7 +87,7 @@ TEST("skewed keys are sorted like any others") {
         DecodeScratch decoded(*p);
         decode(*p, keys, decoded);
         CHECK(is_valid(*p, decoded.device_of, decoded_order(decoded)));
-        CHECK(std::is_sorted(decoded.packed.begin(), decoded.packed.begin() + ptrdiff_t(decoded.num_steps)));
+        CHECK(std::is_sorted(decoded.keys.packed.begin(), decoded.keys.packed.begin() + ptrdiff_t(decoded.num_steps)));
     }
 }
 

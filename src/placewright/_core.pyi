@@ -56,11 +56,18 @@ class Problem:
     def check_order(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> None:
         """Raises ValueError when the order is not valid for the placement."""
 
-    def decode(self, keys: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
-        """Placement and order of a chromosome (REGAL, A.5)."""
+    def num_keys_of(self, decoder: str) -> int:
+        """Length of a chromosome of that decoder; `num_keys` is that of "paper"."""
 
-    def encode(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:
-        """A chromosome that decodes to the given solution."""
+    def decode(self, keys: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], decoder: str = 'paper') -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """
+        Placement and order that a decoder makes of a chromosome; see placewright.search.decoder.
+        """
+
+    def encode(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)], decoder: str = 'paper') -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:
+        """
+        A chromosome that decodes to the given solution, or as close to it as the decoder comes.
+        """
 
     def with_transfers(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], early: bool) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
         """
@@ -142,7 +149,7 @@ def segment_fill(problem: Problem, when_one_starves: bool) -> tuple[Annotated[ND
 class Brkga:
     """Biased random-key genetic algorithm; see placewright.search.brkga."""
 
-    def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, generations: int = 9223372036854775807, at_most: int = 9223372036854775807) -> None:
         """
@@ -191,7 +198,7 @@ class LocalSearch:
 class Annealing:
     """Simulated annealing over keys; see placewright.search.annealing."""
 
-    def __init__(self, *, problem: Problem, seed: int, evaluations: int, keys_per_move: int, first_temperature: float, last_temperature: float, alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, evaluations: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """Searches until `evaluations` in all are spent."""

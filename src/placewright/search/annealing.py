@@ -1,5 +1,5 @@
-"""Simulated annealing over REGAL's chromosomes (Kirkpatrick, Gelatt & Vecchi 1983): what BRKGA's keys and decoder give
-another search."""
+"""Simulated annealing over chromosomes (Kirkpatrick, Gelatt & Vecchi 1983): what BRKGA's keys and decoders give another
+search."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.decoder import DecoderName, check_decoder
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
 
@@ -25,14 +26,17 @@ class Annealing:
 
     keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
     geometrically over the evaluations of the budget. A time limit that ends first ends the search while it is warm.
+    decoder: what the keys mean (search/decoder.py).
     """
 
     name: str = "annealing"
     keys_per_move: int = 4
     first_temperature: float = 1e-2
     last_temperature: float = 1e-4
+    decoder: DecoderName = "paper"
 
     def __post_init__(self) -> None:
+        check_decoder(self.decoder)
         if not 1 <= self.keys_per_move <= MAX_KEYS_PER_MOVE:
             raise InputError(f"{self.keys_per_move} keys per move lie outside 1 to {MAX_KEYS_PER_MOVE:,}")
         if not 0 < self.last_temperature <= self.first_temperature < float("inf"):
@@ -54,7 +58,7 @@ class Annealing:
         began = time.perf_counter()
         search = self._start(problem, budget, seed, proposal)
         ran = run(search, self.name, budget, began, on_progress, interrupted)
-        device_of, order = problem.core.decode(search.best_keys())
+        device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
         return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
 
@@ -66,5 +70,6 @@ class Annealing:
             keys_per_move=self.keys_per_move,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
-            **key_distributions(problem, proposal),
+            decoder=self.decoder,
+            **key_distributions(problem, proposal, self.decoder),
         )

@@ -14,6 +14,7 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.decoder import DECODERS, DecoderName, check_decoder
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
 
@@ -27,6 +28,7 @@ class Brkga:
     population, elites, mutants: individuals per population, and how many are kept or drawn anew each generation.
     elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
     populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
+    decoder: what the keys mean (search/decoder.py).
     threads: that evaluate; the result does not depend on it.
     """
 
@@ -38,9 +40,11 @@ class Brkga:
     populations: int = 1
     exchange_interval: int = 100
     exchanged: int = 2
+    decoder: DecoderName = "paper"
     threads: int = 1
 
     def __post_init__(self) -> None:
+        check_decoder(self.decoder)
         if self.population < 2 or not 1 <= self.elites < self.population:
             raise InputError(f"{self.elites} elites do not fit into a population of {self.population}")
         if self.mutants < 0 or self.elites + self.mutants > self.population:
@@ -73,16 +77,17 @@ class Brkga:
         on_progress: OnProgress | None = None,
         interrupted: Interrupted | None = None,
     ) -> Result:
-        """Evolve from random keys, and from `seeds` where known solutions are given."""
+        """Evolve from random keys, and from `seeds` where known solutions are given, as far as the decoder can express
+        them."""
         began = time.perf_counter()
         search = self._start(problem, seed, proposal, seeds)
         ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
-        device_of, order = problem.core.decode(search.best_keys())
+        device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
         return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
 
     def _start(self, problem: Problem, seed: int, proposal: Proposal | None, seeds: Sequence[Solution]) -> _core.Brkga:
-        chromosomes: list[NDArray[np.uint32]] = [problem.core.encode(s.device_of, s.order) for s in seeds]
+        chromosomes: list[NDArray[np.uint32]] = [problem.core.encode(s.device_of, s.order, self.decoder) for s in seeds]
         return _core.Brkga(
             problem=problem.core,
             seed=seed,
@@ -94,6 +99,11 @@ class Brkga:
             populations=self.populations,
             exchange_interval=self.exchange_interval,
             exchanged=self.exchanged if self.populations > 1 else 0,
+            decoder=self.decoder,
             seeds=chromosomes,
-            **key_distributions(problem, proposal),
+            **key_distributions(problem, proposal, self.decoder),
         )
+
+
+#: The paper's BRKGA over every decoder but the paper's.
+BRKGA_BY_DECODER = tuple(Brkga(name=f"brkga-{decoder}", decoder=decoder) for decoder in DECODERS if decoder != "paper")

@@ -11,7 +11,7 @@ from placewright.proposal import Proposal
 from placewright.search.annealing import Annealing
 from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
-from placewright.search.brkga import Brkga
+from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cluster_list import ClusterList
 from placewright.search.cp_sat import CpSat
@@ -57,6 +57,7 @@ _ALL: tuple[Method, ...] = (
     Auto(),
     Brkga(),
     TUNED_BRKGA,
+    *BRKGA_BY_DECODER,
     *BASELINES,
     ClusterList(),
     Heft(),

@@ -14,6 +14,7 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.decoder import DecoderName
 from placewright.search.result import Result, Solution, TracePoint, measure
 
 
@@ -107,15 +108,16 @@ def result_of(
     )
 
 
-def key_distributions(problem: Problem, proposal: Proposal | None) -> dict[str, Any]:
+def key_distributions(problem: Problem, proposal: Proposal | None, decoder: DecoderName) -> dict[str, Any]:
     """The arguments of a core search that say how keys are drawn: uniformly without a proposal.
 
     Raises InputError when the proposal is for another number of keys.
     """
     if proposal is None:
         return {"alpha": None, "beta": None, "row": None}
-    if len(proposal.row) != problem.core.num_keys:
-        raise InputError(f"the proposal is for {len(proposal.row)} keys, the problem has {problem.core.num_keys}")
+    num_keys = problem.core.num_keys_of(decoder)
+    if len(proposal.row) != num_keys:
+        raise InputError(f"the proposal is for {len(proposal.row)} keys, decoder '{decoder}' has {num_keys}")
     return {
         "alpha": np.ascontiguousarray(proposal.alpha, np.float64),
         "beta": np.ascontiguousarray(proposal.beta, np.float64),

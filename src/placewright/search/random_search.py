@@ -8,6 +8,7 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.decoder import DecoderName, check_decoder
 from placewright.search.result import Result
 
 #: Individuals drawn between two looks at the best; the result's quality does not depend on it.
@@ -23,11 +24,15 @@ class RandomSearch:
     ever crossed: after any number of generations the elite is the best of all drawn so far, as it would be in one
     generation of all evaluations, which would have to be held at once.
 
-    threads: that evaluate; the result does not depend on it.
+    decoder: what the keys mean (search/decoder.py). threads: that evaluate; the result does not depend on it.
     """
 
     name: str = "random-search"
+    decoder: DecoderName = "paper"
     threads: int = 1
+
+    def __post_init__(self) -> None:
+        check_decoder(self.decoder)
 
     def solve(
         self,
@@ -40,5 +45,12 @@ class RandomSearch:
         interrupted: Interrupted | None = None,
     ) -> Result:
         """As Method.solve."""
-        search = Brkga(name=self.name, population=_POPULATION, elites=1, mutants=_POPULATION - 1, threads=self.threads)
+        search = Brkga(
+            name=self.name,
+            population=_POPULATION,
+            elites=1,
+            mutants=_POPULATION - 1,
+            decoder=self.decoder,
+            threads=self.threads,
+        )
         return search.solve(problem, budget, seed, proposal, on_progress=on_progress, interrupted=interrupted)

@@ -1,0 +1,148 @@
+#include "decoder.hpp"
+
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "decode.hpp"
+#include "list_schedule.hpp"
+#include "partial_schedule.hpp"
+#include "priority_order.hpp"
+#include "segment_fill.hpp"
+#include "transfers.hpp"
+
+namespace placewright {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, DecoderKind>, 5> kNames{{
+    {"paper", DecoderKind::paper},
+    {"lazy", DecoderKind::lazy},
+    {"early-free", DecoderKind::early_free},
+    {"segment-fill", DecoderKind::segment_fill},
+    {"earliest-finish", DecoderKind::earliest_finish},
+}};
+
+bool has_affinities(DecoderKind kind) {
+    return kind != DecoderKind::segment_fill && kind != DecoderKind::earliest_finish;
+}
+
+// Late transfers, and where they block and time counts, as few barriers as possible.
+TransferTiming lazy_timing(const Problem& problem) {
+    return problem.blocking && !problem.minimize_memory ? TransferTiming::batched : TransferTiming::late;
+}
+
+class PaperDecoder final : public Decoder {
+  public:
+    explicit PaperDecoder(const Problem& problem) : problem_(problem), scratch_(problem) {}
+
+    Decoded decode(std::span<const Key> keys) override {
+        placewright::decode(problem_, keys, scratch_);
+        return {scratch_.device_of, {scratch_.order.data(), scratch_.num_steps}};
+    }
+
+  private:
+    const Problem& problem_;
+    DecodeScratch scratch_;
+};
+
+class AffinityDecoder final : public Decoder {
+  public:
+    AffinityDecoder(const Problem& problem, TransferTiming timing)
+        : problem_(problem), timing_(timing), device_of_(problem.num_ops), queue_(problem), transfers_(problem) {}
+
+    Decoded decode(std::span<const Key> keys) override {
+        place_by_affinity(problem_, keys, device_of_);
+        const auto ops = queue_.order(keys.subspan(size_t(problem_.op_key(0)), size_t(problem_.num_ops)));
+        return {device_of_, transfers_.place(device_of_, ops, timing_)};
+    }
+
+  private:
+    const Problem& problem_;
+    const TransferTiming timing_;
+    std::vector<int32_t> device_of_;
+    PriorityOrder queue_;
+    TransferPlacer transfers_;
+};
+
+class EarliestFinishDecoder final : public Decoder {
+  public:
+    explicit EarliestFinishDecoder(const Problem& problem)
+        : problem_(problem), queue_(problem), schedule_(problem), transfers_(problem) {}
+
+    Decoded decode(std::span<const Key> keys) override {
+        const auto ops = queue_.order(keys);
+        schedule_.reset();
+        list_schedule(problem_, ops, choice_for(problem_), schedule_);
+        const auto device_of = schedule_.placement().devices();
+        return {device_of, transfers_.place(device_of, ops, lazy_timing(problem_))};
+    }
+
+  private:
+    const Problem& problem_;
+    PriorityOrder queue_;
+    PartialSchedule schedule_;
+    TransferPlacer transfers_;
+};
+
+class SegmentFillDecoder final : public Decoder {
+  public:
+    explicit SegmentFillDecoder(const Problem& problem) : queue_(problem), scheduler_(problem) {}
+
+    Decoded decode(std::span<const Key> keys) override {
+        scheduler_.run(queue_.ranked(keys), BarrierTiming::when_one_starves);
+        return {scheduler_.device_of(), scheduler_.order()};
+    }
+
+  private:
+    PriorityOrder queue_;
+    SegmentFill scheduler_;
+};
+
+}  // namespace
+
+DecoderKind decoder_named(std::string_view name) {
+    for (const auto& [known, kind] : kNames)
+        if (known == name) return kind;
+    throw std::invalid_argument("there is no decoder '" + std::string(name) + "'");
+}
+
+int64_t num_keys(const Problem& problem, DecoderKind kind) {
+    return has_affinities(kind) ? problem.num_keys() : problem.num_ops;
+}
+
+std::unique_ptr<Decoder> make_decoder(const Problem& problem, DecoderKind kind) {
+    switch (kind) {
+        case DecoderKind::paper:
+            return std::make_unique<PaperDecoder>(problem);
+        case DecoderKind::lazy:
+            return std::make_unique<AffinityDecoder>(problem, lazy_timing(problem));
+        case DecoderKind::early_free:
+            return std::make_unique<AffinityDecoder>(problem, TransferTiming::early_free);
+        case DecoderKind::segment_fill:
+            return std::make_unique<SegmentFillDecoder>(problem);
+        case DecoderKind::earliest_finish:
+            return std::make_unique<EarliestFinishDecoder>(problem);
+    }
+    throw std::invalid_argument("there is no such decoder");
+}
+
+std::vector<Key> encode(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
+                        DecoderKind kind) {
+    std::vector<Key> keys(size_t(num_keys(p, kind)), 0);
+    const bool affinities = has_affinities(kind);
+    for (int32_t op = 0; affinities && op < p.num_ops; ++op)
+        keys[size_t(op) * size_t(p.num_devices) + size_t(device_of[op])] = ~Key{0};
+    const uint64_t spacing = (uint64_t{1} << 32) / (order.size() + 1);
+    for (size_t k = 0; k < order.size(); ++k) {
+        const auto [id, destination] = order[k];
+        if (!affinities && !order[k].is_op()) continue;
+        const int64_t op_key = affinities ? p.op_key(id) : id;
+        const int64_t at = order[k].is_op() ? op_key : p.transfer_key(id, destination);
+        keys[size_t(at)] = static_cast<Key>((order.size() - k) * spacing);
+    }
+    return keys;
+}
+
+}  // namespace placewright
