@@ -146,6 +146,11 @@ def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
 def segment_fill(problem: Problem, when_one_starves: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
     """Device of each op and a whole order, transfers at barriers."""
 
+def with_evictions(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], target: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
+    """
+    A whole order: transfers late, but earlier where a device would exceed its target of bytes.
+    """
+
 class Brkga:
     """Biased random-key genetic algorithm; see placewright.search.brkga."""
 
