@@ -1,11 +1,13 @@
 #include "decoder.hpp"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "decode.hpp"
+#include "eviction.hpp"
 #include "list_schedule.hpp"
 #include "partial_schedule.hpp"
 #include "priority_order.hpp"
@@ -16,10 +18,11 @@ namespace placewright {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, DecoderKind>, 5> kNames{{
+constexpr std::array<std::pair<std::string_view, DecoderKind>, 6> kNames{{
     {"paper", DecoderKind::paper},
     {"lazy", DecoderKind::lazy},
     {"early-free", DecoderKind::early_free},
+    {"evict", DecoderKind::evict},
     {"segment-fill", DecoderKind::segment_fill},
     {"earliest-finish", DecoderKind::earliest_finish},
 }};
@@ -31,6 +34,11 @@ bool has_affinities(DecoderKind kind) {
 // Late transfers, and where they block and time counts, as few barriers as possible.
 TransferTiming lazy_timing(const Problem& problem) {
     return problem.blocking && !problem.minimize_memory ? TransferTiming::batched : TransferTiming::late;
+}
+
+// In the paper's layout.
+std::span<const Key> priorities_of_ops(const Problem& problem, std::span<const Key> keys) {
+    return keys.subspan(size_t(problem.op_key(0)), size_t(problem.num_ops));
 }
 
 class PaperDecoder final : public Decoder {
@@ -54,7 +62,7 @@ class AffinityDecoder final : public Decoder {
 
     Decoded decode(std::span<const Key> keys) override {
         place_by_affinity(problem_, keys, device_of_);
-        const auto ops = queue_.order(keys.subspan(size_t(problem_.op_key(0)), size_t(problem_.num_ops)));
+        const auto ops = queue_.order(priorities_of_ops(problem_, keys));
         return {device_of_, transfers_.place(device_of_, ops, timing_)};
     }
 
@@ -66,10 +74,46 @@ class AffinityDecoder final : public Decoder {
     TransferPlacer transfers_;
 };
 
+// The target is the memory limits, and where memory is the objective also a share of the peak that the same placement
+// and order of ops have with late transfers.
+class EvictingDecoder final : public Decoder {
+  public:
+    explicit EvictingDecoder(const Problem& problem)
+        : problem_(problem),
+          device_of_(problem.num_ops),
+          target_(problem.num_devices),
+          queue_(problem),
+          eviction_(problem) {}
+
+    Decoded decode(std::span<const Key> keys) override {
+        place_by_affinity(problem_, keys, device_of_);
+        const auto ops = queue_.order(priorities_of_ops(problem_, keys));
+        std::ranges::copy(problem_.memory_limit, target_.begin());
+        if (problem_.minimize_memory) {
+            std::ranges::fill(target_, Problem::kNoLimit);
+            eviction_.order(device_of_, ops, target_);
+            const auto most = static_cast<int64_t>(kShareOfLatePeak * double(std::ranges::max(eviction_.peak())));
+            for (size_t device = 0; device < target_.size(); ++device)
+                target_[device] = std::min(most, problem_.memory_limit[device]);
+        }
+        return {device_of_, eviction_.order(device_of_, ops, target_)};
+    }
+
+  private:
+    // The best of 75, 80, 85 and 90% on training graphs.
+    static constexpr double kShareOfLatePeak = 0.85;
+
+    const Problem& problem_;
+    std::vector<int32_t> device_of_;
+    std::vector<int64_t> target_;
+    PriorityOrder queue_;
+    Eviction eviction_;
+};
+
 class EarliestFinishDecoder final : public Decoder {
   public:
     explicit EarliestFinishDecoder(const Problem& problem)
-        : problem_(problem), queue_(problem), schedule_(problem), transfers_(problem) {}
+        : problem_(problem), queue_(problem), schedule_(problem, problem.needs_memory), transfers_(problem) {}
 
     Decoded decode(std::span<const Key> keys) override {
         const auto ops = queue_.order(keys);
@@ -120,6 +164,8 @@ std::unique_ptr<Decoder> make_decoder(const Problem& problem, DecoderKind kind) 
             return std::make_unique<AffinityDecoder>(problem, lazy_timing(problem));
         case DecoderKind::early_free:
             return std::make_unique<AffinityDecoder>(problem, TransferTiming::early_free);
+        case DecoderKind::evict:
+            return std::make_unique<EvictingDecoder>(problem);
         case DecoderKind::segment_fill:
             return std::make_unique<SegmentFillDecoder>(problem);
         case DecoderKind::earliest_finish:

@@ -16,6 +16,7 @@ enum class DecoderKind {
     paper,            // REGAL, A.5: devices by affinity, one queue of ops and transfers
     lazy,             // devices by affinity, a queue of ops; transfers right before their first use
     early_free,       // the same; a transfer leaves as soon as sending frees its tensor at home
+    evict,            // the same; a transfer leaves when its device would exceed a memory target, late otherwise
     segment_fill,     // a priority per op; segment-fill chooses the devices
     earliest_finish,  // a priority per op, taken from a queue; each op goes where it finishes first
 };

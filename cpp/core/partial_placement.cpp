@@ -22,8 +22,9 @@ Csr residents_by_group(const Problem& problem) {
 
 }  // namespace
 
-PartialPlacement::PartialPlacement(const Problem& problem)
+PartialPlacement::PartialPlacement(const Problem& problem, bool with_memory)
     : problem_(problem),
+      with_memory_(with_memory),
       device_of_(problem.num_ops),
       present_(problem.num_tensors),
       group_device_(problem.num_ops),
@@ -42,6 +43,7 @@ void PartialPlacement::reset() {
     std::ranges::fill(device_of_, -1);
     std::ranges::fill(present_, 0);
     std::ranges::fill(group_device_, -1);
+    if (!with_memory_) return;
     for (auto* bytes : {&in_use_, &peak_, &resident_}) std::ranges::fill(*bytes, 0);
     std::ranges::fill(resident_on_, 0);
     for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor) {
@@ -87,12 +89,11 @@ int64_t PartialPlacement::bytes_over_limit(int32_t op, int32_t device) const {
     return std::max<int64_t>(0, resulting_peak(op, device) - problem_.memory_limit[device]);
 }
 
-void PartialPlacement::settle_group(int32_t op, int32_t device) {
+void PartialPlacement::hold_residents(int32_t op, int32_t device) {
     const int32_t group = problem_.group[op];
     if (group_device_[group] >= 0) return;
     resident_[device] += missing_resident_bytes(op, device);
     for (int32_t resident : group_residents_[group]) resident_on_[resident] |= uint64_t{1} << device;
-    group_device_[group] = device;
 }
 
 void PartialPlacement::free_copies(int32_t tensor) {
@@ -101,14 +102,22 @@ void PartialPlacement::free_copies(int32_t tensor) {
 }
 
 void PartialPlacement::append(int32_t op, int32_t device) {
-    settle_group(op, device);
-    in_use_[device] += missing_bytes(op, device) + problem_.output_bytes[op];
-    peak_[device] = std::max(peak_[device], in_use_[device] + problem_.workspace_bytes[op]);
+    if (with_memory_) hold(op, device);
     const uint64_t here = uint64_t{1} << device;
     for (int32_t tensor : problem_.inputs[op]) present_[tensor] |= here;
     for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
         present_[tensor] |= here;
-    device_of_[op] = device;
+    device_of_[op] = group_device_[problem_.group[op]] = device;
+    if (with_memory_) free_what_was_last_used_by(op);
+}
+
+void PartialPlacement::hold(int32_t op, int32_t device) {
+    hold_residents(op, device);
+    in_use_[device] += missing_bytes(op, device) + problem_.output_bytes[op];
+    peak_[device] = std::max(peak_[device], in_use_[device] + problem_.workspace_bytes[op]);
+}
+
+void PartialPlacement::free_what_was_last_used_by(int32_t op) {
     for (int32_t tensor : problem_.inputs[op])
         if (--readers_left_[tensor] == 0) free_copies(tensor);
     for (int32_t storage : uses_.used[op])

@@ -14,7 +14,8 @@ namespace placewright {
 // a tensor counts on every device that holds it until all its readers are appended, wherever they stand.
 class PartialPlacement {
   public:
-    explicit PartialPlacement(const Problem& problem);
+    // Without memory it says nothing of peaks and limits, and is faster.
+    explicit PartialPlacement(const Problem& problem, bool with_memory = true);
 
     // As if no op had been placed; allocates nothing.
     void reset();
@@ -48,10 +49,13 @@ class PartialPlacement {
   private:
     int64_t missing_bytes(int32_t op, int32_t device) const;
     int64_t missing_resident_bytes(int32_t op, int32_t device) const;
-    void settle_group(int32_t op, int32_t device);
+    void hold(int32_t op, int32_t device);
+    void hold_residents(int32_t op, int32_t device);
     void free_copies(int32_t tensor);
+    void free_what_was_last_used_by(int32_t op);
 
     const Problem& problem_;
+    const bool with_memory_;
     std::vector<int32_t> device_of_;     // [op]
     std::vector<uint64_t> present_;      // [tensor] mask of devices that were sent it, or made it
     std::vector<int32_t> group_device_;  // [first op of the group], -1 while none of it stands

@@ -5,9 +5,9 @@
 
 namespace placewright {
 
-PartialSchedule::PartialSchedule(const Problem& problem)
+PartialSchedule::PartialSchedule(const Problem& problem, bool with_memory)
     : problem_(problem),
-      placement_(problem),
+      placement_(problem, with_memory),
       clock_(problem.num_devices),
       link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
       finish_(problem.num_ops),

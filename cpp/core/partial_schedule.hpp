@@ -16,7 +16,8 @@ namespace placewright {
 
 class PartialSchedule {
   public:
-    explicit PartialSchedule(const Problem& problem);
+    // Without memory it places ops by time only.
+    explicit PartialSchedule(const Problem& problem, bool with_memory = true);
 
     // As if no op had been appended; allocates nothing.
     void reset();

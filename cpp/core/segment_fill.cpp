@@ -19,7 +19,7 @@ SegmentFill::SegmentFill(const Problem& problem)
     : problem_(problem),
       rank_(problem.num_ops),
       readiness_(problem),
-      placement_(problem),
+      placement_(problem, problem.needs_memory),
       segment_of_(problem.num_ops),
       base_(problem.num_devices),
       load_(problem.num_devices),

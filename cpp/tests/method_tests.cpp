@@ -89,7 +89,8 @@ TEST("transfers of any timing complete any placement to a valid order that keeps
         DecodeScratch decoded(*p);
         decode(*p, random_keys(*p, seed), decoded);
         const auto ops = ops_of(decoded_order(decoded));
-        for (auto timing : {TransferTiming::early, TransferTiming::late, TransferTiming::batched}) {
+        for (auto timing :
+             {TransferTiming::early, TransferTiming::late, TransferTiming::batched, TransferTiming::early_free}) {
             const auto order = with_transfers(*p, decoded.device_of, ops, timing);
             CHECK(is_valid(*p, decoded.device_of, order));
             CHECK(ops_of(order) == ops);

@@ -6,6 +6,8 @@ Keys are uint32, random numbers in [0, 1) times 2^32. A proposal gives a distrib
   affinity; one queue of ops and transfers.
 - lazy: the same keys, those of transfers without effect; a queue of ops; transfers right before their first use.
 - early-free: as lazy, but a transfer leaves as soon as sending frees its tensor at home.
+- evict: as lazy, but a tensor that only other devices still read leaves when its device would exceed a memory target:
+  the limits, and where memory is the objective also 85% of the peak with late transfers.
 - segment-fill: one priority per op, from which the list scheduler chooses devices, order and barriers.
 - earliest-finish: one priority per op; a queue of ops; each goes where it finishes first, or where the peak stays least
   when memory is the objective. Transfers as in lazy.
@@ -20,7 +22,7 @@ from typing import Literal, get_args
 from placewright.errors import InputError
 from placewright.suggestion import did_you_mean
 
-DecoderName = Literal["paper", "lazy", "early-free", "segment-fill", "earliest-finish"]
+DecoderName = Literal["paper", "lazy", "early-free", "evict", "segment-fill", "earliest-finish"]
 DECODERS: tuple[DecoderName, ...] = get_args(DecoderName)
 
 
