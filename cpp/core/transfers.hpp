@@ -15,8 +15,8 @@ enum class TransferTiming {
     early_free,  // as soon as it is the last use of its memory at home, so that sending frees it; late otherwise
 };
 
-// Puts transfers into one order after another without allocating. Transfers that leave at one moment leave in tensor,
-// then device order.
+// Puts transfers into one order after another without allocating. Transfers of one producer that leave at one moment
+// leave in tensor, then device order; those an op sets free, in the order of its inputs.
 class TransferPlacer {
   public:
     explicit TransferPlacer(const Problem& problem);
