@@ -70,14 +70,17 @@ def test_peaks_are_those_of_one_device_without_its_limit(graph: Graph) -> None:
     small = replace(load_machine("p100").devices[0], memory_bytes=MIB)
     found = inspect_graph(graph, replace(load_machine("p100"), devices=(small,)))
     assert found.input_order_peak_bytes == 6 * MIB
-    # Bound: parameters and the output are held at the end: 4 MiB; third alone holds its weight, x, b, c: 4 MiB.
-    assert found.one_device_bound_bytes == 4 * MIB
-    assert (found.fits[0].name, found.fits[0].verdict, found.fits[0].missing_bytes) == ("p100", "no", 3 * MIB)
+    # Bound: third can only run when first and second have, and holds just this: the captured order is the best.
+    assert found.one_device_bound_bytes == 6 * MIB
+    assert (found.fits[0].name, found.fits[0].verdict, found.fits[0].missing_bytes) == ("p100", "no", 5 * MIB)
 
 
-def test_between_the_bound_and_the_input_order_it_may_fit(graph: Graph) -> None:
-    device = replace(load_machine("p100").devices[0], memory_bytes=5 * MIB)
-    found = inspect_graph(graph, replace(load_machine("p100"), devices=(device,)))
+def test_between_the_bound_and_the_input_order_it_may_fit() -> None:
+    # Captured: a and b (8 MiB each) stand together while c makes its 1. Bound: c or d alone with what it reads, 8 and 1.
+    crossed = graph_of({"a": ("", 8 * MIB), "b": ("", 8 * MIB), "c": ("a", MIB), "d": ("b", MIB), "e": ("c d", 0)})
+    device = replace(load_machine("p100").devices[0], memory_bytes=12 * MIB)
+    found = inspect_graph(crossed, replace(load_machine("p100"), devices=(device,)))
+    assert (found.one_device_bound_bytes, found.input_order_peak_bytes) == (9 * MIB, 17 * MIB)
     assert found.fits[0].verdict == "maybe"
     assert {fit.verdict for fit in found.fits[1:]} == {"fits"}
 

@@ -17,6 +17,7 @@ void bind_partition(nb::module_& m);
 void bind_schedule_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
 void bind_superstep(nb::module_& m);
+void bind_bounds(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -34,4 +35,5 @@ NB_MODULE(_core, m) {
     placewright::bind_schedule_annealing(m);
     placewright::bind_coarsening(m);
     placewright::bind_superstep(m);
+    placewright::bind_bounds(m);
 }

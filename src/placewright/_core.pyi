@@ -292,3 +292,12 @@ class SuperstepAnnealing:
     def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int]:
+    """
+    Bounds on the step time in ns: longest chain with what stands around its ops, fullest window.
+    """
+
+def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:
+    """
+    Bytes in use over all devices when some op starts, that op, and whether no other op would prove more.
+    """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import groupby, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.constraints import placement_groups, recorded_constraints
 from placewright.errors import InputError
 from placewright.evidence import about_configuration, about_evidence
 from placewright.graph import Graph
@@ -63,8 +64,9 @@ def check_plan(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> list[str
 
 
 def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
-    """For the bounds, which no constraint changes."""
-    return Problem(
+    """For the bounds, with the constraints that the configuration records; without any that it could not be under,
+    which `about_configuration` tells of."""
+    problem = Problem(
         graph=graph,
         machine=plan.machine,
         time_ns=time_ns,
@@ -72,6 +74,12 @@ def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
         control=plan.control,
         memory_limits_bytes=plan.memory_limits_bytes,
     )
+    constrained = replace(problem, constraints=recorded_constraints(plan.configuration))
+    try:
+        placement_groups(graph, constrained.lowered, plan.machine, constrained.constraints)
+    except InputError:
+        return problem
+    return constrained
 
 
 def _about_header(plan: Plan, graph: Graph) -> list[str]:

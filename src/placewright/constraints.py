@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,37 @@ class Constraints:
     pins: tuple[tuple[str, str], ...] = ()
     forbids: tuple[tuple[str, str], ...] = ()
     colocations: tuple[tuple[str, ...], ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """As a plan's configuration keeps them, in JSON values."""
+        return {
+            "pins": dict(self.pins),
+            "forbids": dict(self.forbids),
+            "colocate": [list(patterns) for patterns in self.colocations],
+        }
+
+
+def recorded_constraints(configuration: Mapping[str, Any]) -> Constraints:
+    """The constraints that a plan's configuration records; what is not recorded as `Constraints.record` does counts as
+    none."""
+
+    def rules(name: str) -> tuple[tuple[str, str], ...]:
+        recorded = configuration.get(name)
+        return tuple((p, str(d)) for p, d in recorded.items()) if isinstance(recorded, Mapping) else ()
+
+    groups: Any = configuration.get("colocate")
+    return Constraints(
+        pins=rules("pins"),
+        forbids=rules("forbids"),
+        colocations=tuple(tuple(patterns) for patterns in groups) if are_groups(groups) else (),
+    )
+
+
+def are_groups(groups: object) -> bool:
+    """Whether it is a list of lists of patterns."""
+    return isinstance(groups, list | tuple) and all(
+        isinstance(group, list | tuple) and all(isinstance(pattern, str) for pattern in group) for group in groups
+    )
 
 
 def placement_groups(

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
 from placewright.bounds import Bound, lower_bound, nothing_fits
+from placewright.constraints import are_groups
 from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.plan import Metrics, Plan
@@ -117,7 +117,7 @@ def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
 def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
     device_of = plan.device_of
     groups = plan.configuration.get("colocate") or []
-    if not _are_groups(groups):
+    if not are_groups(groups):
         yield "the configuration's colocate is no list of lists of patterns"
         return
     for patterns in groups:
@@ -128,12 +128,6 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
         for pattern in patterns:
             if not _matched(graph, [pattern]):
                 yield f"the configuration's colocate names '{pattern}', which matches no op"
-
-
-def _are_groups(groups: Any) -> bool:
-    return isinstance(groups, list | tuple) and all(
-        isinstance(group, list | tuple) and all(isinstance(pattern, str) for pattern in group) for group in groups
-    )
 
 
 def _matched(graph: Graph, patterns: Iterable[str]) -> list[str]:

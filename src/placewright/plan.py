@@ -16,8 +16,12 @@ BufferKind = Literal["tensor", "copy", "resident", "workspace"]
 BoundReason = Literal[
     "critical path",
     "work divided over all devices",
+    "work of ops that must share a device",
+    "critical path with shared work and transfers",
+    "work between earliest starts and latest finishes",
     "largest op with its inputs, outputs and parameters",
     "parameters and outputs spread over all devices",
+    "tensors alive together spread over all devices",
     "proven by the solver",
 ]
 

@@ -22,7 +22,7 @@ def assemble_plan(
     problem: Problem, result: Result, *, solver: str, seconds: float, options: Mapping[str, Any] | None = None
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
-    the plan's configuration beside that of the method."""
+    the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method."""
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = schedule.buffers_and_curves(timed)
     bound = _bound(problem, result)
@@ -53,7 +53,7 @@ def assemble_plan(
         evaluations=result.evaluations,
         seconds=seconds,
         stopped_because=result.stopped_because,
-        configuration={**(options or {}), "method": dict(result.configuration)},
+        configuration={**problem.constraints.record(), **(options or {}), "method": dict(result.configuration)},
         warnings=_warnings(problem),
         version=VERSION,
     )

@@ -1,0 +1,105 @@
+#include "bounds_time.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <numeric>
+
+#include "heads.hpp"
+
+namespace placewright {
+
+namespace {
+
+using Wide = __int128;  // work of all ops times scale, and heads times scale, may pass 2^63
+
+// Values by rank: added to in all ranks up to one, asked for their maximum.
+class PrefixMaximum {
+  public:
+    explicit PrefixMaximum(std::span<const Wide> values)
+        : size_(std::bit_ceil(values.size())), most_(2 * size_, values[0]), added_(2 * size_) {
+        std::ranges::copy(values, most_.begin() + int64_t(size_));
+        for (size_t node = size_ - 1; node > 0; --node) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
+    }
+    // Adds `value` up to and at `last`, and `once` more at `last`.
+    void add(size_t last, Wide value, Wide once) {
+        size_t node = size_ + last;
+        most_[node] += value + once;
+        for (; node > 1; node /= 2) {
+            if (node % 2 == 1) {
+                most_[node - 1] += value;
+                added_[node - 1] += value;
+            }
+            most_[node / 2] = std::max(most_[node], most_[node ^ 1]) + added_[node / 2];
+        }
+    }
+    Wide most() const { return most_[1]; }
+
+  private:
+    size_t size_;
+    std::vector<Wide> most_;   // [node] of the ranks below it, without what was added above it
+    std::vector<Wide> added_;  // [node] to all ranks below it
+};
+
+int64_t longest_through(std::span<const int64_t> head, const Durations& durations, std::span<const int64_t> tail) {
+    int64_t longest = 0;
+    for (size_t op = 0; op < head.size(); ++op)
+        longest = std::max(longest, head[op] + durations.time_ns[op] + tail[op]);
+    return longest;
+}
+
+// For every R and Q, the ops with heads of at least R and tails of at least Q do all their work between R and Q before
+// the end. R falls; for every Q that some op taken so far has for its tail, the tree holds Q and the work of those
+// taken with tails of at least Q.
+int64_t fullest_window(std::span<const int64_t> head, const Durations& durations, std::span<const int64_t> tail) {
+    constexpr Wide kNotYet = Wide{1} << 124;
+    std::vector<int32_t> by_head(head.size()), rank(head.size());
+    std::iota(by_head.begin(), by_head.end(), 0);
+    std::vector<int32_t> by_tail = by_head;
+    std::ranges::stable_sort(by_head, std::greater{}, [&](int32_t op) { return head[size_t(op)]; });
+    std::ranges::stable_sort(by_tail, std::less{}, [&](int32_t op) { return tail[size_t(op)]; });
+    std::vector<Wide> ends(head.size());
+    for (size_t i = 0; i < head.size(); ++i) {
+        ends[i] = Wide(tail[size_t(by_tail[i])]) * durations.scale - kNotYet;
+        rank[size_t(by_tail[i])] = static_cast<int32_t>(i);
+    }
+    PrefixMaximum tree(ends);
+    Wide fullest = 0;
+    for (int32_t op : by_head) {
+        tree.add(size_t(rank[size_t(op)]), durations.work[size_t(op)], kNotYet);
+        fullest = std::max(fullest, Wide(head[size_t(op)]) * durations.scale + tree.most());
+    }
+    return static_cast<int64_t>((fullest + durations.scale - 1) / durations.scale);
+}
+
+std::vector<int64_t> fastest_times(const Problem& p) {
+    std::vector<int64_t> fastest(size_t(p.num_ops), INT64_MAX);
+    for (int32_t op = 0; op < p.num_ops; ++op)
+        for (int32_t device = 0; device < p.num_devices; ++device)
+            if (p.allowed[op] >> device & 1) fastest[op] = std::min(fastest[op], p.op_time(op, device));
+    return fastest;
+}
+
+template <class T>
+std::vector<T> turned(std::span<const T> values) {
+    return {values.rbegin(), values.rend()};
+}
+
+}  // namespace
+
+TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t budget) {
+    const std::vector<int64_t> fastest = fastest_times(problem);
+    const Durations durations{fastest, work, scale};
+    const Delays delays(problem);
+    const auto joins = std::ranges::count_if(delays.before.begin, [&](const int32_t& begin) {
+        return &begin != &delays.before.begin.back() && *(&begin + 1) - begin > 1;
+    });
+    const auto reach = static_cast<int32_t>(std::clamp<int64_t>(budget / std::max<int64_t>(1, joins), 8, INT32_MAX));
+    const std::vector<int64_t> head = heads(delays, durations, reach);
+    const std::vector<int64_t> fastest_turned = turned<int64_t>(fastest), work_turned = turned<int64_t>(work);
+    const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, reach);
+    const std::vector<int64_t> tail = turned<int64_t>(tail_turned);
+    return {longest_through(head, durations, tail), fullest_window(head, durations, tail)};
+}
+
+}  // namespace placewright

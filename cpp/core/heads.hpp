@@ -1,0 +1,18 @@
+// How early each op can start at best.
+#pragma once
+
+#include "delays.hpp"
+
+namespace placewright {
+
+struct Durations {
+    std::span<const int64_t> time_ns;  // [op] least time on a device it may use
+    std::span<const int64_t> work;     // [op] in units of 1 / scale ns of all devices together
+    int64_t scale;
+};
+
+// Per op a time before which it starts in no plan. At most `reach` ancestors are considered for each op where paths
+// join. With reversed delays: the time after its finish that the rest of the step needs at least.
+std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int32_t reach);
+
+}  // namespace placewright

@@ -1,0 +1,54 @@
+"""Proven lower bounds on the objective, cheap enough to compute for every plan (docs/algorithms.md, "Lower bounds")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from placewright.bounds.bound import Bound
+from placewright.bounds.peak_memory import (
+    largest_op,
+    live_tensors,
+    memory_floor_bytes,
+    nothing_fits,
+    spread_residents,
+)
+from placewright.bounds.step_time import critical_path, delayed_path, fullest_window, shared_device, total_work
+from placewright.problem import Problem
+
+__all__ = [
+    "Bound",
+    "critical_path",
+    "delayed_path",
+    "fullest_window",
+    "largest_op",
+    "live_tensors",
+    "lower_bound",
+    "memory_floor_bytes",
+    "nothing_fits",
+    "shared_device",
+    "spread_residents",
+    "total_work",
+]
+
+#: The simplest first: of equal bounds it is the one that is named.
+_STEP_TIME: tuple[Callable[[Problem], Bound], ...] = (
+    critical_path,
+    total_work,
+    shared_device,
+    delayed_path,
+    fullest_window,
+)
+_PEAK_MEMORY: tuple[Callable[[Problem], Bound], ...] = (largest_op, spread_residents, live_tensors)
+
+#: Problems are immutable, and their methods, plans and checks ask again and again.
+_BEST: WeakKeyDictionary[Problem, Bound] = WeakKeyDictionary()
+
+
+def lower_bound(problem: Problem) -> Bound:
+    """The best of the bounds that hold for the problem's objective."""
+    known = _BEST.get(problem)
+    if known is None:
+        bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY
+        known = _BEST[problem] = max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+    return known

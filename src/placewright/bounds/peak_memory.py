@@ -1,0 +1,103 @@
+"""Lower bounds on the peak memory, and whether memory limits can be kept at all."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright import _core
+from placewright.bounds.bound import Bound
+from placewright.problem import Problem
+
+#: How many arcs `live_tensors` may look at: some 100 ms.
+_MOST_ARCS = 20_000_000
+
+
+def largest_op(problem: Problem) -> Bound:
+    """What one op holds while it runs: its inputs, outputs, workspace and residents."""
+    return Bound(int(_held_by_ops(problem).max()), "largest op with its inputs, outputs and parameters")
+
+
+def spread_residents(problem: Problem) -> Bound:
+    """Parameters, constants and graph outputs are all held at the end, at best spread evenly over the devices."""
+    return Bound(_share(problem, _held_at_the_end(problem)), "parameters and outputs spread over all devices")
+
+
+def live_tensors(problem: Problem) -> Bound:
+    """What all devices together must hold when some op starts, at best spread evenly.
+
+    When op v starts, the ops that have finished are a set F that holds, with an op, all it waits for; it holds v's
+    ancestors, and neither v nor its descendants. A tensor whose producer is in F and of whose readers one is not is in
+    use somewhere: at home until the last reader there has finished or the last transfer out of there has, and then as a
+    copy until the last reader of the copy has finished. For a view that is smaller than what it shows the copy may be
+    all that is left, so its own bytes count. To these come what v itself makes and works in, what is kept to the end,
+    and residents, on one device at least. The least sum over all such F is a minimum cut (Picard 1976, closures), and
+    the most over all v bounds every order's peak (cpp/core/bounds_memory.cpp). Ops v are tried by what simple orders
+    hold when they start, until none can prove more or the arcs to look at are used up: then what was proven so far
+    counts, the flow of an unfinished cut included.
+    """
+    return Bound(_share(problem, _live_bytes(problem)), "tensors alive together spread over all devices")
+
+
+def memory_floor_bytes(problem: Problem) -> int:
+    """The least peak, on its fullest device, that any plan can have."""
+    return max(bound(problem).value for bound in (largest_op, spread_residents, live_tensors))
+
+
+def nothing_fits(problem: Problem) -> bool:
+    """Whether the memory bounds prove that no plan keeps the limits: some op fits on no device that it may use, or all
+    devices together hold less than they must."""
+    if all(limit is None for limit in problem.memory_limits_bytes):
+        return False
+    limits = [2**62 if limit is None else limit for limit in problem.memory_limits_bytes]
+    devices = np.arange(problem.machine.num_devices, dtype=np.uint64)
+    allowed = problem.groups[1][:, None] >> devices & np.uint64(1)
+    roomiest = np.where(allowed == 1, np.array(limits, np.int64), -1).max(axis=1)
+    if (_held_by_ops(problem) > roomiest).any():
+        return True
+    return max(_held_at_the_end(problem), _live_bytes(problem)) > sum(limits)
+
+
+def _share(problem: Problem, held_bytes: int) -> int:
+    return -(-held_bytes // problem.machine.num_devices)
+
+
+_LIVE: WeakKeyDictionary[Problem, int] = WeakKeyDictionary()
+
+
+def _live_bytes(problem: Problem) -> int:
+    known = _LIVE.get(problem)
+    if known is None:
+        known = _LIVE[problem] = _core.live_memory_bound(problem.core, _MOST_ARCS)[0]
+    return known
+
+
+def _held_by_ops(problem: Problem) -> NDArray[np.int64]:
+    """int64 [num scheduled ops]"""
+    lowered = problem.lowered
+    held = lowered.workspace_bytes + _row_sums(lowered.home_bytes, lowered.output_begin)
+    held = held + _row_sums(_least_input_bytes(problem)[lowered.inputs], lowered.input_begin)
+    return held + _row_sums(lowered.resident_bytes[lowered.residents], lowered.resident_begin)
+
+
+def _least_input_bytes(problem: Problem) -> NDArray[np.int64]:
+    """What an input tensor takes at least beside its reader: the smaller of its memory at home and its copy; nothing
+    for an alias, whose base another input may already count."""
+    lowered = problem.lowered
+    own = lowered.storage == np.arange(len(lowered.storage))
+    least: NDArray[np.int64] = np.where(own, np.minimum(lowered.home_bytes, lowered.remote_bytes), 0)
+    return least
+
+
+def _held_at_the_end(problem: Problem) -> int:
+    lowered = problem.lowered
+    return int(lowered.resident_bytes.sum()) + int(lowered.home_bytes[lowered.kept == 1].sum())
+
+
+def _row_sums(values: NDArray[np.int64], begin: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Sum of each row of a CSR list; int64 [num rows]."""
+    running = np.concatenate([[0], np.cumsum(values)])
+    sums: NDArray[np.int64] = running[begin[1:]] - running[begin[:-1]]
+    return sums
