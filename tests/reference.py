@@ -339,7 +339,7 @@ def least_peak_on_one_device(problem: Problem) -> tuple[int, Order]:
                 if not needs <= done:
                     continue
                 new = sum(int(problem.lowered.home_bytes[t]) for t in structure.outputs[op])
-                during = fixed + _held_after(problem, done) + new + int(problem.lowered.workspace_bytes[op])
+                during = fixed + held_after(problem, done) + new + int(problem.lowered.workspace_bytes[op])
                 candidate = (max(peak, during), [*order, (op, -1)])
                 key = done | {op}
                 longer[key] = min(longer.get(key, candidate), candidate)
@@ -347,7 +347,7 @@ def least_peak_on_one_device(problem: Problem) -> tuple[int, Order]:
     return best[frozenset(range(structure.num_ops))]
 
 
-def _held_after(problem: Problem, done: frozenset[int]) -> int:
+def held_after(problem: Problem, done: frozenset[int]) -> int:
     """Bytes of tensors when exactly the ops in `done` have run on one device."""
     structure, lowered = structure_of(problem), problem.lowered
     waited_for = {

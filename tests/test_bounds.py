@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
-from reference import best_objective, every_solution, simulate
+from reference import (
+    best_objective,
+    every_solution,
+    held_after,
+    least_peak_on_one_device,
+    simulate,
+    structure_of,
+)
 from strategies import problems
 
+from placewright import _core
 from placewright.bounds import (
     Bound,
     critical_path,
@@ -24,16 +33,17 @@ from placewright.bounds import (
     spread_residents,
     total_work,
 )
+from placewright.constraints import Constraints
 from placewright.graph import Graph, Op, Tensor
+from placewright.machine import Link, TransferModel
 from placewright.plan import ControlMode
 from placewright.problem import Problem
-
 
 STEP_TIME = (critical_path, total_work, shared_device, delayed_path, fullest_window)
 PEAK_MEMORY = (largest_op, spread_residents, live_tensors)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problems(max_ops=4, max_devices=2))
 def test_no_bound_exceeds_any_solution(problem: Problem) -> None:
     outcomes = [simulate(problem, *solution) for solution in every_solution(problem)]
@@ -182,3 +192,133 @@ def test_many_parameters_bound_more_than_any_op() -> None:
 )
 def test_nothing_fits_where_no_device_holds_the_largest_op(limits: tuple[int | None, ...], proven: bool) -> None:
     assert nothing_fits(memory_problem(*limits)) == proven
+
+
+# s -> four ops -> t on two devices. Chain: 10 + 10 + 5 = 25; all work halved: 55 / 2 = 28.
+FAN = graph_of({"s": ("", 1), "a": ("s", 1), "b": ("s", 1), "c": ("s", 1), "d": ("s", 1), "t": ("a b c d", 1)})
+
+
+def test_work_before_a_join_is_shared_between_the_ops_that_lead_to_it() -> None:
+    # The four ops run after s and before t: 10 + 40 / 2 + 5 = 35.
+    problem = problem_of(FAN, machine_of(2), [10, 10, 10, 10, 10, 5])
+    assert (critical_path(problem).value, total_work(problem).value) == (25, 28)
+    assert delayed_path(problem) == Bound(35, "critical path with shared work and transfers")
+    # One more device: 10 + ceil(40 / 3) + 5 = 29.
+    assert delayed_path(problem_of(FAN, machine_of(3), [10, 10, 10, 10, 10, 5])).value == 29
+
+
+# a and b take 10 each and c reads both: on one device c starts at 20, else when one of them arrives, 10 + latency.
+@pytest.mark.parametrize(("latency_ns", "value"), [(0, 15), (3, 18), (100, 25)])
+@pytest.mark.parametrize("transfer_model", ["blocking", "overlapped"])
+def test_what_a_join_reads_is_made_in_sequence_or_moved(
+    latency_ns: int, value: int, transfer_model: TransferModel
+) -> None:
+    graph = graph_of({"a": ("", 1), "b": ("", 1), "c": ("a b", 1)})
+    machine = machine_of(2, Link(latency_ns=latency_ns), transfer_model)
+    problem = problem_of(graph, machine, [10, 10, 5])
+    assert delayed_path(problem).value == value == best_objective(problem)
+
+
+def test_ancestors_behind_a_slow_link_come_into_the_sequence_too() -> None:
+    # d reads b and c, which read a1 and a2; each takes 10, each dependency 100 elsewhere. Apart, d starts at 120;
+    # all four on d's device: 40, and 10 for d itself.
+    graph = graph_of({"a1": ("", 1), "a2": ("", 1), "b": ("a1", 1), "c": ("a2", 1), "d": ("b c", 1)})
+    assert delayed_path(problem_of(graph, machine_of(3, Link(latency_ns=100)), 10)).value == 50
+
+
+def test_a_control_dependency_costs_its_latency_or_the_sequence_where_it_is_a_signal() -> None:
+    # c waits for a and b. As signals, 3 ns apart: 13 + 5, as above. In mode "order" c could start with both.
+    graph = graph_of({"a": ("", 1), "b": ("", 1), "c": ("", 1)}, controls={"c": "a b"})
+    machine = machine_of(2, Link(latency_ns=3))
+    assert delayed_path(problem_of(graph, machine, [10, 10, 5], control="signal")).value == 18
+    assert delayed_path(problem_of(graph, machine, [10, 10, 5], control="order")).value == 10
+
+
+def test_a_window_holds_the_work_of_ops_that_no_join_joins() -> None:
+    # Six ops of 10 read s or t, which take 10: all six come after 10, so 10 + 60 / 3 = 30. Chain: 20. All work: 80 / 3.
+    graph = graph_of({"s": ("", 1), "t": ("", 1), **{f"a{i}": ("s" if i < 3 else "t", 1) for i in range(6)}})
+    problem = problem_of(graph, machine_of(3), 10)
+    assert (delayed_path(problem).value, total_work(problem).value) == (20, 27)
+    assert lower_bound(problem) == fullest_window(problem)
+    assert fullest_window(problem) == Bound(30, "work between earliest starts and latest finishes")
+
+
+def test_ops_that_must_share_a_device_run_one_after_the_other() -> None:
+    together = Constraints(colocations=(("a", "b", "c"),))
+    problem = replace(problem_of(INDEPENDENT, machine_of(4), 10), constraints=together)
+    assert lower_bound(problem) == shared_device(problem) == Bound(30, "work of ops that must share a device")
+
+
+def test_an_op_takes_its_time_on_a_device_that_it_may_use() -> None:
+    graph = graph_of({"a": ("", 1), "b": ("a", 1)})
+    free = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[3, 9], [8, 1]]))
+    pinned = replace(free, constraints=Constraints(pins=(("a", "d1"),)))
+    assert (critical_path(free).value, critical_path(pinned).value) == (4, 10)
+    # All six ops of 10 on one of two devices: 60.
+    crowded = replace(problem_of(INDEPENDENT, machine_of(2), 10), constraints=Constraints(pins=(("*", "d1"),)))
+    assert 59 <= total_work(crowded).value <= 60
+
+
+def test_what_must_be_alive_together_is_counted_for_all_devices() -> None:
+    # x (7) is read by the last op only, through the whole chain a -> b -> c. When b (5) runs, a's 4 and x are there.
+    graph = graph_of({"x": ("", 7), "a": ("x", 4), "b": ("a", 5), "c": ("b", 1), "d": ("c x", 0)})
+    assert live_tensors(problem_of(graph, machine_of(1))).value == 16
+    assert live_tensors(problem_of(graph, machine_of(3))).value == 6
+
+
+def test_the_ops_that_may_have_run_are_chosen_to_hold_least() -> None:
+    # When c runs, b may have run or not: with it 8 + 1 + 1, without it 8 + 1. When b runs the same.
+    graph = graph_of({"a": ("", 8), "b": ("", 1), "c": ("a", 1), "d": ("b c", 0)})
+    assert live_tensors(problem_of(graph, machine_of(1))).value == 9
+    # b reads s (6) and makes 1. When c runs: a 4 and 3 of its own, and 6 before b or 1 after it: 8. When a runs, s is
+    # still there: 6 + 4, before b.
+    graph = graph_of({"s": ("", 6), "b": ("s", 1), "a": ("s", 4), "c": ("a", 3), "d": ("b c", 0)})
+    assert live_tensors(problem_of(graph, machine_of(1))).value == 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(max_ops=7, max_devices=1))
+def test_the_live_tensors_of_one_device_are_the_most_that_some_op_finds_at_least(problem: Problem) -> None:
+    bytes_found, _, exact = _core.live_memory_bound(problem.core, 10**6)
+    assert exact
+    assert bytes_found == most_of_least_held(problem)
+    assert bytes_found <= least_peak_on_one_device(problem)[0]
+
+
+def most_of_least_held(problem: Problem) -> int:
+    """By all sets of ops that may have run when an op starts."""
+    structure = structure_of(problem)
+    before = [
+        {structure.producer[t] for t in structure.inputs[op]} | set(structure.predecessors[op])
+        for op in range(structure.num_ops)
+    ]
+    every = range(structure.num_ops)
+    closed = [
+        done
+        for size in range(structure.num_ops)
+        for done in map(frozenset, combinations(every, size))
+        if all(before[op] <= done for op in done)
+    ]
+    lowered = problem.lowered
+
+    def own(op: int) -> int:
+        return int(lowered.workspace_bytes[op]) + sum(int(lowered.home_bytes[t]) for t in structure.outputs[op])
+
+    return int(lowered.resident_bytes.sum()) + max(
+        own(op) + min(held_after(problem, done) for done in closed if op not in done and before[op] <= done)
+        for op in every
+    )
+
+
+def test_limits_that_all_devices_together_cannot_keep_are_found_out() -> None:
+    # 16 bytes are alive when b runs; a, b and c hold no more than 11 at once. So 8 and 7 are too little.
+    graph = graph_of({"x": ("", 7), "a": ("x", 4), "b": ("a", 5), "c": ("b", 1), "d": ("c x", 0)})
+    problem = problem_of(graph, machine_of(2), memory_limits_bytes=(11, 4))
+    assert nothing_fits(problem)
+    assert not nothing_fits(replace(problem, memory_limits_bytes=(11, 5)))
+
+
+def test_an_op_that_is_pinned_to_a_device_too_small_for_it_does_not_fit() -> None:
+    problem = memory_problem(37, 36)
+    assert not nothing_fits(problem)
+    assert nothing_fits(replace(problem, constraints=Constraints(pins=(("b", "d1"),))))

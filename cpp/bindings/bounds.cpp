@@ -1,5 +1,4 @@
 // Lower bounds for Python.
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
@@ -16,10 +15,10 @@ void bind_bounds(nb::module_& m) {
             if (scale < 1) throw std::invalid_argument("scale must be positive");
             nb::gil_scoped_release release;
             const TimeBounds bounds = time_bounds(problem, as_span(work), scale, budget);
-            return std::pair(bounds.chain_ns, bounds.window_ns);
+            return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns);
         },
         nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("budget"),
-        "Bounds on the step time in ns: longest chain with what stands around its ops, fullest window.");
+        "Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window.");
     m.def(
         "live_memory_bound",
         [](const Problem& problem, int64_t budget) {

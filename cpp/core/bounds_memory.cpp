@@ -211,7 +211,9 @@ LiveMemoryBound live_memory_bound(const Problem& problem, int64_t budget) {
     memory.follow(captured);
     memory.follow(lpmf_order(problem));
     LiveMemoryBound bound = memory.search(budget);
-    for (int64_t bytes : problem.resident_bytes) bound.bytes += bytes;
+    std::vector<uint8_t> resident(problem.resident_bytes.size());
+    for (int32_t read : problem.residents.values)
+        if (!std::exchange(resident[size_t(read)], uint8_t{1})) bound.bytes += problem.resident_bytes[size_t(read)];
     return bound;
 }
 

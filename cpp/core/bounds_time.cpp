@@ -41,6 +41,15 @@ class PrefixMaximum {
     std::vector<Wide> added_;  // [node] to all ranks below it
 };
 
+int64_t longest_path(const Delays& delays, std::span<const int64_t> time_ns) {
+    std::vector<int64_t> finish(time_ns.size());
+    for (size_t op = 0; op < finish.size(); ++op) {
+        for (int32_t other : delays.before[int32_t(op)]) finish[op] = std::max(finish[op], finish[size_t(other)]);
+        finish[op] += time_ns[op];
+    }
+    return std::ranges::max(finish);
+}
+
 int64_t longest_through(std::span<const int64_t> head, const Durations& durations, std::span<const int64_t> tail) {
     int64_t longest = 0;
     for (size_t op = 0; op < head.size(); ++op)
@@ -91,15 +100,15 @@ TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, in
     const std::vector<int64_t> fastest = fastest_times(problem);
     const Durations durations{fastest, work, scale};
     const Delays delays(problem);
-    const auto joins = std::ranges::count_if(delays.before.begin, [&](const int32_t& begin) {
-        return &begin != &delays.before.begin.back() && *(&begin + 1) - begin > 1;
-    });
-    const auto reach = static_cast<int32_t>(std::clamp<int64_t>(budget / std::max<int64_t>(1, joins), 8, INT32_MAX));
+    int64_t joins = 1;
+    for (int32_t op = 0; op < problem.num_ops; ++op) joins += delays.before[op].size() > 1;
+    const auto reach = static_cast<int32_t>(std::clamp<int64_t>(budget / joins, 8, INT32_MAX));
     const std::vector<int64_t> head = heads(delays, durations, reach);
     const std::vector<int64_t> fastest_turned = turned<int64_t>(fastest), work_turned = turned<int64_t>(work);
     const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, reach);
     const std::vector<int64_t> tail = turned<int64_t>(tail_turned);
-    return {longest_through(head, durations, tail), fullest_window(head, durations, tail)};
+    return {longest_path(delays, fastest), longest_through(head, durations, tail),
+            fullest_window(head, durations, tail)};
 }
 
 }  // namespace placewright

@@ -6,6 +6,7 @@
 namespace placewright {
 
 struct TimeBounds {
+    int64_t path_ns;    // longest chain of ops alone
     int64_t chain_ns;   // longest chain of ops with what must happen before and after each of them
     int64_t window_ns;  // work that must fit between the earliest start and the latest finish of its ops
 };

@@ -28,12 +28,12 @@ int64_t MinimumCut::solve(int64_t& budget) {
     return value;
 }
 
-// Distances from the source over arcs with something left; whether the sink has one.
+// Distances from the source over arcs with something left, up to the sink's; whether it has one.
 bool MinimumCut::find_levels(int64_t& budget) {
     level_.assign(first_.size(), -1);
     level_[0] = 0;
     queue_.assign(1, 0);
-    for (size_t i = 0; i < queue_.size(); ++i)
+    for (size_t i = 0; i < queue_.size() && level_[1] < 0; ++i)
         for (int32_t a = first_[size_t(queue_[i])]; a >= 0; a = arcs_[size_t(a)].next) {
             const Arc& arc = arcs_[size_t(a)];
             --budget;

@@ -293,8 +293,9 @@ class SuperstepAnnealing:
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
 def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int]:
+def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int, int]:
     """
-    Bounds on the step time in ns: longest chain with what stands around its ops, fullest window.
+    Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window.
     """
 
 def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:

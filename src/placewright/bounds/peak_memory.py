@@ -11,8 +11,8 @@ from placewright import _core
 from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 
-#: How many arcs `live_tensors` may look at: some 100 ms.
-_MOST_ARCS = 20_000_000
+#: How many arcs `live_tensors` may look at: some 50 ms.
+_MOST_ARCS = 10_000_000
 
 
 def largest_op(problem: Problem) -> Bound:

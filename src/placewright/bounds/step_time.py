@@ -12,29 +12,17 @@ from placewright import _core
 from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 
-#: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 30 ms.
-_MOST_ANCESTORS = 1_000_000
+#: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.
+_MOST_ANCESTORS = 250_000
+#: How many entries of the table of times are enough to weigh the devices by.
+_MOST_TIMES = 100_000
 _FORBIDDEN = np.iinfo(np.int64).max
 
 
 def critical_path(problem: Problem) -> Bound:
     """Longest chain of dependencies, each op at its fastest and transfers free. Control dependencies count only where
     they delay their successor."""
-    lowered = problem.lowered
-    fastest = _allowed_ns(problem).min(axis=1).tolist()
-    producer = lowered.producer.tolist()
-    inputs, input_begin = lowered.inputs.tolist(), lowered.input_begin.tolist()
-    controls, control_begin = lowered.controls.tolist(), lowered.control_begin.tolist()
-    delays = problem.control == "signal" or problem.machine.num_devices == 1
-    finish = [0] * len(fastest)
-    for op, own in enumerate(fastest):
-        before = [finish[producer[tensor]] for tensor in inputs[input_begin[op] : input_begin[op + 1]]]
-        finish[op] = max([finish[op], *before]) + own
-        if delays:
-            for after in controls[control_begin[op] : control_begin[op + 1]]:
-                finish[after] = max(finish[after], finish[op])
-    # Until an op is reached, finish holds the latest signal it must wait for.
-    return Bound(max(finish), "critical path")
+    return Bound(_core_bounds(problem)[0], "critical path")
 
 
 def total_work(problem: Problem) -> Bound:
@@ -60,25 +48,26 @@ def delayed_path(problem: Problem) -> Bound:
       path from it to v some dependency would join different devices and cost a transfer or a signal. Those that must
       be there run one after the other: T is at least R plus their times (after Papadimitriou & Yannakakis 1990).
     """
-    return Bound(_path_and_window(problem)[0], "critical path with shared work and transfers")
+    return Bound(_core_bounds(problem)[1], "critical path with shared work and transfers")
 
 
 def fullest_window(problem: Problem) -> Bound:
     """Ops that start at R or later and are followed by Q ns or more do all their work between R and the end less Q:
     the step takes at least R + work + Q, with R and Q from `delayed_path`, for the best of all pairs (R, Q) (Fernandez
     & Bussell 1973, for ops that lie in the interval whole)."""
-    return Bound(_path_and_window(problem)[1], "work between earliest starts and latest finishes")
+    return Bound(_core_bounds(problem)[2], "work between earliest starts and latest finishes")
 
 
-_PATH_AND_WINDOW: WeakKeyDictionary[Problem, tuple[int, int]] = WeakKeyDictionary()
+_FROM_CORE: WeakKeyDictionary[Problem, tuple[int, int, int]] = WeakKeyDictionary()
 
 
-def _path_and_window(problem: Problem) -> tuple[int, int]:
-    known = _PATH_AND_WINDOW.get(problem)
+def _core_bounds(problem: Problem) -> tuple[int, int, int]:
+    """Longest path, the same with delays, fullest window."""
+    known = _FROM_CORE.get(problem)
     if known is None:
         weights, scale = _device_weights(problem)
         work = _work(_allowed_ns(problem), weights)
-        known = _PATH_AND_WINDOW[problem] = _core.time_bounds(problem.core, work, scale, _MOST_ANCESTORS)
+        known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, _MOST_ANCESTORS)
     return known
 
 
@@ -124,7 +113,8 @@ def _device_weights(problem: Problem) -> tuple[NDArray[np.int64], int]:
 def _dual_weights(times: NDArray[np.int64]) -> NDArray[np.float64]:
     """Weights of the devices, summing to 1, for which the divided work is largest among 60 trials, each of which gives
     more weight to devices that have more to do (multiplicative updates)."""
-    times = np.where(times == _FORBIDDEN, np.inf, times)
+    some = times[:: 1 + times.size // _MOST_TIMES]
+    times = np.where(some == _FORBIDDEN, np.inf, some)
     weights = np.full(times.shape[1], 1.0 / times.shape[1])
     best, best_value = weights, 0.0
     for step in range(1, 61):
