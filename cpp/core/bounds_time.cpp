@@ -100,12 +100,9 @@ TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, in
     const std::vector<int64_t> fastest = fastest_times(problem);
     const Durations durations{fastest, work, scale};
     const Delays delays(problem);
-    int64_t joins = 1;
-    for (int32_t op = 0; op < problem.num_ops; ++op) joins += delays.before[op].size() > 1;
-    const auto reach = static_cast<int32_t>(std::clamp<int64_t>(budget / joins, 8, INT32_MAX));
-    const std::vector<int64_t> head = heads(delays, durations, reach);
+    const std::vector<int64_t> head = heads(delays, durations, budget);
     const std::vector<int64_t> fastest_turned = turned<int64_t>(fastest), work_turned = turned<int64_t>(work);
-    const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, reach);
+    const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, budget);
     const std::vector<int64_t> tail = turned<int64_t>(tail_turned);
     return {longest_path(delays, fastest), longest_through(head, durations, tail),
             fullest_window(head, durations, tail)};

@@ -12,7 +12,7 @@ struct TimeBounds {
 };
 
 // work: of each op, in units of 1 / scale ns: in a span of t ns all devices together do at most t * scale. About
-// `budget` ancestors and descendants are looked at, the same number for each op where paths join.
+// `budget` ancestors of ops where paths join are looked at, and as many descendants.
 TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t budget);
 
 }  // namespace placewright

@@ -9,19 +9,22 @@ namespace {
 
 class HeadSearch {
   public:
-    HeadSearch(const Delays& delays, const Durations& durations, int32_t reach)
+    HeadSearch(const Delays& delays, const Durations& durations, int64_t budget)
         : delays_(delays),
           durations_(durations),
-          reach_(size_t(reach)),
+          budget_(budget),
           head_(delays.before.num_rows()),
           seen_by_(delays.before.num_rows(), -1),
           rest_(delays.before.num_rows()),
           apart_(delays.before.num_rows()) {}
 
     std::vector<int64_t> run() {
+        int64_t joins_left = 0;
+        for (int32_t op = 0; op < delays_.before.num_rows(); ++op) joins_left += is_join(op);
         for (int32_t op = 0; op < delays_.before.num_rows(); ++op) {
             for (int32_t other : delays_.before[op]) head_[op] = std::max(head_[op], finish(other));
-            if (delays_.before[op].size() < 2) continue;  // one predecessor has said all that its ancestors can
+            if (!is_join(op)) continue;
+            reach_ = std::max(kLeastReach, budget_ / (2 * joins_left--));
             head_[op] = std::max(head_[op], after_shared_work(op));
             head_[op] = std::max(head_[op], after_sequence_or_transfer(op));
         }
@@ -29,6 +32,9 @@ class HeadSearch {
     }
 
   private:
+    // One predecessor has said all that its ancestors can.
+    bool is_join(int32_t op) const { return delays_.before[op].size() > 1; }
+
     int64_t finish(int32_t op) const { return head_[op] + durations_.time_ns[op]; }
 
     // The ancestors that start at R or later do all their work after R and before op, over all devices. They are taken
@@ -45,7 +51,8 @@ class HeadSearch {
             }
         };
         push(op);
-        for (size_t count = 0; !by_head_.empty() && count < reach_; ++count) {
+        for (int64_t count = 0; !by_head_.empty() && count < reach_; ++count) {
+            --budget_;
             std::ranges::pop_heap(by_head_);
             const auto [head, other] = by_head_.back();
             by_head_.pop_back();
@@ -106,7 +113,8 @@ class HeadSearch {
             }
         };
         reach_from(op, 0, Delays::kNever);
-        for (size_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMostLate; ++count) {
+        for (int64_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMostLate; ++count) {
+            --budget_;
             std::ranges::pop_heap(by_index_);
             const int32_t other = by_index_.back();
             by_index_.pop_back();
@@ -117,11 +125,13 @@ class HeadSearch {
         }
     }
 
+    static constexpr int64_t kLeastReach = 8;
     static constexpr size_t kMostLate = 64;
 
     const Delays& delays_;
     const Durations& durations_;
-    size_t reach_;
+    int64_t budget_;     // ancestors that may still be looked at
+    int64_t reach_ = 0;  // as many in each search from this join; what it leaves is there for later ones
     std::vector<int64_t> head_;
     std::vector<int32_t> seen_by_;  // [op] 2 * the op whose first search has met it, 2 * that + 1 for its second
     std::vector<int64_t> rest_, apart_;
@@ -132,8 +142,8 @@ class HeadSearch {
 
 }  // namespace
 
-std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int32_t reach) {
-    return HeadSearch(delays, durations, reach).run();
+std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int64_t budget) {
+    return HeadSearch(delays, durations, budget).run();
 }
 
 }  // namespace placewright

@@ -11,8 +11,8 @@ struct Durations {
     int64_t scale;
 };
 
-// Per op a time before which it starts in no plan. At most `reach` ancestors are considered for each op where paths
+// Per op a time before which it starts in no plan. About `budget` ancestors are looked at, from ops where paths
 // join. With reversed delays: the time after its finish that the rest of the step needs at least.
-std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int32_t reach);
+std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int64_t budget);
 
 }  // namespace placewright

@@ -13,7 +13,7 @@ from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 
 #: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.
-_MOST_ANCESTORS = 250_000
+_MOST_ANCESTORS = 500_000
 #: How many entries of the table of times are enough to weigh the devices by.
 _MOST_TIMES = 100_000
 _FORBIDDEN = np.iinfo(np.int64).max
