@@ -267,7 +267,7 @@ def test_what_must_be_alive_together_is_counted_for_all_devices() -> None:
 
 
 def test_the_ops_that_may_have_run_are_chosen_to_hold_least() -> None:
-    # When c runs, b may have run or not: with it 8 + 1 + 1, without it 8 + 1. When b runs the same.
+    # When c runs, b (which makes 1) may have run or not: with it 8 + 1 + 1, without it 8 + 1.
     graph = graph_of({"a": ("", 8), "b": ("", 1), "c": ("a", 1), "d": ("b c", 0)})
     assert live_tensors(problem_of(graph, machine_of(1))).value == 9
     # b reads s (6) and makes 1. When c runs: a 4 and 3 of its own, and 6 before b or 1 after it: 8. When a runs, s is
@@ -276,13 +276,28 @@ def test_the_ops_that_may_have_run_are_chosen_to_hold_least() -> None:
     assert live_tensors(problem_of(graph, machine_of(1))).value == 10
 
 
+def test_of_several_ops_the_last_finds_what_the_others_have_made_and_the_first_what_they_will_read() -> None:
+    # c and d each read 8 and make 1: alone either finds 8 and its own 1. The last of them finds the other's 1 as well.
+    graph = graph_of({"a": ("", 8), "b": ("", 8), "c": ("a", 1), "d": ("b", 1), "e": ("c d", 0)})
+    assert live_tensors(problem_of(graph, machine_of(1))).value == 10 == best_objective_on_one_device(graph)
+    # Both wait for a (1) and b (1) and each reads one: the first of them finds the other's as well as its own.
+    waiting = {"a": ("", 1), "b": ("", 1), "c": ("a", 8), "d": ("b", 8)}
+    graph = graph_of(waiting, controls={"c": "b", "d": "a"})
+    assert live_tensors(problem_of(graph, machine_of(1))).value == 10 == best_objective_on_one_device(graph)
+    # On several devices, too, the first to start finds the other's; the last may start before the other has finished.
+    assert live_tensors(problem_of(graph, machine_of(2))).value == 5
+
+
+def best_objective_on_one_device(graph: Graph) -> int:
+    return least_peak_on_one_device(problem_of(graph, machine_of(1)))[0]
+
+
 @settings(max_examples=100, deadline=None)
 @given(problems(max_ops=7, max_devices=1))
-def test_the_live_tensors_of_one_device_are_the_most_that_some_op_finds_at_least(problem: Problem) -> None:
+def test_the_live_tensors_of_one_device_are_no_less_than_some_op_finds_in_any_case(problem: Problem) -> None:
     bytes_found, _, exact = _core.live_memory_bound(problem.core, 10**6)
     assert exact
-    assert bytes_found == most_of_least_held(problem)
-    assert bytes_found <= least_peak_on_one_device(problem)[0]
+    assert most_of_least_held(problem) <= bytes_found <= least_peak_on_one_device(problem)[0]
 
 
 def most_of_least_held(problem: Problem) -> int:

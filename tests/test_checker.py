@@ -13,6 +13,7 @@ from reference import simulate
 from strategies import chromosomes, problems
 
 from placewright.checker import check_plan
+from placewright.constraints import Constraints
 from placewright.costs.estimate import estimate_costs
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
@@ -306,6 +307,20 @@ def test_a_plan_at_its_bound_is_optimal_and_nothing_else() -> None:
     assert check_plan(replace(best, stopped_because="optimal"), graph, time_ns) == []
     (problem_found,) = check_plan(replace(best, status="feasible"), graph, time_ns)
     assert problem_found.endswith("expected optimal")
+
+
+def test_the_bound_rests_on_the_constraints_that_the_plan_records() -> None:
+    # The chain of three ops takes 10 each on d0; tail, forbidden there, 20 on d1: 40 in all, without the rule 30.
+    plan, graph, time_ns = right_plan()
+    slow = time_ns * np.array([[1, 2]])
+    rule = Constraints(forbids=(("tail", "d0"),))
+    problem = Problem(graph=graph, machine=plan.machine, time_ns=slow, constraints=rule)
+    order = np.array([(0, -1), (0, 1), (1, -1), (2, -1)], np.int32)
+    ruled = plan_of(problem, Solution(device_of=np.array([0, 0, 1], np.int32), order=order))
+    assert (ruled.lower_bound, ruled.configuration["forbids"]) == (40, {"tail": "d0"})
+    assert check_plan(ruled, graph, slow) == []
+    unrecorded = replace(ruled, configuration={})
+    assert any("expected 30 (critical path)" in sentence for sentence in check_plan(unrecorded, graph, slow))
 
 
 # The plan holds 9 bytes on both devices, and each of b and c needs 9 where it runs: 8 for either proves that nothing

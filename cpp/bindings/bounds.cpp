@@ -27,7 +27,8 @@ void bind_bounds(nb::module_& m) {
             return std::tuple(bound.bytes, bound.op, bound.exact);
         },
         nb::arg("problem"), nb::arg("budget"),
-        "Bytes in use over all devices when some op starts, that op, and whether no other op would prove more.");
+        "Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves "
+        "more.");
 }
 
 }  // namespace placewright

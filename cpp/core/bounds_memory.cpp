@@ -24,6 +24,9 @@ struct Holding {
 // Views of one tensor in more sizes than this are left out, the smallest first, to stay linear.
 constexpr size_t kMostLevels = 8;
 
+// How many ops may join another one.
+constexpr int64_t kMostTried = 64;
+
 // What a storage holds at least while ops still want it: all of it at home, or a copy of one of the tensors in it. So a
 // tensor smaller than the storage counts for no more than its own bytes, and each byte for those who want that much.
 std::vector<Holding> holdings_of(const Problem& p) {
@@ -60,6 +63,8 @@ std::vector<Holding> holdings_of(const Problem& p) {
 // with an op all it waits for; v's ancestors are in it, v and its descendants are not. A holding whose owner is in the
 // set and of whose readers one is not is in use. The least such sum over all closed sets is a minimum cut.
 class LiveMemory {
+    enum State : uint8_t { kFree, kDone, kLater };
+
   public:
     explicit LiveMemory(const Problem& problem)
         : p_(problem),
@@ -108,18 +113,43 @@ class LiveMemory {
             const int64_t least = least_at(op, budget);
             if (least > best.bytes) best = {least, op, false};
             at_most_[op] = std::min(at_most_[op], least);
-            budget -= 2 * arcs_;
         }
+        if (best.exact && p_.num_devices == 1) best.bytes = std::max(best.bytes, of_several(best, kDone, budget));
+        if (best.exact) best.bytes = std::max(best.bytes, of_several(best, kLater, budget));
         return best;
     }
 
-  private:
-    enum State : uint8_t { kFree, kDone, kLater };
+    // Of any ops one is the last to start, when the others have finished (kDone; on one device), and one the first,
+    // when they have not (kLater): the least over them of what must then be in use. Ops that raise it join one by one.
+    int64_t of_several(const LiveMemoryBound& best, State state, int64_t& budget) {
+        std::vector<int32_t> ops{best.op}, candidates(size_t(p_.num_ops));
+        int64_t most = best.bytes;
+        std::iota(candidates.begin(), candidates.end(), 0);
+        const auto num_tried = std::min<int64_t>(kMostTried, p_.num_ops);
+        std::ranges::partial_sort(candidates, candidates.begin() + num_tried, std::greater{},
+                                  [&](int32_t op) { return at_most_[op]; });
+        candidates.resize(size_t(num_tried));
+        for (int32_t candidate : candidates) {
+            if (candidate == best.op) continue;
+            ops.push_back(candidate);
+            int64_t least = INT64_MAX;
+            for (size_t i = ops.size(); i-- > 0 && least > most;)
+                least = std::min(least, least_at(ops[i], budget, ops, state));
+            if (least > most)
+                most = least;
+            else
+                ops.pop_back();
+            if (budget <= 0) break;
+        }
+        return most;
+    }
 
+  private:
     int64_t own_bytes(int32_t op) const { return p_.output_bytes[op] + p_.workspace_bytes[op]; }
 
-    void spread(int32_t from, const Csr& to, State state) {
-        state_[from] = kLater;
+    // Gives its state to an op, and the same to all that it leads to and that have none yet.
+    void spread(int32_t from, const Csr& to, State own, State state) {
+        state_[from] = own;
         queue_.assign(1, from);
         for (size_t i = 0; i < queue_.size(); ++i)
             for (int32_t other : to[queue_[i]])
@@ -129,13 +159,20 @@ class LiveMemory {
                 }
     }
 
-    // The least that can be in use when op starts; less when the budget ends, then nothing is learnt of other ops.
-    int64_t least_at(int32_t op, int64_t& budget) {
+    // The least that can be in use when op starts, and the other ops have finished (or have not, for kLater); less when
+    // the budget ends. INT64_MAX where that cannot be.
+    int64_t least_at(int32_t op, int64_t& budget, std::span<const int32_t> others = {}, State state = kDone) {
         std::ranges::fill(state_, kFree);
-        spread(op, before_, kDone);
-        spread(op, after_, kLater);
+        spread(op, before_, kLater, kDone);
+        spread(op, after_, kLater, kLater);
+        for (int32_t other : others) {
+            if (other == op || state_[other] == state) continue;
+            if (state_[other] != kFree) return INT64_MAX;
+            spread(other, state == kDone ? before_ : after_, state, state);
+        }
         const int64_t always = build_network();
         const int64_t in_use = always + cut_.solve(budget);
+        budget -= 2 * arcs_;
         if (cut_.finished()) learn(in_use);
         return in_use + own_bytes(op);
     }

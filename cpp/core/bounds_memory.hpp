@@ -7,8 +7,8 @@ namespace placewright {
 
 struct LiveMemoryBound {
     int64_t bytes;  // some moment of every valid plan has at least this much in use, over all devices together
-    int32_t op;     // the moment: when this op starts
-    bool exact;     // no other moment, taken alone, would prove more
+    int32_t op;     // alone it proves most
+    bool exact;     // no other op alone would prove more
 };
 
 // The most, over ops v, of the least memory that can be in use when v starts: a minimum cut for each v tried, the most

@@ -300,5 +300,5 @@ def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(sha
 
 def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:
     """
-    Bytes in use over all devices when some op starts, that op, and whether no other op would prove more.
+    Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves more.
     """
