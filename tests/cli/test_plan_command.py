@@ -60,7 +60,8 @@ def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -
     outcome = placewright("plan", model, "-d", "2xp100", "--evaluations", "50", "--json")
     summary = json.loads(outcome.out)
     assert outcome.err == ""
-    assert (summary["status"], summary["objective"], summary["graph"]) == ("feasible", "step-time", "towers")
+    # The bound counts the transfer that brings the towers together, so it proves what the baselines find.
+    assert (summary["status"], summary["objective"], summary["graph"]) == ("optimal", "step-time", "towers")
     assert summary["before"]["metrics"]["step_time_ns"] == 6_000_000
     assert summary["metrics"]["step_time_ns"] <= summary["best_baseline"]["metrics"]["step_time_ns"]
     assert summary["lower_bound"] <= summary["metrics"]["step_time_ns"]
