@@ -13,6 +13,8 @@ from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
 from placewright.machines import load_machine, machine_to_json
+from placewright.search.budget import Budget
+from placewright.search.input_order import INPUT_ORDER
 
 
 @pytest.fixture
@@ -52,10 +54,46 @@ def test_a_file_states_machine_objective_and_copies(graphs: Path) -> None:
     assert [op.time_ns for op in copy.ops] != [op.time_ns for op in original.ops]
 
 
+def test_a_share_of_memory_is_that_of_the_captured_order_on_one_device(graphs: Path) -> None:
+    text = 'graphs = "some.graphs.gz"\ndevices = "2xideal/free"\nobjective = "peak-memory"\n'
+    suite = read_suite(suite_file(graphs.parent, text))
+    graph = suite.graph(0)
+    problem = replace(suite, machine=load_machine("1xideal/free")).problem(graph)
+    peak = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes
+    shared = read_suite(suite_file(graphs.parent, text + "memory_share = 0.25"))
+    assert shared.problem(graph).memory_limits_bytes == (peak // 4, peak // 4)
+    least = read_suite(suite_file(graphs.parent, text + 'memory_share = 1\nmemory_limit = "9B"'))
+    assert least.problem(graph).memory_limits_bytes == (9, 9)
+
+
+def test_optima_are_read_by_graph(graphs: Path) -> None:
+    (graphs.parent / "best.csv").write_text("graph,optimum\nsynthetic-3-1,17\nsynthetic-3-0,4\n")
+    suite = read_suite(suite_file(graphs.parent, 'graphs = "some.graphs.gz"\noptima = "best.csv"'))
+    assert suite.optima == {"synthetic-3-0": 4, "synthetic-3-1": 17}
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("synthetic-3-0,4.5", "line 2: not a graph, named once, and its optimum"),
+        ("synthetic-3-0", "line 2: not a graph"),
+        ("synthetic-3-0,1\nsynthetic-3-0,1", "line 3: not a graph"),
+        ("synthetic-3-0," + "9" * 19, "line 2: not a graph"),
+        ("someone,4", "optima names 'someone', which is none of the instances"),
+    ],
+)
+def test_what_is_wrong_with_optima_is_named(graphs: Path, lines: str, complaint: str) -> None:
+    (graphs.parent / "best.csv").write_text(f"graph,optimum\n{lines}\n")
+    with pytest.raises(InputError, match=complaint):
+        read_suite(suite_file(graphs.parent, 'graphs = "some.graphs.gz"\noptima = "best.csv"'))
+
+
 def test_the_digest_tells_apart_what_would_give_other_rows(graphs: Path) -> None:
+    (graphs.parent / "best.csv").write_text("graph,optimum\nsynthetic-3-1,17\n")
     texts = ["", 'control = "signal"', 'objective = "peak-memory"', 'devices = "3xideal/free"', 'memory_limit = "9KiB"']
+    texts += ["memory_share = 0.5", "memory_share = 0.6", 'optima = "best.csv"']
     digests = {read_suite(suite_file(graphs.parent, f'graphs = "some.graphs.gz"\n{text}')).digest for text in texts}
-    assert len(digests) == 5
+    assert len(digests) == 8
 
 
 def test_the_digest_tells_apart_machines_of_one_name(graphs: Path) -> None:
@@ -87,6 +125,11 @@ def test_a_graph_that_is_named_like_a_copy_is_refused(tmp_path: Path) -> None:
         ('graphs = "some.graphs.gz"\ncontrol = "sometimes"', "control is 'sometimes'"),
         ('graphs = "some.graphs.gz"\ncopies = -1', "copies is -1; it must be a whole number from 0 to 1,000"),
         ('graphs = "some.graphs.gz"\ncopies = 99999999', "copies is 99999999; it must be"),
+        (
+            'graphs = "some.graphs.gz"\nmemory_share = 0',
+            "memory_share is 0; it must be a number above 0",
+        ),
+        ('graphs = "some.graphs.gz"\nmemory_share = 1.5', "memory_share is 1.5"),
         (f'graphs = "{"a" * 300}"', "File name too long"),
         ('graphs = "some.graphs.gz"\ndevices = "2xq100"', "unknown device 'q100'"),
         ("graphs = ", "suite.toml"),

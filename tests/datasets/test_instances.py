@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.bench.suite import read_suite
+from placewright.bench.suite import Suite, read_suite
 from placewright.datasets.graph_set import GraphSet, read_graph_set
 from placewright.datasets.split import in_degrees
 from placewright.datasets.synthetic import is_interesting, random_graph
@@ -60,11 +60,48 @@ def test_a_network_captured_again_is_the_committed_graph(label: str, zoo: dict[s
     assert capture_network(network, mode) == zoo[part][index]  # type: ignore[arg-type]
 
 
-def test_every_suite_can_be_read_and_its_first_problem_made() -> None:
-    suites = {path.stem: read_suite(path) for path in (BENCHMARKS / "suites").glob("*.toml")}
-    assert set(suites) == {"synthetic", "synthetic-peak-memory", "zoo", "zoo-peak-memory"}
-    for name, suite in suites.items():
+def test_a_real_network_captured_again_is_the_committed_graph() -> None:
+    from placewright.datasets.zoo.capture import capture_network
+    from placewright.datasets.zoo.catalogue import all_networks
+
+    graphs = read_graph_set(BENCHMARKS / "instances" / "real-networks.graphs.gz")
+    (network,) = (network for network in all_networks() if network.name == "inception_v3")
+    assert capture_network(network, "inference", "v100") == graphs[graphs.labels.index("inception_v3-inference")]
+
+
+def suites(pattern: str) -> dict[str, Suite]:
+    return {path.stem: read_suite(path) for path in (BENCHMARKS / "suites").glob(pattern)}
+
+
+def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
+    found = suites("synthetic*.toml") | suites("zoo*.toml")
+    assert set(found) == {"synthetic", "synthetic-peak-memory", "zoo", "zoo-peak-memory"}
+    for name, suite in found.items():
         assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
         assert suite.problem(suite.graph(0)).control == "order"
         # 74 networks with one noisy copy each.
         assert len(suite.labels) == (148 if name.startswith("zoo") else 1000)
+
+
+def test_suites_of_real_networks_differ_in_machine_and_memory_only() -> None:
+    found = suites("real-*.toml")
+    problems = {name: suite.problem(suite.graph(0)) for name, suite in found.items()}
+    links = {name: problem.machine.links[0][1].bandwidth_bytes_per_s for name, problem in problems.items()}
+    assert links == {
+        "real-nvlink-2": 25e9,
+        "real-nvlink-4": 25e9,
+        "real-pcie-2": 12e9,
+        "real-pcie-4": 12e9,
+        "real-memory-60": 25e9,
+    }
+    for name, problem in problems.items():
+        assert (problem.objective, problem.control) == ("step-time", "signal")
+        assert problem.machine.transfer_model == "overlapped"
+        assert problem.machine.num_devices == (4 if name.endswith("4") else 2)
+        assert found[name].memory_share == (0.6 if name == "real-memory-60" else None)
+
+
+def test_the_suite_of_one_device_has_inference_and_training() -> None:
+    (suite,) = suites("one-device.toml").values()
+    assert {label.rpartition("-")[2] for label in suite.labels} == {"inference", "training"}
+    assert (suite.machine.num_devices, suite.objective) == (1, "peak-memory")

@@ -1,0 +1,56 @@
+"""Makes suites of the Standard Task Graphs of 50 tasks with their certified optima, one for each number of processors.
+
+    python benchmarks/stg.py ../shared/data/stg50 out/stg
+
+The folder holds the graphs, *.stg, and certified_makespans.csv: instance, procs, lower_bound, upper_bound, status. Only
+rows marked OPTIMAL are taken. Equal processors without communication: control "signal" over free links. The graphs are
+other people's, so the suites are made where they lie and are no part of the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+from placewright.datasets.graph_set import write_graph_set
+from placewright.files import make_folder, write_atomically
+from placewright.importers import load_graph
+
+SUITE = """graphs = "{name}.graphs.gz"
+optima = "{name}.csv"
+devices = "{processors}xideal/free"
+objective = "step-time"
+control = "signal"
+"""
+
+
+def certified(folder: Path) -> dict[int, dict[str, int]]:
+    """By number of processors, by file the optimum."""
+    optima: dict[int, dict[str, int]] = defaultdict(dict)
+    with (folder / "certified_makespans.csv").open() as file:
+        for line in csv.DictReader(file):
+            if line["status"] == "OPTIMAL":
+                optima[int(line["procs"])][line["instance"]] = int(line["upper_bound"])
+    return optima
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("graphs", type=Path)
+    parser.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    make_folder(arguments.out)
+    for processors, optima in certified(arguments.graphs).items():
+        name = f"stg-{processors}"
+        graphs = (load_graph(arguments.graphs / instance) for instance in optima)
+        write_graph_set(arguments.out / f"{name}.graphs.gz", graphs, {"set": "stg50"})
+        lines = "".join(f"{instance},{optimum}\n" for instance, optimum in optima.items())
+        write_atomically(arguments.out / f"{name}.csv", f"graph,optimum\n{lines}".encode())
+        write_atomically(arguments.out / f"{name}.toml", SUITE.format(name=name, processors=processors).encode())
+        print(f"{arguments.out / name}.toml: {len(optima)} graphs")
+
+
+if __name__ == "__main__":
+    main()
