@@ -7,7 +7,7 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-long lint sanitize bench bench-quick tables stubs format clean
+.PHONY: FORCE demo test test-long lint sanitize bench bench-quick tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
 	mkdir -p out
@@ -55,7 +55,7 @@ bench: $(VENV)/base
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
-BUILDERS := gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
+BUILDERS := cluster-list,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 RUN = $(BIN)/placewright bench run benchmarks/suites
 
 # The tables on a few graphs, in five minutes; capturing the zoo alone takes longer.
@@ -87,6 +87,29 @@ tables: $(VENV)/dev
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
+
+REAL := real-nvlink-2 real-nvlink-4 real-pcie-2 real-pcie-4 real-memory-60
+SEARCHES := auto
+LIMITS := --evaluations 1000,5000 --time-limit 0.1s,1s,10s
+ORDERS := input-order,dfs,bfs,lpmf,xla-list,reverse-greedy,single-device
+
+# Real networks on real links and on one device: searches at equal evaluations and equal seconds beside all heuristics.
+# Two hours; wants a machine with nothing else to do.
+tables-real: $(VENV)/dev
+	for suite in $(REAL); do \
+	  $(RUN)/$$suite.toml --solvers $(BUILDERS),$(SEARCHES) $(LIMITS) --out out/tables/$$suite || exit 1; done
+	$(RUN)/one-device.toml --solvers $(ORDERS),$(SEARCHES) $(LIMITS) --out out/tables/one-device
+	$(BIN)/placewright bench report $(patsubst %,out/tables/%,$(REAL) one-device) \
+	  --table heuristics --table limits --table graphs --out out/tables/real
+
+# The Standard Task Graphs of 50 tasks with certified optima, which are other people's: STG names their folder.
+STG ?= ../shared/data/stg50
+tables-stg: $(VENV)/dev
+	$(BIN)/python benchmarks/stg.py $(STG) out/stg
+	for count in 2 4 8 16; do \
+	  $(BIN)/placewright bench run out/stg/stg-$$count.toml --solvers cluster-list,heft,etf,list,$(SEARCHES) \
+	    --time-limit 1s --out out/tables/stg-$$count || exit 1; done
+	$(BIN)/placewright bench report $(patsubst %,out/tables/stg-%,2 4 8 16) --table heuristics --out out/tables/stg
 
 # What the package is built with. As root on Debian whatever is missing is installed.
 $(VENV)/python:

@@ -14,6 +14,7 @@ from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
 from placewright.bench.suite import Suite, header_of, read_suite
 from placewright.bench.work import Failure, Job, Run
+from placewright.bounds import lower_bound
 from placewright.checker import check_plan
 from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.synthetic import random_graph
@@ -63,6 +64,19 @@ def test_a_row_holds_what_the_method_alone_would_give(suite: Path, tmp_path: Pat
         assert (row.evaluations, row.stopped_because, row.status) == (200, "evaluations", "feasible")
         assert row.bound <= row.objective
     assert read_results(tmp_path / "r")[1] == list(harness.results.rows.values())
+
+
+def test_a_known_optimum_is_the_bound_of_its_rows(suite: Path, tmp_path: Path) -> None:
+    # Nobody proves 1 ns more than the path and the load do, but the suite says so.
+    instances = read_suite(suite)
+    proven = lower_bound(instances.problem(instances.graph(1))).value
+    (tmp_path / "best.csv").write_text(f"graph,optimum\n{instances.labels[1]},{proven + 1}\n")
+    (tmp_path / "suite.toml").write_text('graphs = "some.graphs.gz"\noptima = "best.csv"\n')
+    harness = Harness(tmp_path / "suite.toml", tmp_path / "r")
+    harness.run(jobs_of(tmp_path / "suite.toml", RUN)[:2])
+    bounds = {row.graph: row.bound for row in harness.results.rows.values()}
+    first = lower_bound(instances.problem(instances.graph(0))).value
+    assert bounds == {instances.labels[0]: first, instances.labels[1]: proven + 1}
 
 
 def test_methods_that_use_no_seed_run_once() -> None:
