@@ -55,7 +55,7 @@ bench: $(VENV)/base
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
-BUILDERS := cluster-list,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
+BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 RUN = $(BIN)/placewright bench run benchmarks/suites
 
 # The tables on a few graphs, in five minutes; capturing the zoo alone takes longer.

@@ -1,4 +1,4 @@
-"""cluster-list: clusters, the smaller problem they make, and ops dispatched on given devices."""
+"""cluster-list and cluster-partition: clusters, the smaller problem they make, and ops dispatched on given devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placewright.constraints import Constraints
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.cluster_list import ClusterList
+from placewright.search.clusters import CLUSTER_LIST, CLUSTER_PARTITION
 
 
 def clusters(problem: Problem, cap_ns: int) -> dict[str, int]:
@@ -102,6 +102,25 @@ def test_two_chains_that_a_list_scheduler_would_tear_apart_stay_whole() -> None:
     # every op would start earlier on the other device if its input were there.
     ops = {f"{chain}{step}": (f"{chain}{step - 1}" if step else "", 30) for chain in "ab" for step in range(10)}
     link = Link(bandwidth_bytes_per_s=1e9)
-    result = ClusterList().solve(problem_of(graph_of(ops), machine_of(2, link), 2), Budget(), 0)
+    result = CLUSTER_LIST.solve(problem_of(graph_of(ops), machine_of(2, link), 2), Budget(), 0)
     assert result.metrics.step_time_ns == 20
     assert result.metrics.num_transfers == 0
+
+
+def test_parts_of_clusters_divide_two_pairs_of_chains_between_two_devices() -> None:
+    # Four chains of three ops of 5 ns, in pairs that meet at the end (e, f): each pair takes 15 + 15 + 5 ns on one
+    # device. Moving anything takes 100 ns.
+    ops = {f"{chain}{step}": (f"{chain}{step - 1}" if step else "", 8) for chain in "abcd" for step in range(3)}
+    ops |= {"e": ("a2 b2", 8), "f": ("c2 d2", 8)}
+    problem = problem_of(graph_of(ops), machine_of(2, Link(latency_ns=100)), 5)
+    result = CLUSTER_PARTITION.solve(problem, Budget(), 0)
+    assert result.metrics.step_time_ns == 35
+    assert result.metrics.busy_ns == (35, 35)
+
+
+def test_under_scarce_memory_the_captured_order_is_tried() -> None:
+    # Every op makes 8 bytes for its follower at the end of the order: a x, then b y. Dispatching starts a and b, whose
+    # ways are longest, before x and y; in captured order only one tensor of 8 bytes is alive at once beside the result.
+    graph = graph_of({"a": ("", 8), "x": ("a", 1), "b": ("", 8), "y": ("b", 1)})
+    problem = problem_of(graph, machine_of(1), [1, 1, 1, 1], memory_limits_bytes=(10,))
+    assert CLUSTER_LIST.solve(problem, Budget(), 0).metrics.bytes_over_limit == 0
