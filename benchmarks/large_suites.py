@@ -2,8 +2,8 @@
 
     python benchmarks/large_suites.py out/large
 
-A suite for each size, with a transformer's step and random layers. On the latter work divided over the devices is nearly
-reached, so that the bound there is tight.
+A suite for each size, with a transformer's step and random layers. On the latter work divided over the devices is
+nearly reached, so that the bound there is tight.
 """
 
 from __future__ import annotations
