@@ -6,6 +6,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "arrays.hpp"
+#include "chain_clusters.hpp"
 
 namespace placewright {
 
@@ -44,6 +45,19 @@ void bind_coarsening(nb::module_& m) {
     m.def("coarsen", &coarsen_problem, arg("problem"), arg("max_clusters"), arg("device_of").noconvert() = nb::none(),
           "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a "
           "placement, only ops that stand together are joined.");
+    m.def(
+        "chain_clusters",
+        [](const Problem& problem, int64_t cap_ns) {
+            std::vector<int32_t> cluster_of;
+            {
+                nb::gil_scoped_release release;
+                cluster_of = chain_clusters(problem, cap_ns);
+            }
+            return to_array(std::move(cluster_of));
+        },
+        arg("problem"), arg("cap_ns"),
+        "The cluster of each op where clusters of at most that mean time grow along chains, numbered as coarse_problem "
+        "takes them.");
     m.def(
         "coarse_problem",
         [](const Problem& problem, ArrayIn<int32_t> cluster_of) {

@@ -4,7 +4,6 @@
 #include <nanobind/stl/pair.h>
 
 #include "arrays.hpp"
-#include "clusters.hpp"
 #include "dispatch.hpp"
 #include "orders.hpp"
 
@@ -53,20 +52,6 @@ void bind_list_schedule(nb::module_& m) {
         "earliest_task_first",
         [](const Problem& problem) { return placed_by([&] { return earliest_task_first(problem); }); }, arg("problem"),
         "Device and order of ops, the one that can start first next.");
-    m.def(
-        "contracted",
-        [](const Problem& problem, int64_t cap_ns) {
-            Clusters clusters;
-            Problem small;
-            {
-                nb::gil_scoped_release release;
-                clusters = cluster_ops(problem, cap_ns);
-                small = contracted(problem, clusters);
-            }
-            return std::pair(std::move(small), to_array(std::move(clusters.cluster_of)));
-        },
-        arg("problem"), arg("cap_ns"),
-        "The problem whose ops are clusters of at most that mean time, and the cluster of each op.");
     m.def(
         "dispatch_order",
         [](const Problem& problem, ArrayIn<int32_t> device_of) {

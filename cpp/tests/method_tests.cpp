@@ -2,7 +2,8 @@
 #include <numeric>
 
 #include "cases.hpp"
-#include "clusters.hpp"
+#include "chain_clusters.hpp"
+#include "coarsening.hpp"
 #include "dispatch.hpp"
 #include "list_schedule.hpp"
 #include "orders.hpp"
@@ -32,15 +33,17 @@ TEST("every one-device order is valid") {
     });
 }
 
-TEST("clusters of any size make a problem whose placements hold for the ops, and dispatching them is a valid order") {
+TEST(
+    "chains of any size make a coarse problem whose placements hold for the ops, and dispatching them is a valid "
+    "order") {
     for_each_problem(200, [](const auto& p, uint64_t seed) {
         const int64_t total = std::accumulate(p->op_time_ns.begin(), p->op_time_ns.end(), int64_t{0});
-        const Clusters clusters = cluster_ops(*p, total / p->num_devices / int64_t(1 + seed % 50));
-        const Problem small = contracted(*p, clusters);
-        const std::vector<int32_t> device_of_cluster = list_schedule(small, bottom_level_order(small)).device_of;
+        const auto cluster_of = chain_clusters(*p, total / p->num_devices / int64_t(1 + seed % 50));
+        const auto coarse = coarse_problem(*p, cluster_of);
+        const std::vector<int32_t> device_of_cluster = list_schedule(*coarse, bottom_level_order(*coarse)).device_of;
         std::vector<int32_t> device_of;
         for (int32_t op = 0; op < p->num_ops; ++op) {
-            device_of.push_back(device_of_cluster[clusters.cluster_of[op]]);
+            device_of.push_back(device_of_cluster[cluster_of[op]]);
             CHECK(p->allowed[op] >> device_of[op] & 1);
             CHECK(device_of[op] == device_of[p->group[op]]);
         }

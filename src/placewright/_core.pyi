@@ -133,11 +133,6 @@ def list_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(sh
 def earliest_task_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """Device and order of ops, the one that can start first next."""
 
-def contracted(problem: Problem, cap_ns: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """
-    The problem whose ops are clusters of at most that mean time, and the cluster of each op.
-    """
-
 def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
     Ops by start time where no device stands idle while one could start, the highest bottom level first.
@@ -250,6 +245,11 @@ class ScheduleAnnealing:
 def coarsen(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
     A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a placement, only ops that stand together are joined.
+    """
+
+def chain_clusters(problem: Problem, cap_ns: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+    """
+    The cluster of each op where clusters of at most that mean time grow along chains, numbered as coarse_problem takes them.
     """
 
 def coarse_problem(problem: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Problem:

@@ -13,7 +13,8 @@ from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.clusters import CLUSTER_LIST, CLUSTER_PARTITION
+from placewright.search.cluster_list import ClusterList
+from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.cp_sat import CpSat
 from placewright.search.cpop import Cpop
 from placewright.search.graph_partition import GP_DFS, METIS_DFS
@@ -59,7 +60,7 @@ _ALL: tuple[Method, ...] = (
     TUNED_BRKGA,
     *BRKGA_BY_DECODER,
     *BASELINES,
-    CLUSTER_LIST,
+    ClusterList(),
     CLUSTER_PARTITION,
     Heft(),
     Cpop(),

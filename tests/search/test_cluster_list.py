@@ -15,11 +15,12 @@ from placewright.constraints import Constraints
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.clusters import CLUSTER_LIST, CLUSTER_PARTITION
+from placewright.search.cluster_list import ClusterList
+from placewright.search.cluster_partition import CLUSTER_PARTITION
 
 
 def clusters(problem: Problem, cap_ns: int) -> dict[str, int]:
-    _, cluster_of = _core.contracted(problem.core, cap_ns)
+    cluster_of = _core.chain_clusters(problem.core, cap_ns)
     return {op.name: cluster for op, cluster in zip(problem.graph.ops, cluster_of.tolist(), strict=True)}
 
 
@@ -51,9 +52,9 @@ def test_what_shares_a_device_counts_for_the_cap() -> None:
 @settings(max_examples=100, deadline=None)
 @given(problem=problems(max_ops=12), cap_ns=st.integers(0, 60))
 def test_clusters_are_numbered_along_dependencies_and_keep_to_the_cap(problem: Problem, cap_ns: int) -> None:
-    small, cluster_of = _core.contracted(problem.core, cap_ns)
+    cluster_of = _core.chain_clusters(problem.core, cap_ns)
     lowered = problem.lowered
-    assert sorted(set(cluster_of.tolist())) == list(range(small.num_ops))
+    assert sorted(set(cluster_of.tolist())) == list(range(len(set(cluster_of.tolist()))))
     for op in range(len(cluster_of)):
         for tensor in lowered.inputs[lowered.input_begin[op] : lowered.input_begin[op + 1]]:
             assert cluster_of[lowered.producer[tensor]] <= cluster_of[op]
@@ -71,7 +72,8 @@ def test_single_ops_as_clusters_are_list_scheduled_as_the_ops_are(problem: Probl
     # Without memory limits, whose estimate leaves out what only views read: with a cap of 0 each op that takes time is
     # a cluster of its own.
     free = Problem(graph=problem.graph, machine=machine_of(2), time_ns=problem.time_ns[:, :1].repeat(2, 1) + 1)
-    small, cluster_of = _core.contracted(free.core, 0)
+    cluster_of = _core.chain_clusters(free.core, 0)
+    small = _core.coarse_problem(free.core, cluster_of)
     assert cluster_of.tolist() == np.argsort(np.argsort(cluster_of)).tolist()
     assert sorted(_core.bottom_levels(small)[cluster_of]) == sorted(_core.bottom_levels(free.core))
 
@@ -102,7 +104,7 @@ def test_two_chains_that_a_list_scheduler_would_tear_apart_stay_whole() -> None:
     # every op would start earlier on the other device if its input were there.
     ops = {f"{chain}{step}": (f"{chain}{step - 1}" if step else "", 30) for chain in "ab" for step in range(10)}
     link = Link(bandwidth_bytes_per_s=1e9)
-    result = CLUSTER_LIST.solve(problem_of(graph_of(ops), machine_of(2, link), 2), Budget(), 0)
+    result = ClusterList().solve(problem_of(graph_of(ops), machine_of(2, link), 2), Budget(), 0)
     assert result.metrics.step_time_ns == 20
     assert result.metrics.num_transfers == 0
 
@@ -123,4 +125,4 @@ def test_under_scarce_memory_the_captured_order_is_tried() -> None:
     # ways are longest, before x and y; in captured order only one tensor of 8 bytes is alive at once beside the result.
     graph = graph_of({"a": ("", 8), "x": ("a", 1), "b": ("", 8), "y": ("b", 1)})
     problem = problem_of(graph, machine_of(1), [1, 1, 1, 1], memory_limits_bytes=(10,))
-    assert CLUSTER_LIST.solve(problem, Budget(), 0).metrics.bytes_over_limit == 0
+    assert ClusterList().solve(problem, Budget(), 0).metrics.bytes_over_limit == 0

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
-from placewright.search.graph_partition import GP_DFS, MAX_PASSES
 from placewright.search.input_order import INPUT_ORDER
 from placewright.search.m_topo import op_bytes
 
@@ -23,27 +22,40 @@ PARTS = (64, 128, 32, 256, 16, 96, 192, 48, 24, 512, 8, 384, 1024, 2048)
 Placements = Callable[[_core.Problem, bool], Iterator[tuple[str, NDArray[np.int32]]]]
 
 
+def _listed(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """By earliest task first; by bottom level and in captured order, each cluster where it finishes first, and under
+    scarce memory also where the peak stays least."""
+    captured = np.arange(small.num_ops, dtype=np.int32)
+    yield "earliest task", _core.earliest_task_first(small)[0]
+    yield "bottom level", _core.list_schedule(small, _core.bottom_level_order(small), False)[0]
+    yield "captured order", _core.list_schedule(small, captured, False)[0]
+    if is_scarce:
+        yield "least peak", _core.list_schedule(small, captured, True)[0]
+
+
 @dataclass(frozen=True, kw_only=True)
-class ClusterMethod(Baseline):
+class ClusterList(Baseline):
     """Clusters of ops are placed as if each were one op, then their ops are ordered on the devices found: of those that
     can start always the one of highest bottom level.
 
     Clusters grow from an op to its only successor or its only predecessor, the heaviest edges first, up to several caps
-    on their time (the core's clusters.hpp). Where memory is scarce, because it is the objective or a device could
+    on their time (the core's chain_clusters.hpp). Where memory is scarce, because it is the objective or a device could
     not hold everything at once, ops are tried in captured order too. The best of all is kept.
 
     Clustering before scheduling is Sarkar's scheme (Partitioning and Scheduling Parallel Programs, 1989); caps on the
     clusters' time are those of coarsening (Hendrickson and Leland 1995).
     """
 
-    placements: Placements
+    name: str = "cluster-list"
+    placements: Placements = _listed
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
         total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
         is_scarce = _memory_is_scarce(problem)
         seen = set[bytes]()
         for part in PARTS:
-            small, cluster_of = _core.contracted(problem.core, total_ns // part)
+            cluster_of = _core.chain_clusters(problem.core, total_ns // part)
+            small = _core.coarse_problem(problem.core, cluster_of)
             for rule, device_of_cluster in self.placements(small, is_scarce):
                 device_of = device_of_cluster[cluster_of]
                 if device_of.tobytes() in seen:
@@ -60,23 +72,3 @@ def _memory_is_scarce(problem: Problem) -> bool:
     """Whether it is the objective, or some device could not hold everything at once."""
     limits = [limit for limit in problem.memory_limits_bytes if limit is not None]
     return problem.objective == "peak-memory" or (limits != [] and int(op_bytes(problem).sum()) > min(limits))
-
-
-def _listed(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """By earliest task first; by bottom level and in captured order, each cluster where it finishes first, and under
-    scarce memory also where the peak stays least."""
-    captured = np.arange(small.num_ops, dtype=np.int32)
-    yield "earliest task", _core.earliest_task_first(small)[0]
-    yield "bottom level", _core.list_schedule(small, _core.bottom_level_order(small), False)[0]
-    yield "captured order", _core.list_schedule(small, captured, False)[0]
-    if is_scarce:
-        yield "least peak", _core.list_schedule(small, captured, True)[0]
-
-
-def _partitioned(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """Few bytes between devices of balanced times, as in `gp-dfs`."""
-    yield "parts", _core.partition(small, GP_DFS.imbalance, MAX_PASSES)
-
-
-CLUSTER_LIST = ClusterMethod(name="cluster-list", placements=_listed)
-CLUSTER_PARTITION = ClusterMethod(name="cluster-partition", placements=_partitioned)
