@@ -1,11 +1,12 @@
 #include "clustering.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <functional>
+#include <cmath>
 #include <numeric>
 #include <queue>
 #include <utility>
+
+#include "quotient.hpp"
 
 namespace placewright {
 
@@ -15,40 +16,12 @@ namespace {
 constexpr int64_t kGrowth = 4;
 // How many times a cluster's share of the work may stand on one device because of groups.
 constexpr double kGroupShare = 4;
-
-// Clusters so far, as a graph: an edge for each pair of them with a dependency, however many there are.
-struct Quotient {
-    std::vector<int32_t> begin{0};
-    std::vector<std::pair<int64_t, int32_t>> edges;  // (bytes, successor)
-    std::vector<int32_t> in_degree;
-    std::vector<double> work;
-    std::vector<int32_t> component;  // [vertex] an op of the vertices that must share a device
-
-    int32_t size() const { return static_cast<int32_t>(work.size()); }
-    std::span<const std::pair<int64_t, int32_t>> successors(int32_t vertex) const {
-        return {edges.data() + begin[vertex], size_t(begin[vertex + 1] - begin[vertex])};
-    }
-};
-
-// Builds the edges of one vertex after another; several between the same two vertices become one.
-class EdgeMerger {
-  public:
-    EdgeMerger(Quotient& quotient, int32_t size) : q_(quotient), place_(size, -1) { q_.in_degree.assign(size, 0); }
-
-    void add(int64_t bytes, int32_t successor) {
-        if (place_[successor] < q_.begin.back()) {
-            place_[successor] = static_cast<int32_t>(q_.edges.size());
-            q_.edges.push_back({0, successor});
-            ++q_.in_degree[successor];
-        }
-        q_.edges[place_[successor]].first += bytes;
-    }
-    void end_vertex() { q_.begin.push_back(static_cast<int32_t>(q_.edges.size())); }
-
-  private:
-    Quotient& q_;
-    std::vector<int32_t> place_;  // [vertex] of its newest edge
-};
+// How much longer the critical path may become, where work divided over the devices does not take longer anyway.
+constexpr double kStretch = 1.1;
+// The share of clusters that a round must do without to be worth it.
+constexpr double kLeastGain = 0.9;
+// How much shorter a path another rule must offer.
+constexpr double kMuchShorter = 0.8;
 
 // Ops that must share a device, joined further as clusters join them.
 class Components {
@@ -103,91 +76,95 @@ std::vector<double> mean_times(const Problem& p) {
     return work;
 }
 
-Quotient every_op(const Problem& p, const std::vector<double>& work) {
-    Quotient q;
-    EdgeMerger merger(q, p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) {
-        for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor)
-            for (int32_t next : p.consumers[tensor]) merger.add(p.remote_bytes[tensor], next);
-        for (int32_t next : p.controls[op]) merger.add(0, next);
-        merger.end_vertex();
-    }
-    q.work = work;
-    q.component.resize(p.num_ops);
-    std::iota(q.component.begin(), q.component.end(), 0);
-    return q;
-}
+enum class Order { along, across };
 
-// The quotient in which vertices of one label are one; labels count up from 0.
-Quotient contracted(const Quotient& fine, const std::vector<int32_t>& label, int32_t num_labels) {
-    std::vector<int32_t> begin(num_labels + 1), member(fine.size());
-    for (int32_t own : label) ++begin[own + 1];
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    std::vector<int32_t> next(begin.begin(), begin.end() - 1);
-    for (int32_t vertex = 0; vertex < fine.size(); ++vertex) member[next[label[vertex]]++] = vertex;
-    Quotient q;
-    EdgeMerger merger(q, num_labels);
-    q.work.resize(num_labels);
-    q.component.resize(num_labels);
-    for (int32_t own = 0; own < num_labels; ++own) {
-        for (int32_t i = begin[own]; i < begin[own + 1]; ++i) {
-            const int32_t vertex = member[i];
-            q.work[own] += fine.work[vertex];
-            q.component[own] = fine.component[vertex];
-            for (const auto& [bytes, successor] : fine.successors(vertex))
-                if (label[successor] != own) merger.add(bytes, label[successor]);
+// What a run must keep to.
+struct RunLimits {
+    double work;      // of a run
+    double together;  // of what must share a device
+    double path;      // from the start to the end of the step through a run, with as many devices as there are runs
+    bool connected;   // a vertex joins only what it reads
+};
+
+// Cuts a valid order into runs, and labels each vertex with its run; a vertex joins the run before it unless a limit
+// forbids that. Runs of a valid order never make a cycle: every dependency goes forwards in the order, so a dependency
+// between two runs goes from the earlier to the later.
+class RunCutter {
+  public:
+    RunCutter(const Quotient& q, Components& components, const RunLimits& limits)
+        : q_(q),
+          components_(components),
+          limits_(limits),
+          label_(q.size(), -1),
+          reads_(q.size(), -1),
+          ready_(q.size()) {}
+
+    // The number of runs.
+    int32_t cut(std::span<const int32_t> order) {
+        level_ = levels(q_, order);
+        for (int32_t vertex : order) {
+            if (run_ < 0 || !joins(vertex)) begin_run();
+            add(vertex);
         }
-        merger.end_vertex();
+        return run_ + 1;
     }
-    return q;
-}
 
-// A valid order that stays with what it has begun: of the vertices that became ready last, the one that reads the most.
-std::vector<int32_t> following_order(const Quotient& q) {
-    std::vector<int32_t> missing(q.in_degree), order, waiting;
-    std::vector<std::pair<int64_t, int32_t>> ready;
-    order.reserve(q.size());
-    for (int32_t vertex = q.size() - 1; vertex >= 0; --vertex)
-        if (missing[vertex] == 0) waiting.push_back(vertex);
-    while (!waiting.empty()) {
-        const int32_t vertex = waiting.back();
-        waiting.pop_back();
-        order.push_back(vertex);
-        ready.clear();
-        for (const auto& [bytes, successor] : q.successors(vertex))
-            if (--missing[successor] == 0) ready.push_back({bytes, -successor});
-        std::ranges::sort(ready);
-        for (const auto& [bytes, negative] : ready) waiting.push_back(-negative);
-    }
-    return order;
-}
+    std::vector<int32_t> take_labels() && { return std::move(label_); }
 
-// Cuts a valid order into runs, and labels each vertex with its run: as long as a vertex depends on the run (or
-// always, when they need not be connected), the run stays within `most_work`, and both may share a device.
-//
-// Runs of a valid order never make a cycle: every dependency inside the order goes forwards, so a dependency between
-// two runs goes from the earlier to the later.
-int32_t cut_into_runs(const Quotient& q, Components& components, double most_work, double most_together, bool connected,
-                      std::vector<int32_t>& label) {
-    std::vector<int32_t> reads_run(q.size(), -1);
-    label.resize(q.size());
-    int32_t run = -1, last = -1;
-    double work = 0;
-    for (int32_t vertex : following_order(q)) {
-        const bool joins = last >= 0 && work + q.work[vertex] <= most_work &&
-                           (!connected || reads_run[vertex] == run) &&
-                           components.may_join(q.component[last], q.component[vertex], most_together);
-        if (joins)
-            components.join(q.component[last], q.component[vertex]);
-        else
-            ++run;
-        work = joins ? work + q.work[vertex] : q.work[vertex];
-        label[vertex] = run;
-        last = vertex;
-        for (const auto& [bytes, successor] : q.successors(vertex)) reads_run[successor] = run;
+  private:
+    bool joins(int32_t vertex) {
+        if (work_ + q_.work[vertex] > limits_.work || (limits_.connected && reads_[vertex] != run_)) return false;
+        if (!components_.may_join(q_.component[members_.back()], q_.component[vertex], limits_.together)) return false;
+        const double finish = std::max(start_, ready_[vertex]) + work_ + q_.work[vertex];
+        return finish + std::max(exposed(vertex), level_[vertex] - q_.work[vertex]) <= limits_.path;
     }
-    return run + 1;
-}
+
+    // The longest way to the end from a vertex outside that reads the run, were `vertex` part of it.
+    double exposed(int32_t vertex) {
+        while (!exposed_.empty() && label_[exposed_.top().second] == run_) exposed_.pop();
+        if (exposed_.empty() || exposed_.top().second != vertex) return exposed_.empty() ? 0 : exposed_.top().first;
+        const auto own = exposed_.top();
+        while (!exposed_.empty() && (exposed_.top().second == vertex || label_[exposed_.top().second] == run_))
+            exposed_.pop();
+        const double result = exposed_.empty() ? 0 : exposed_.top().first;
+        exposed_.push(own);
+        return result;
+    }
+
+    void begin_run() {
+        for (int32_t member : members_)
+            for (const auto& [bytes, successor] : q_.successors(member))
+                ready_[successor] = std::max(ready_[successor], start_ + work_);
+        members_.clear();
+        exposed_ = {};
+        ++run_;
+        start_ = work_ = 0;
+    }
+
+    void add(int32_t vertex) {
+        if (!members_.empty()) components_.join(q_.component[members_.back()], q_.component[vertex]);
+        start_ = std::max(start_, ready_[vertex]);
+        work_ += q_.work[vertex];
+        label_[vertex] = run_;
+        members_.push_back(vertex);
+        for (const auto& [bytes, successor] : q_.successors(vertex)) {
+            reads_[successor] = run_;
+            exposed_.push({level_[successor], successor});
+        }
+    }
+
+    const Quotient& q_;
+    Components& components_;
+    const RunLimits& limits_;
+    std::vector<int32_t> label_;  // [vertex]
+    std::vector<int32_t> reads_;  // [vertex] the last run it reads
+    std::vector<double> ready_;   // [vertex] when the runs it reads have finished, each as early as it can
+    std::vector<double> level_;
+    int32_t run_ = -1;
+    double start_ = 0, work_ = 0;
+    std::vector<int32_t> members_;
+    std::priority_queue<std::pair<double, int32_t>> exposed_;  // vertices that read the run, some of them in it
+};
 
 // New numbers for the vertices: a valid order, of those that are ready the one with the earliest op.
 std::vector<int32_t> captured_numbers(const Quotient& q, std::span<const int32_t> cluster_of) {
@@ -207,29 +184,90 @@ std::vector<int32_t> captured_numbers(const Quotient& q, std::span<const int32_t
     return number;
 }
 
+// Clusters after some rounds.
+struct Stage {
+    Components components;
+    Quotient quotient;
+    double path = INFINITY;      // the longest path of work
+    std::vector<int32_t> label;  // [vertex of the stage before]
+};
+
+Stage join_runs(const Stage& before, const RunLimits& limits, Order order) {
+    const Quotient& q = before.quotient;
+    Stage stage{before.components, {}, 0, {}};
+    RunCutter cutter(q, stage.components, limits);
+    const int32_t size = cutter.cut(order == Order::across ? level_order(q) : following_order(q));
+    stage.label = std::move(cutter).take_labels();
+    stage.quotient = contracted(q, stage.label, size);
+    stage.path = longest_path(stage.quotient);
+    return stage;
+}
+
+// Rounds of runs, clusters growing by about kGrowth in each, until there are few enough.
+class Clustering {
+  public:
+    Clustering(const Problem& p, std::span<const int32_t> device_of, const std::vector<double>& work)
+        : total_(std::accumulate(work.begin(), work.end(), 0.0)),
+          together_(total_ / (2 * p.num_devices)),
+          now_{Components(p, device_of, work), quotient_of(p, work), 0, {}},
+          cluster_of_(p.num_ops) {
+        std::iota(cluster_of_.begin(), cluster_of_.end(), 0);
+        now_.path = longest_path(now_.quotient);
+        most_path_ = std::max(kStretch * now_.path, total_ / (2 * p.num_devices));
+    }
+
+    std::vector<int32_t> clusters(int32_t max_clusters) {
+        int64_t target = now_.quotient.size();
+        for (bool gains = true; size() > max_clusters && (gains || target > max_clusters);) {
+            target = std::max<int64_t>(max_clusters, target / kGrowth);
+            gains = connected_round(2 * total_ / double(target));
+        }
+        for (bool gains = true; size() > max_clusters && gains;)
+            gains = take(join_runs(now_, {2 * total_ / max_clusters, together_, total_, false}, Order::along));
+        const std::vector<int32_t> number = captured_numbers(now_.quotient, cluster_of_);
+        for (int32_t& own : cluster_of_) own = number[own];
+        return std::move(cluster_of_);
+    }
+
+  private:
+    int32_t size() const { return now_.quotient.size(); }
+    bool is_smaller(const Stage& stage) const { return double(stage.quotient.size()) < kLeastGain * double(size()); }
+
+    // The first rule that makes a difference, unless it makes the critical path longer and a later one does so less:
+    // along dependencies, with groups apart; with groups tied together; however long the path; and at last what may run
+    // at the same time. Whether there was any.
+    bool connected_round(double share) {
+        const std::pair<RunLimits, Order> rules[] = {{{share, kGroupShare * share, most_path_, true}, Order::along},
+                                                     {{share, together_, most_path_, true}, Order::along},
+                                                     {{share, together_, total_, true}, Order::along},
+                                                     {{share, together_, most_path_, false}, Order::across}};
+        Stage best{now_.components, {}, INFINITY, {}};
+        for (const auto& [limits, order] : rules) {
+            Stage stage = join_runs(now_, limits, order);
+            if (!is_smaller(stage)) continue;
+            const bool is_free = stage.path <= kStretch * now_.path;
+            if (stage.path < kMuchShorter * best.path) best = std::move(stage);
+            if (is_free) break;
+        }
+        return !best.label.empty() && take(std::move(best));
+    }
+
+    bool take(Stage&& stage) {
+        const bool gains = is_smaller(stage);
+        for (int32_t& own : cluster_of_) own = stage.label[own];
+        now_ = std::move(stage);
+        return gains;
+    }
+
+    double total_, together_, most_path_ = 0;
+    Stage now_;
+    std::vector<int32_t> cluster_of_;  // [op] vertex of the quotient
+};
+
 }  // namespace
 
 std::vector<int32_t> cluster_ops(const Problem& problem, int32_t max_clusters, std::span<const int32_t> device_of) {
-    std::vector<double> work = mean_times(problem);
-    const double total = std::accumulate(work.begin(), work.end(), 0.0);
-    Components components(problem, device_of, work);
-    Quotient q = every_op(problem, work);
-    std::vector<int32_t> cluster_of(problem.num_ops), label;
-    std::iota(cluster_of.begin(), cluster_of.end(), 0);
-    bool connected = true;
-    for (int64_t target = q.size(); q.size() > max_clusters;) {
-        target = std::max<int64_t>(max_clusters, target / kGrowth);
-        const double cap = 2 * total / double(target);
-        const int32_t size = cut_into_runs(q, components, cap, kGroupShare * cap, connected, label);
-        const bool stuck = target == max_clusters && double(size) > 0.9 * q.size();
-        for (int32_t& own : cluster_of) own = label[own];
-        q = contracted(q, label, size);
-        if (stuck && !connected) break;
-        connected = connected && !stuck;
-    }
-    const std::vector<int32_t> number = captured_numbers(q, cluster_of);
-    for (int32_t& own : cluster_of) own = number[own];
-    return cluster_of;
+    return Clustering(problem, device_of, mean_times(problem)).clusters(max_clusters);
 }
 
 }  // namespace placewright
