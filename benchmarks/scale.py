@@ -1,7 +1,7 @@
 """Seconds and memory of every stage from a graph to a saved plan, at any size.
 
-python benchmarks/scale.py transformer 20000 prints one line per stage: seconds, and the most memory of the process so
-far in 10**6 bytes; for a baseline also its step time over the lower bound.
+python benchmarks/scale.py transformer 20000 prints one line per stage: processor seconds, and the most memory of the
+process so far in 10**6 bytes; for a baseline also its step time over the lower bound.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from large_graphs import random_layers, transformer
 from placewright import _core, schedule
 from placewright.api import make_problem
 from placewright.bounds import lower_bound
+from placewright.buffers import buffers_and_curves
 from placewright.machines import load_machine
 from placewright.plan_file import read_plan, write_plan
 from placewright.planning import assemble_plan
@@ -34,9 +35,9 @@ GRAPHS = {"transformer": transformer, "random": random_layers}
 def stage(name: str) -> Iterator[list[str]]:
     """Prints what the block took; what it appends to the list stands behind."""
     notes: list[str] = []
-    began = time.perf_counter()
+    began = time.process_time()
     yield notes
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(f"{name:34} {seconds:9.3f} s {peak:9.0f} MB  {' '.join(notes)}", flush=True)
 
@@ -70,9 +71,9 @@ def main(kind: str, num_ops: int) -> None:
     with stage("schedule"):
         timed = schedule.simulate(problem, best.solution)
     with stage("rows: ops and transfers"):
-        list(schedule.scheduled_ops(timed)), list(schedule.transfers(timed))
+        schedule.scheduled_ops(timed), schedule.transfers(timed)
     with stage("buffers and curves"):
-        schedule.buffers_and_curves(timed)
+        buffers_and_curves(timed)
     del timed
     with stage("assemble the plan"):
         plan = assemble_plan(problem, replace(best, baselines=tuple(results)), solver="auto", seconds=0)

@@ -9,14 +9,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "placewright"
 
 #: From first to last; modules of one row may import each other.
 ROWS = (
-    {"_core", "errors", "version", "quantities", "files", "fields", "suggestion"},
+    {"_core", "errors", "version", "quantities", "files", "fields", "suggestion", "garbage"},
     {"graph", "machine", "plan", "proposal"},
     {"examples", "importers", "costs", "machines"},
     {"lowering", "constraints", "problem"},
     {"bounds"},
     {"search"},
     {"datasets"},
-    {"schedule", "planning", "replay", "evidence", "checker"},
+    {"schedule", "buffers", "planning", "replay", "evidence", "checker"},
     {
         "plan_file",
         "outcome",

@@ -152,6 +152,7 @@ class Graph:
     def fingerprint(self) -> str:
         """SHA-256, as 64 hex digits, over all a plan depends on: names, structure, sizes, kinds, attributes, times."""
         digest = hashlib.sha256()
+        encode = json.JSONEncoder(sort_keys=True).encode
         for tensor in self.tensors:
             row = [
                 tensor.name,
@@ -162,11 +163,11 @@ class Graph:
                 tensor.alias_of,
                 tensor.is_output,
             ]
-            digest.update(json.dumps(row).encode())
+            digest.update(encode(row).encode())
         for op in self.ops:
             links = [op.inputs, op.outputs, op.controls]
             row = [op.name, op.kind, *links, dict(op.attributes), op.time_ns, op.workspace_bytes]
-            digest.update(json.dumps(row, sort_keys=True).encode())
+            digest.update(encode(row).encode())
         return digest.hexdigest()
 
 

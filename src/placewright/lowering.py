@@ -11,10 +11,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.garbage import collection_paused
 from placewright.graph import Graph
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+#: Rows and values of a list of rows: value[i] stands in row[i].
+Pairs = tuple[Int64, Int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,43 +59,66 @@ class Lowered:
         return np.repeat(np.arange(len(self.graph_op), dtype=np.int32), np.diff(self.output_begin))
 
 
+class _Arrays:
+    """A graph as arrays. Pairs (op, tensor) stand in the order of ops, then in that of the op's own list."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.is_view = np.array([op.kind == "view" for op in graph.ops])
+        self.scheduled = np.flatnonzero(~self.is_view)
+        self.op_of = np.cumsum(~self.is_view) - 1
+        self.producer = np.array(graph.producer_of, np.int64)
+        self.base = np.array(graph.base_of, np.int64)
+        self.alias = np.array([-1 if t.alias_of is None else t.alias_of for t in graph.tensors], np.int64)
+        self.size = np.array([tensor.size_bytes for tensor in graph.tensors], np.int64)
+        self.inputs = _pairs([op.inputs for op in graph.ops])
+        self.outputs = _pairs([op.outputs for op in graph.ops])
+
+    def of_scheduled(self, pairs: Pairs) -> Pairs:
+        """The pairs whose op is scheduled, by its new index."""
+        op, tensor = pairs
+        kept = ~self.is_view[op]
+        return self.op_of[op[kept]], tensor[kept]
+
+
+@collection_paused()
 def lower(graph: Graph, control: str) -> Lowered:
     """Lower `graph` for one reading of control dependencies ("order", "transfer" or "signal")."""
-    scheduled = [index for index, op in enumerate(graph.ops) if op.kind != "view"]
-    op_of = {graph_index: index for index, graph_index in enumerate(scheduled)}
-    carrier = _carriers(graph)
-    reads = [_read_tensors(graph, carrier, graph_index) for graph_index in scheduled]
-    control_edges = _control_successors(graph, scheduled, op_of)
-    outputs = _scheduled_outputs(graph, scheduled, op_of, carrier, reads)
+    arrays = _Arrays(graph)
+    num_ops = len(arrays.scheduled)
+    carrier = _carriers(arrays)
+    touched = _touched(arrays)
+    reads = _distinct(touched[0], carrier[touched[1]], len(graph.tensors))
+    control_edges = _control_successors(arrays, touched)
+    output_begin, graph_tensor = _scheduled_outputs(arrays, reads, control_edges if control == "transfer" else None)
+    producer = np.repeat(np.arange(num_ops), np.diff(output_begin))
+    tensor_of = np.full(len(graph.tensors), -1)
+    tensor_of[graph_tensor[graph_tensor >= 0]] = np.flatnonzero(graph_tensor >= 0)
+    made = arrays.producer[reads[1]] >= 0
+    inputs = reads[0][made], tensor_of[reads[1][made]]
     if control == "transfer":
-        outputs = [[*own, -1] if after else own for own, after in zip(outputs, control_edges, strict=True)]
-    output_begin, graph_tensor = _csr(outputs)
-    tensor_of = {int(t): index for index, t in enumerate(graph_tensor) if t >= 0}
-    inputs = [[tensor_of[t] for t in read if graph.producer_of[t] >= 0] for read in reads]
-    if control == "transfer":
-        for source, after in enumerate(control_edges):
-            for target in after:
-                inputs[target].append(int(output_begin[source + 1]) - 1)
-        control_edges = [[] for _ in scheduled]
+        source, target = control_edges
+        inputs = np.append(inputs[0], target), np.append(inputs[1], output_begin[source + 1].astype(np.int64) - 1)
+        control_edges = source[:0], target[:0]
     else:
-        control_edges = _without_data_dependencies(control_edges, inputs, output_begin)
-    storage, kept = _storage(graph, graph_tensor, tensor_of, carrier)
-    sizes = [graph.tensors[t].size_bytes if t >= 0 else 0 for t in graph_tensor]
-    own_memory = [int(storage[i]) == i and t >= 0 and _owns_memory(graph, int(t)) for i, t in enumerate(graph_tensor)]
-    residents = [sorted({graph.base_of[t] for t in read if graph.producer_of[t] < 0}) for read in reads]
-    for own, graph_index in zip(residents, scheduled, strict=True):
-        own[:] = sorted(set(own) | _overwritten_residents(graph, graph_index))
-    graph_resident = sorted(set(chain.from_iterable(residents)))
-    resident_of = {t: index for index, t in enumerate(graph_resident)}
-    input_begin, input_list = _csr(inputs)
-    control_begin, control_list = _csr(control_edges)
-    resident_begin, resident_list = _csr([[resident_of[t] for t in own] for own in residents])
+        implied = producer[inputs[1]] * num_ops + inputs[0]
+        needed = ~np.isin(control_edges[0] * num_ops + control_edges[1], implied)
+        control_edges = control_edges[0][needed], control_edges[1][needed]
+    residents = _resident_reads(arrays, reads)
+    graph_resident = np.unique(residents[1])
+    storage, kept = _storage(arrays, graph_tensor, tensor_of)
+    shown = np.maximum(graph_tensor, 0)
+    remote_bytes = np.where(graph_tensor >= 0, arrays.size[shown], 0)
+    own_memory = (storage == np.arange(len(storage))) & (graph_tensor >= 0) & (arrays.alias[shown] < 0)
+    input_begin, input_list = _csr(num_ops, inputs)
+    control_begin, control_list = _csr(num_ops, control_edges)
+    resident_begin, resident_list = _csr(num_ops, (residents[0], np.searchsorted(graph_resident, residents[1])))
     return Lowered(
-        graph_op=np.array(scheduled, np.int32),
+        graph_op=arrays.scheduled.astype(np.int32),
         graph_tensor=graph_tensor,
         output_begin=output_begin,
-        home_bytes=np.array([s if own else 0 for s, own in zip(sizes, own_memory, strict=True)], np.int64),
-        remote_bytes=np.array(sizes, np.int64),
+        home_bytes=np.where(own_memory, remote_bytes, 0),
+        remote_bytes=remote_bytes,
         storage=storage,
         kept=kept,
         input_begin=input_begin,
@@ -101,47 +127,69 @@ def lower(graph: Graph, control: str) -> Lowered:
         controls=control_list,
         resident_begin=resident_begin,
         residents=resident_list,
-        graph_resident=np.array(graph_resident, np.int32),
-        resident_bytes=np.array([graph.tensors[t].size_bytes for t in graph_resident], np.int64),
-        workspace_bytes=np.array([graph.ops[i].workspace_bytes for i in scheduled], np.int64),
-        together=tuple(_in_place_pairs(graph, scheduled, op_of, residents)),
+        graph_resident=graph_resident.astype(np.int32),
+        resident_bytes=arrays.size[graph_resident],
+        workspace_bytes=np.array([op.workspace_bytes for op in graph.ops], np.int64)[arrays.scheduled],
+        together=tuple(_in_place_pairs(arrays, residents)),
     )
 
 
-def _csr(rows: Sequence[Sequence[int]]) -> tuple[Int32, Int32]:
-    begin = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum([len(row) for row in rows], out=begin[1:])
-    return begin, np.fromiter(chain.from_iterable(rows), np.int32, int(begin[-1]))
+def _pairs(rows: Sequence[Sequence[int]]) -> Pairs:
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return np.repeat(np.arange(len(rows)), lengths), values
 
 
-def _carriers(graph: Graph) -> list[int]:
+def _csr(num_rows: int, pairs: Pairs) -> tuple[Int32, Int32]:
+    """Rows of values; in a row they keep their order."""
+    row, value = pairs
+    begin = np.zeros(num_rows + 1, np.int32)
+    np.cumsum(np.bincount(row, minlength=num_rows), out=begin[1:])
+    return begin, value[np.argsort(row, kind="stable")].astype(np.int32)
+
+
+def _distinct(row: Int64, value: Int64, num_values: int) -> Pairs:
+    """The pairs, sorted by row, each value of a row once, where it stands first."""
+    _, first = np.unique(row * num_values + value, return_index=True)
+    first.sort()
+    in_turn = first[np.argsort(row[first], kind="stable")]
+    return row[in_turn], value[in_turn]
+
+
+def _carriers(arrays: _Arrays) -> Int64:
     """For each tensor the one a reader on another device would be sent: the smallest, then the earliest, along its
     chain of views; a view of a resident leads to the resident itself."""
-    carrier = list(range(len(graph.tensors)))
-    for op in graph.ops:
-        if op.kind != "view":
-            continue
-        for tensor in op.outputs:
+    graph = arrays.graph
+    carrier = np.arange(len(graph.tensors))
+    for index in np.flatnonzero(arrays.is_view).tolist():
+        for tensor in graph.ops[index].outputs:
             parent = graph.tensors[tensor].alias_of
             if parent is None:
                 continue
-            above = carrier[parent]
+            above = int(carrier[parent])
             smaller = graph.tensors[tensor].size_bytes < graph.tensors[above].size_bytes
             resident = graph.producer_of[above] < 0
             carrier[tensor] = tensor if smaller and not resident else above
     return carrier
 
 
-def _read_tensors(graph: Graph, carrier: Sequence[int], graph_index: int) -> list[int]:
-    """Carriers an op reads, each once, in input order."""
-    return list(dict.fromkeys(carrier[t] for t in _touched(graph, graph_index)))
+def _touched(arrays: _Arrays) -> Pairs:
+    """What scheduled ops need to be there: their inputs, then what they overwrite in place, which need not be among
+    them; sorted by op."""
+    reader, read = arrays.of_scheduled(arrays.inputs)
+    writer, written = _in_place(arrays)
+    overwritten = arrays.alias[written]
+    other = arrays.producer[overwritten] != arrays.scheduled[writer]
+    op, tensor = np.append(reader, writer[other]), np.append(read, overwritten[other])
+    in_turn = np.argsort(op, kind="stable")
+    return op[in_turn], tensor[in_turn]
 
 
-def _touched(graph: Graph, graph_index: int) -> list[int]:
-    """What an op needs to be there: its inputs, and what it overwrites in place, which need not be among them."""
-    op = graph.ops[graph_index]
-    overwritten = [above for t in op.outputs if (above := graph.tensors[t].alias_of) is not None]
-    return [*op.inputs, *(t for t in overwritten if graph.producer_of[t] != graph_index)]
+def _in_place(arrays: _Arrays) -> Pairs:
+    """Results of scheduled ops that take the memory of another tensor."""
+    op, tensor = arrays.of_scheduled(arrays.outputs)
+    aliased = arrays.alias[tensor] >= 0
+    return op[aliased], tensor[aliased]
 
 
 def _scheduled_producer(graph: Graph, tensor: int) -> int:
@@ -154,89 +202,85 @@ def _scheduled_producer(graph: Graph, tensor: int) -> int:
     return producer
 
 
-def _scheduled_outputs(
-    graph: Graph,
-    scheduled: Sequence[int],
-    op_of: dict[int, int],
-    carrier: Sequence[int],
-    reads: Sequence[Sequence[int]],
-) -> list[list[int]]:
-    """Per scheduled op its own outputs, then the smaller views of them that some op reads."""
-    outputs = [list(graph.ops[graph_index].outputs) for graph_index in scheduled]
-    views = {t for t in chain.from_iterable(reads) if graph.producer_of[t] >= 0}
-    for tensor in sorted(views):
-        if graph.ops[graph.producer_of[tensor]].kind == "view":
-            outputs[op_of[_scheduled_producer(graph, tensor)]].append(tensor)
-    return outputs
+def _scheduled_outputs(arrays: _Arrays, reads: Pairs, control_edges: Pairs | None) -> tuple[Int32, Int32]:
+    """Per scheduled op its own outputs, then the smaller views of them that some op reads, then -1 for the control
+    tensor of an op that others must follow, where there are such tensors."""
+    op, tensor = arrays.of_scheduled(arrays.outputs)
+    views = np.unique(reads[1])
+    producer = arrays.producer[views]
+    views = views[(producer >= 0) & arrays.is_view[producer]]
+    owner = arrays.op_of[[_scheduled_producer(arrays.graph, view) for view in views.tolist()]] if len(views) else views
+    control = np.unique(control_edges[0]) if control_edges is not None else views[:0]
+    pairs = np.concatenate([op, owner, control]), np.concatenate([tensor, views, np.full(len(control), -1)])
+    return _csr(len(arrays.scheduled), pairs)
 
 
-def _owns_memory(graph: Graph, tensor: int) -> bool:
-    return graph.tensors[tensor].alias_of is None
-
-
-def _storage(
-    graph: Graph, graph_tensor: Int32, tensor_of: dict[int, int], carrier: Sequence[int]
-) -> tuple[Int32, NDArray[np.uint8]]:
+def _storage(arrays: _Arrays, graph_tensor: Int32, tensor_of: Int64) -> tuple[Int32, NDArray[np.uint8]]:
     """Which scheduled tensor holds each one's memory at home, and which memory stays to the end."""
-    storage = np.arange(len(graph_tensor), dtype=np.int32)
-    for index, tensor in enumerate(graph_tensor):
-        if tensor >= 0:
-            storage[index] = tensor_of.get(graph.base_of[tensor], index)
+    base = tensor_of[arrays.base[np.maximum(graph_tensor, 0)]]
+    storage = np.where((graph_tensor >= 0) & (base >= 0), base, np.arange(len(graph_tensor)))
     kept = np.zeros(len(graph_tensor), np.uint8)
-    for index, tensor in enumerate(graph.tensors):
-        if tensor.is_output and (base := graph.base_of[index]) in tensor_of:
-            kept[tensor_of[base]] = 1
-    return storage, kept
+    outputs = np.flatnonzero([tensor.is_output for tensor in arrays.graph.tensors])
+    base = tensor_of[arrays.base[outputs]]
+    kept[base[base >= 0]] = 1
+    return storage.astype(np.int32), kept
 
 
-def _overwritten_residents(graph: Graph, graph_index: int) -> set[int]:
-    """Residents an op writes in place."""
-    bases = {graph.base_of[t] for t in graph.ops[graph_index].outputs if graph.tensors[t].alias_of is not None}
-    return {base for base in bases if graph.producer_of[base] < 0}
+def _resident_reads(arrays: _Arrays, reads: Pairs) -> Pairs:
+    """Residents that each scheduled op reads or overwrites, sorted."""
+    resident = arrays.producer[reads[1]] < 0
+    writer, written = _in_place(arrays)
+    base = arrays.base[written]
+    parameter = arrays.producer[base] < 0
+    op = np.append(reads[0][resident], writer[parameter])
+    keys = np.unique(op * len(arrays.base) + np.append(arrays.base[reads[1][resident]], base[parameter]))
+    return keys // len(arrays.base), keys % len(arrays.base)
 
 
-def _in_place_pairs(
-    graph: Graph, scheduled: Sequence[int], op_of: dict[int, int], residents: Sequence[Sequence[int]]
-) -> Iterable[tuple[int, int]]:
+def _in_place_pairs(arrays: _Arrays, residents: Pairs) -> Iterable[tuple[int, int]]:
     """An in-place result stands where its memory is: with the producer of its base, or, when it overwrites a
     parameter, with every op that holds the parameter, since copies of it would go stale."""
-    readers: dict[int, list[int]] = {}
-    for op, own in enumerate(residents):
-        for resident in own:
-            readers.setdefault(resident, []).append(op)
-    for op, graph_index in enumerate(scheduled):
-        for tensor in graph.ops[graph_index].outputs:
-            if graph.tensors[tensor].alias_of is None:
-                continue
-            base = graph.base_of[tensor]
-            holders = readers[base] if graph.producer_of[base] < 0 else [op_of[graph.producer_of[base]]]
-            yield from ((op, holder) for holder in holders if holder != op)
+    holders: dict[int, list[int]] = {}
+    writer, written = _in_place(arrays)
+    if (arrays.producer[arrays.base[written]] < 0).any():
+        for op, resident in zip(residents[0].tolist(), residents[1].tolist(), strict=True):
+            holders.setdefault(resident, []).append(op)
+    for op, base in zip(writer.tolist(), arrays.base[written].tolist(), strict=True):
+        producer = arrays.graph.producer_of[base]
+        together = holders[base] if producer < 0 else [int(arrays.op_of[producer])]
+        yield from ((op, holder) for holder in together if holder != op)
+        if producer < 0:
+            # They share a device now; who overwrites the parameter later needs to join one of them only.
+            holders[base] = together[:1]
 
 
-def _control_successors(graph: Graph, scheduled: Sequence[int], op_of: dict[int, int]) -> list[list[int]]:
+def _control_successors(arrays: _Arrays, touched: Pairs) -> Pairs:
     """Control edges between scheduled ops. A view is passed through: who waits for it waits for all it needs, and who
     reads it waits for what it needs beside the tensor it shows (its controls, a shape computed by other ops)."""
+    graph = arrays.graph
     behind: dict[int, set[int]] = {}
     beside: dict[int, set[int]] = {}
-    successors: list[list[int]] = [[] for _ in scheduled]
+    sources: list[int] = []
+    targets: list[int] = []
+    needs_begin = np.searchsorted(touched[0], np.arange(len(arrays.scheduled) + 1)).tolist()
     for graph_index, op in enumerate(graph.ops):
-        waits = set[int]().union(*(behind[control] for control in op.controls))
+        if op.kind != "view" and not op.controls and not beside:
+            continue
+        waits = set[int]().union(*(behind.get(control, {control}) for control in op.controls))
         if op.kind == "view":
-            needs = {t: behind[graph.producer_of[t]] for t in op.inputs if graph.producer_of[t] >= 0}
+            producers = {t: graph.producer_of[t] for t in op.inputs if graph.producer_of[t] >= 0}
+            needs = {t: behind.get(producer, {producer}) for t, producer in producers.items()}
             behind[graph_index] = waits.union(*needs.values())
             for tensor in op.outputs:
                 shown = graph.tensors[tensor].alias_of
-                others = [producers for t, producers in needs.items() if t != shown]
-                beside[tensor] = waits.union(*others, beside.get(shown, ()) if shown is not None else ())
+                others = [before for t, before in needs.items() if t != shown]
+                if before := waits.union(*others, beside.get(shown, ()) if shown is not None else ()):
+                    beside[tensor] = before
             continue
-        behind[graph_index] = {graph_index}
-        for predecessor in sorted(waits.union(*(beside.get(t, ()) for t in _touched(graph, graph_index)))):
-            successors[op_of[predecessor]].append(op_of[graph_index])
-    return successors
-
-
-def _without_data_dependencies(edges: list[list[int]], inputs: list[list[int]], output_begin: Int32) -> list[list[int]]:
-    """Control edges that no tensor between the same two ops already implies."""
-    producer = np.repeat(np.arange(len(edges)), np.diff(output_begin))
-    before = [{int(producer[t]) for t in read} for read in inputs]
-    return [[target for target in after if source not in before[target]] for source, after in enumerate(edges)]
+        own = int(arrays.op_of[graph_index])
+        if beside:
+            read = touched[1][needs_begin[own] : needs_begin[own + 1]].tolist()
+            waits = waits.union(*(beside.get(tensor, ()) for tensor in read))
+        sources += [int(arrays.op_of[before]) for before in sorted(waits)]
+        targets += [own] * len(waits)
+    return np.array(sources, np.int64), np.array(targets, np.int64)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 from placewright.errors import InputError, parser_message, shown
 from placewright.files import read_bytes, write_atomically
+from placewright.garbage import collection_paused
 from placewright.graph import Graph, Op
 from placewright.importers.json_graph import unpack
 from placewright.machine import Machine
@@ -39,6 +40,7 @@ _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buff
 _NUM_NAMED = 3
 
 
+@collection_paused()
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Writes the plan so that `read_plan` gives it back equal; gzipped when the name ends in .gz.
 
@@ -50,17 +52,20 @@ def write_plan(plan: Plan, path: str | Path) -> None:
     write_atomically(path, gzip.compress(data, compresslevel=6, mtime=0) if str(path).endswith(".gz") else data)
 
 
+@collection_paused()
 def read_plan(path: str | Path) -> Plan:
     """The plan in a file. Raises InputError naming the file, the field and what is wrong with it."""
     name = str(path)
     data = unpack(read_bytes(path), name)
-    _check_version(data, name)
     from pydantic import ValidationError
 
     try:
         values = dict(_model().model_validate_json(data))
     except ValidationError as error:
+        _check_version(data, name)
         raise InputError(_sentence(error, name)) from None
+    if values["schema_version"] != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:
+        _check_version(data, name)
     try:
         plan = _plan_of(values)
         _check_consistency(plan)
@@ -139,8 +144,10 @@ def _document(plan: Plan) -> dict[str, Any]:
             value = machine_to_json(value)
         elif field.name == "metrics":
             value = asdict(value)
-        elif field.name in ("baselines", "memory_curves"):
+        elif field.name == "baselines":
             value = [asdict(row) for row in value]
+        elif field.name == "memory_curves":
+            value = [{"time_ns": curve.time_ns, "bytes_in_use": curve.bytes_in_use} for curve in value]
         elif field.name == "configuration":
             value = dict(value)
         document[field.name] = value
@@ -250,13 +257,13 @@ def _check_consistency(plan: Plan) -> None:
     _check_steps(plan, num_devices)
     names = {op.name for op in plan.ops}
     _require(len(names) == len(plan.ops), "two ops have one name")
+    names.add("")
     for buffer in plan.buffers:
-        label = f"buffer '{buffer.name}'"
-        _require(buffer.device < num_devices, f"{label} is on device {buffer.device}; there are {num_devices}")
-        _require(buffer.allocated_ns <= buffer.freed_ns, f"{label} is freed before it is allocated")
-        _require(
-            buffer.op == "" or buffer.op in names, f"{label} belongs to op '{buffer.op}', which is not in the plan"
-        )
+        if buffer.device >= num_devices or buffer.allocated_ns > buffer.freed_ns or buffer.op not in names:
+            label = f"buffer '{buffer.name}'"
+            _require(buffer.device < num_devices, f"{label} is on device {buffer.device}; there are {num_devices}")
+            _require(buffer.allocated_ns <= buffer.freed_ns, f"{label} is freed before it is allocated")
+            raise InputError(f"{label} belongs to op '{buffer.op}', which is not in the plan")
     for curve in plan.memory_curves:
         times = curve.time_ns
         _require(len(times) == len(curve.bytes_in_use) > 0, "a memory curve needs as many times as values")
@@ -281,17 +288,20 @@ def _check_lengths(plan: Plan, num_devices: int) -> None:
 
 def _check_steps(plan: Plan, num_devices: int) -> None:
     for op in plan.ops:
-        _require(op.device < num_devices, f"op '{op.name}' is on device {op.device}; there are {num_devices}")
+        if op.device >= num_devices:
+            raise InputError(f"op '{op.name}' is on device {op.device}; there are {num_devices}")
     for transfer in plan.transfers:
-        ends = (transfer.source, transfer.destination)
-        _require(max(ends) < num_devices, f"a transfer of '{transfer.tensor}' goes from device {ends[0]} to {ends[1]}")
+        if max(ends := (transfer.source, transfer.destination)) >= num_devices:
+            raise InputError(f"a transfer of '{transfer.tensor}' goes from device {ends[0]} to {ends[1]}")
     every: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
     for positions in ([op.position for op in plan.ops], [transfer.position for transfer in plan.transfers]):
         _require(all(a < b for a, b in pairwise(positions)), "steps are not sorted by position")
     _require({step.position for step in every} == set(range(len(every))), "the positions are not 0, 1, 2 and so on")
     for step in every:
-        _require(step.start_ns <= step.finish_ns, f"the step at position {step.position} finishes before it starts")
-        _require(step.waits_for < step.position, f"the step at position {step.position} waits for a later one")
+        if step.start_ns > step.finish_ns:
+            raise InputError(f"the step at position {step.position} finishes before it starts")
+        if step.waits_for >= step.position:
+            raise InputError(f"the step at position {step.position} waits for a later one")
 
 
 def _require(holds: bool, otherwise: str) -> None:

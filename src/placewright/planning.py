@@ -8,6 +8,7 @@ from typing import Any
 
 from placewright import schedule
 from placewright.bounds import Bound, lower_bound, memory_floor_bytes
+from placewright.buffers import buffers_and_curves
 from placewright.plan import BaselineOutcome, Metrics, Plan, Status
 from placewright.problem import Problem
 from placewright.search.result import Result
@@ -24,7 +25,7 @@ def assemble_plan(
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method."""
     timed = schedule.simulate(problem, result.solution)
-    buffers, curves = schedule.buffers_and_curves(timed)
+    buffers, curves = buffers_and_curves(timed)
     bound = _bound(problem, result)
     return Plan(
         graph_name=problem.graph.name,
@@ -34,8 +35,8 @@ def assemble_plan(
         objective=problem.objective,
         control=problem.control,
         memory_limits_bytes=problem.memory_limits_bytes,
-        ops=tuple(schedule.scheduled_ops(timed)),
-        transfers=tuple(schedule.transfers(timed)),
+        ops=schedule.scheduled_ops(timed),
+        transfers=schedule.transfers(timed),
         buffers=buffers,
         memory_curves=curves,
         metrics=result.metrics,

@@ -17,6 +17,7 @@ from placewright.costs.measured import apply_measured
 from placewright.costs.rates import compute_dtype, peak_flops_per_s
 from placewright.costs.traffic import count_bytes
 from placewright.errors import InputError, shown
+from placewright.garbage import collection_paused
 from placewright.graph import Graph, Op
 from placewright.machine import Machine
 
@@ -62,7 +63,7 @@ def estimate_costs(graph: Graph, machine: Machine, measured: Path | None = None)
     Raises InputError when an op has no time and a device no rates, when a number overflows, or when the file of
     measured times is unusable.
     """
-    works = [_work(op, graph) for op in graph.ops]
+    works = _works(graph)
     flops = np.array([work.flops for work in works], dtype=np.int64)
     bytes_moved = np.array([work.bytes_moved for work in works], dtype=np.int64)
     estimated = np.array([op.time_ns is None and op.kind not in _FREE_KINDS for op in graph.ops])
@@ -81,6 +82,24 @@ def estimate_costs(graph: Graph, machine: Machine, measured: Path | None = None)
         ),
         measured=touched,
     )
+
+
+@collection_paused()
+def _works(graph: Graph) -> list[_Work]:
+    """The work of every op; of ops that differ in names only, as those of repeated layers, found once."""
+    looks: dict[tuple[object, ...], int] = {}
+    look_of = [looks.setdefault((t.size_bytes, t.shape, t.dtype), len(looks)) for t in graph.tensors]
+    known: dict[tuple[object, ...], _Work] = {}
+    works = []
+    for op in graph.ops:
+        same = None if len(set(op.inputs)) == len(op.inputs) else tuple(map(op.inputs.index, op.inputs))
+        inputs, outputs = (tuple([look_of[index] for index in indices]) for indices in (op.inputs, op.outputs))
+        key = (op.kind, repr(op.attributes), inputs, same, outputs)
+        work = known.get(key)
+        if work is None:
+            work = known[key] = _work(op, graph)
+        works.append(work)
+    return works
 
 
 def _work(op: Op, graph: Graph) -> _Work:

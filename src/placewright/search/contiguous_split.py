@@ -64,20 +64,30 @@ def _cut_by_layers(problem: Problem, is_forward: NDArray[np.bool_], weight: NDAr
     run = np.cumsum(np.where(is_forward, weight, 0.0))
     cut = np.searchsorted(shares[:-1] / shares[-1] * run[-1], run - 0.5 * weight, side="right")
     group, allowed = (array.tolist() for array in problem.groups)
+    holdings = _Holdings(problem)
     device_of = [-1] * len(group)
     for op, first in enumerate(group):
         if first != op:
             device_of[op] = device_of[first]
             continue
-        wanted = int(cut[op]) if is_forward[op] else _where_most_is_held(problem, op, device_of)
+        wanted = int(cut[op]) if is_forward[op] else holdings.where_most_is(op, device_of)
         device_of[op] = wanted if allowed[op] >> wanted & 1 else (allowed[op] & -allowed[op]).bit_length() - 1
     return np.array(device_of, np.int32)
 
 
-def _where_most_is_held(problem: Problem, op: int, device_of: list[int]) -> int:
-    """The device that holds most bytes of what an op reads; the first device when it reads nothing."""
-    lowered = problem.lowered
-    held = [0] * problem.machine.num_devices
-    for tensor in lowered.inputs[lowered.input_begin[op] : lowered.input_begin[op + 1]].tolist():
-        held[device_of[problem.lowered.producer[tensor]]] += int(lowered.remote_bytes[tensor])
-    return held.index(max(held))
+class _Holdings:
+    """What ops read, as lists: they are looked at one by one."""
+
+    def __init__(self, problem: Problem) -> None:
+        lowered = problem.lowered
+        self.num_devices = problem.machine.num_devices
+        self.begin: list[int] = lowered.input_begin.tolist()
+        self.makers: list[int] = lowered.producer[lowered.inputs].tolist()
+        self.sizes: list[int] = lowered.remote_bytes[lowered.inputs].tolist()
+
+    def where_most_is(self, op: int, device_of: list[int]) -> int:
+        """The device that holds most bytes of what an op reads; the first device when it reads nothing."""
+        held = [0] * self.num_devices
+        for place in range(self.begin[op], self.begin[op + 1]):
+            held[device_of[self.makers[place]]] += self.sizes[place]
+        return held.index(max(held))
