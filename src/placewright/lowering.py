@@ -107,9 +107,11 @@ def lower(graph: Graph, control: str) -> Lowered:
     residents = _resident_reads(arrays, reads)
     graph_resident = np.unique(residents[1])
     storage, kept = _storage(arrays, graph_tensor, tensor_of)
-    shown = np.maximum(graph_tensor, 0)
-    remote_bytes = np.where(graph_tensor >= 0, arrays.size[shown], 0)
-    own_memory = (storage == np.arange(len(storage))) & (graph_tensor >= 0) & (arrays.alias[shown] < 0)
+    real = graph_tensor >= 0
+    remote_bytes = np.zeros(len(graph_tensor), np.int64)
+    remote_bytes[real] = arrays.size[graph_tensor[real]]
+    own_memory = real & (storage == np.arange(len(storage)))
+    own_memory[real] &= arrays.alias[graph_tensor[real]] < 0
     input_begin, input_list = _csr(num_ops, inputs)
     control_begin, control_list = _csr(num_ops, control_edges)
     resident_begin, resident_list = _csr(num_ops, (residents[0], np.searchsorted(graph_resident, residents[1])))
@@ -217,13 +219,15 @@ def _scheduled_outputs(arrays: _Arrays, reads: Pairs, control_edges: Pairs | Non
 
 def _storage(arrays: _Arrays, graph_tensor: Int32, tensor_of: Int64) -> tuple[Int32, NDArray[np.uint8]]:
     """Which scheduled tensor holds each one's memory at home, and which memory stays to the end."""
-    base = tensor_of[arrays.base[np.maximum(graph_tensor, 0)]]
-    storage = np.where((graph_tensor >= 0) & (base >= 0), base, np.arange(len(graph_tensor)))
+    real = np.flatnonzero(graph_tensor >= 0)
+    base = tensor_of[arrays.base[graph_tensor[real]]]
+    storage = np.arange(len(graph_tensor), dtype=np.int32)
+    storage[real] = np.where(base >= 0, base, real)
     kept = np.zeros(len(graph_tensor), np.uint8)
     outputs = np.flatnonzero([tensor.is_output for tensor in arrays.graph.tensors])
     base = tensor_of[arrays.base[outputs]]
     kept[base[base >= 0]] = 1
-    return storage.astype(np.int32), kept
+    return storage, kept
 
 
 def _resident_reads(arrays: _Arrays, reads: Pairs) -> Pairs:

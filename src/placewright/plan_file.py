@@ -49,7 +49,7 @@ def write_plan(plan: Plan, path: str | Path) -> None:
     data = _encode(_document(plan))
     if re.search(rb"\\ud[89ab]", data):
         data = _encode(_without_lone_surrogates(_document(plan)))
-    write_atomically(path, gzip.compress(data, compresslevel=6, mtime=0) if str(path).endswith(".gz") else data)
+    write_atomically(path, gzip.compress(data, compresslevel=4, mtime=0) if str(path).endswith(".gz") else data)
 
 
 @collection_paused()
