@@ -22,7 +22,6 @@ void for_each_device(uint64_t mask, F&& f) {
 Eviction::Eviction(const Problem& problem)
     : problem_(problem),
       next_alias_(problem.num_tensors, -1),
-      place_of_(problem.num_ops),
       uses_left_(size_t(problem.num_tensors) * problem.num_devices),
       needed_on_(problem.num_tensors),
       waiting_for_(problem.num_tensors),
@@ -46,15 +45,14 @@ Eviction::Eviction(const Problem& problem)
 
 std::span<const Step> Eviction::order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
                                       std::span<const int64_t> target) {
-    prepare(device_of, ops);
+    prepare(device_of);
     for (int32_t place = 0; place < problem_.num_ops; ++place) run(ops[place], place, target);
     return order_;
 }
 
-void Eviction::prepare(std::span<const int32_t> device_of, std::span<const int32_t> ops) {
+void Eviction::prepare(std::span<const int32_t> device_of) {
     device_of_ = device_of;
     order_.clear();
-    for (int32_t place = 0; place < problem_.num_ops; ++place) place_of_[ops[place]] = place;
     count_uses(device_of);
     load_residents(device_of);
     std::ranges::copy(in_use_, peak_.begin());
@@ -181,14 +179,7 @@ void Eviction::finish(int32_t op, int32_t device) {
 void Eviction::offer_if_evictable(int32_t storage, int32_t home) {
     if (sends_left_[storage] == 0 || sends_left_[storage] != uses_left(storage, home)) return;
     if (problem_.home_bytes[storage] == 0) return;
-    int32_t first_read = problem_.num_ops;
-    for (int32_t tensor = storage; tensor >= 0; tensor = next_alias_[tensor]) {
-        if (waiting_for_[tensor] == 0) continue;
-        for (int32_t consumer : problem_.consumers[tensor])
-            if (waiting_for_[tensor] >> device_of_[consumer] & 1)
-                first_read = std::min(first_read, place_of_[consumer]);
-    }
-    push(home, {first_read, storage});
+    push(home, {problem_.home_bytes[storage], storage});
 }
 
 void Eviction::push(int32_t device, const Evictable& evictable) {

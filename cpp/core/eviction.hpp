@@ -9,9 +9,9 @@
 namespace placewright {
 
 // Transfers go late, right before the first reader on the destination, as with_transfers(late) puts them. Except: where
-// an op would lift its device above the target, memory there that only transfers still hold leaves before the op, what
-// is first read elsewhere last going first, as long as the destinations stay within their targets. A piece of memory
-// leaves whole or not at all, since only then is it free.
+// an op would lift its device above the target, memory there that only transfers still hold leaves before the op, the
+// largest piece first, as long as the destinations stay within their targets. A piece leaves whole or not at all, since
+// only then is it free. (Largest first does as well as "first read last" in a search, and needs no look ahead.)
 //
 // On the way memory is counted in the order's order. In the blocking model that is exact, so peaks are those of the
 // simulation; in the overlapped model, where transfers start as early as their link allows, it is a guess that serves
@@ -36,13 +36,13 @@ class Eviction {
   private:
     // Memory on its home device that only transfers still hold.
     struct Evictable {
-        int32_t first_read;  // place of the first op that reads it elsewhere
+        int64_t bytes;
         int32_t storage;
 
         auto operator<=>(const Evictable&) const = default;
     };
 
-    void prepare(std::span<const int32_t> device_of, std::span<const int32_t> ops);
+    void prepare(std::span<const int32_t> device_of);
     void count_uses(std::span<const int32_t> device_of);
     void load_residents(std::span<const int32_t> device_of);
     void run(int32_t op, int32_t place, std::span<const int64_t> target);
@@ -67,7 +67,6 @@ class Eviction {
     std::vector<int32_t> next_alias_;  // [tensor] the next of the tensors in its storage, -1 after the last
 
     std::span<const int32_t> device_of_;
-    std::vector<int32_t> place_of_;       // [op]
     std::vector<int32_t> uses_left_;      // [tensor][device] as SimulationScratch::uses_left
     std::vector<uint64_t> needed_on_;     // [tensor] mask of other devices that read it
     std::vector<uint64_t> waiting_for_;   // [tensor] mask of devices it is still to be sent to; 0 until it is made

@@ -34,15 +34,17 @@ def planned(problem: Problem, target: tuple[int, int]) -> tuple[str, tuple[int, 
     [
         # 3 + 4 + 6 bytes fit: everything stays until it is read. Device 1: b and y 5, y is freed at once, a and x 4.
         ((13, 13), "a b big >b y >a x", (13, 5)),
-        # One must leave before big: a, because it is read last. Device 1: a, b and y.
-        ((12, 13), "a b >a big >b y x", (10, 8)),
-        # Without a the 4 + 6 bytes are still too many.
-        ((9, 13), "a b >a >b big y x", (7, 8)),
-        # Device 1 has no room for a, but for b.
-        ((9, 2), "a b big >b y >a x", (13, 5)),
+        # One must leave before big: b, the larger.
+        ((12, 13), "a b >b big y >a x", (9, 5)),
+        # Without b the 3 + 6 bytes are still too many. Device 1: a, b and y.
+        ((8, 13), "a b >b >a big y x", (7, 8)),
+        # Device 1 has room for a, but not for b.
+        ((12, 3), "a b >a big >b y x", (10, 8)),
+        # And here for neither.
+        ((12, 2), "a b big >b y >a x", (13, 5)),
     ],
 )
-def test_what_is_read_last_elsewhere_leaves_first_and_only_when_it_must(
+def test_the_largest_leaves_first_and_only_when_it_must_and_there_is_room(
     target: tuple[int, int], steps: str, peaks: tuple[int, int]
 ) -> None:
     assert planned(waiting_tensors(), target) == (steps, peaks)
