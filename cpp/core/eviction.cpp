@@ -44,9 +44,12 @@ Eviction::Eviction(const Problem& problem)
 }
 
 std::span<const Step> Eviction::order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
-                                      std::span<const int64_t> target) {
+                                      std::span<const int64_t> target, int64_t most_bytes) {
     prepare(device_of);
-    for (int32_t place = 0; place < problem_.num_ops; ++place) run(ops[place], place, target);
+    for (int32_t place = 0; place < problem_.num_ops; ++place) {
+        run(ops[place], place, target);
+        if (largest_ > most_bytes) return {};
+    }
     return order_;
 }
 
@@ -56,6 +59,7 @@ void Eviction::prepare(std::span<const int32_t> device_of) {
     count_uses(device_of);
     load_residents(device_of);
     std::ranges::copy(in_use_, peak_.begin());
+    largest_ = std::ranges::max(peak_);
 }
 
 // As the simulation counts them, and on the way where each tensor is needed and how many are at home on each device.

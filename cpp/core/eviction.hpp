@@ -23,9 +23,14 @@ class Eviction {
     explicit Eviction(const Problem& problem);
 
     // `ops` holds every op once, after all it depends on; target: bytes per device, residents included. The order stays
-    // until the next call.
+    // until the next call. It is empty when a peak exceeds `most_bytes`: who would not take it need not see its end.
     std::span<const Step> order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
-                                std::span<const int64_t> target);
+                                std::span<const int64_t> target, int64_t most_bytes = INT64_MAX);
+
+    std::span<const Step> last_order() const { return order_; }
+
+    // No order has more.
+    size_t most_steps() const { return order_.capacity(); }
 
     // [device] largest number of bytes in use in the last order.
     std::span<const int64_t> peak() const { return peak_; }
@@ -61,6 +66,7 @@ class Eviction {
     void occupy(int32_t device, int64_t bytes) {
         in_use_[device] += bytes;
         if (in_use_[device] > peak_[device]) peak_[device] = in_use_[device];
+        if (in_use_[device] > largest_) largest_ = in_use_[device];
     }
 
     const Problem& problem_;
@@ -72,6 +78,7 @@ class Eviction {
     std::vector<uint64_t> waiting_for_;   // [tensor] mask of devices it is still to be sent to; 0 until it is made
     std::vector<int32_t> sends_left_;     // [storage] transfers that wait, of tensors that are made
     std::vector<int64_t> in_use_, peak_;  // [device]
+    int64_t largest_ = 0;                 // of peak_
     std::vector<uint64_t> resident_on_;   // [resident] mask of devices
     std::vector<int64_t> level_;          // [place]
     std::vector<int32_t> heap_begin_;  // [device] its part of heaps_, which has a place for each tensor at home there

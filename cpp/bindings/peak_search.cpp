@@ -1,0 +1,43 @@
+// Peak search for Python: a search that is advanced some evaluations at a time.
+#include "peak_search.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+
+namespace placewright {
+
+void bind_peak_search(nb::module_& m) {
+    using nb::arg;
+    using Start = std::pair<ArrayIn<int32_t>, ArrayIn<int32_t>>;
+    const auto init = [](PeakSearch* self, std::shared_ptr<Problem> problem, uint64_t seed, int64_t evaluations,
+                         double first_temperature, double last_temperature, const std::vector<Start>& starts) {
+        std::vector<PlacedOrder> placed;
+        for (const auto& [device_of, ops] : starts) {
+            as_placement(*problem, device_of);
+            as_op_order(*problem, ops);
+            placed.push_back({as_vector(device_of), as_vector(ops)});
+        }
+        const PeakSearchConfig config{evaluations, first_temperature, last_temperature};
+        new (self) PeakSearch(std::move(problem), config, std::move(placed), seed);
+    };
+    nb::class_<PeakSearch>(m, "PeakSearch", "Annealing for the least peak; see placewright.search.peak_search.")
+        .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"), arg("first_temperature"),
+             arg("last_temperature"), arg("starts"))
+        .def("advance", &PeakSearch::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
+             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
+        .def_prop_ro("evaluations", &PeakSearch::evaluations)
+        .def_prop_ro("best_objective", [](const PeakSearch& s) { return s.best_fitness().objective; })
+        .def_prop_ro("best_bytes_over_limit", [](const PeakSearch& s) { return s.best_fitness().bytes_over_limit; })
+        .def("best_device_of",
+             [](const PeakSearch& s) {
+                 return to_array(std::vector<int32_t>(s.best_device_of().begin(), s.best_device_of().end()));
+             })
+        .def("best_order", [](const PeakSearch& s) {
+            return to_order(std::vector<Step>(s.best_order().begin(), s.best_order().end()));
+        });
+}
+
+}  // namespace placewright
