@@ -11,11 +11,11 @@
 
 namespace placewright {
 
-// A complete binary tree; children of node i are 2i and 2i + 1. Numbers are not negative.
+// A complete binary tree; children of node i are 2i and 2i + 1. Numbers are not negative, and there is at least one.
 class MaxTree {
   public:
     explicit MaxTree(int32_t size)
-        : leaves_(static_cast<int32_t>(std::bit_ceil(size_t(size)))), largest_(2 * size_t(leaves_)) {}
+        : leaves_(static_cast<int32_t>(std::bit_ceil(size_t(size)))), largest_(2 * size_t(leaves_), kNone) {}
 
     int64_t max() const { return largest_[1]; }
     int64_t operator[](int32_t place) const { return largest_[leaves_ + place]; }
@@ -33,7 +33,7 @@ class MaxTree {
         }
     }
 
-    // A place of a number that is at least `threshold`, which max() must be; each turn by a random bit.
+    // A place of a number that is at least `threshold`, which lies between 0 and max(); each turn by a random bit.
     int32_t random_place(int64_t threshold, uint64_t bits) const {
         int32_t node = 1;
         while (node < leaves_) {
@@ -45,6 +45,8 @@ class MaxTree {
     }
 
   private:
+    static constexpr int64_t kNone = -1;  // beyond the last place
+
     int32_t leaves_;
     std::vector<int64_t> largest_;
 };

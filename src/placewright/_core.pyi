@@ -214,6 +214,27 @@ class Annealing:
 
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
+class PeakSearch:
+    """Annealing for the least peak; see placewright.search.peak_search."""
+
+    def __init__(self, *, problem: Problem, seed: int, evaluations: int, first_temperature: float, last_temperature: float, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """Searches until `evaluations` in all are spent."""
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+
+    def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
     Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.

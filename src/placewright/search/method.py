@@ -22,6 +22,7 @@ from placewright.search.heft import Heft
 from placewright.search.local_search import LocalSearch
 from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
+from placewright.search.peak_search import PeakSearch
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
@@ -72,6 +73,7 @@ _ALL: tuple[Method, ...] = (
     Annealing(),
     ScheduleAnnealing(),
     SuperstepAnnealing(),
+    PeakSearch(),
     GP_DFS,
     METIS_DFS,
 )

@@ -1,0 +1,92 @@
+"""Annealing for the least peak memory: moves aimed at the peak, transfers put in by evicting on demand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright import _core
+from placewright.errors import InputError
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.input_order import INPUT_ORDER
+from placewright.search.pausable import result_of, run
+from placewright.search.result import Result, Solution
+
+#: Devices and an order of all ops, both int32 [num scheduled ops].
+Start = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakSearch:
+    """Anneals devices and an order of ops (Kirkpatrick, Gelatt & Vecchi 1983), from the best of some list schedules,
+    contiguous runs and one-device orders.
+
+    A tensor that must move leaves late, or when its device would exceed the best peak so far. Most moves take a tensor
+    that is alive near the peak and put its producer past the peak, its last reader before it, or either of them on
+    another device; what must stay before or after a moved op goes with it. Bytes held near the peak count a little, so
+    that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
+    device only the order is searched, and a move costs what it changes, not what the graph is long. docs/algorithms.md
+    has the argument and the figures.
+
+    first_temperature, last_temperature: relative to the peak; falls geometrically over the evaluations of the budget.
+    With more than 200,000 of them, or a time limit alone, it falls in rounds, each from the best so far and twice as
+    long as the one before.
+    """
+
+    name: str = "peak-search"
+    first_temperature: float = 0.05
+    last_temperature: float = 0.001
+
+    def __post_init__(self) -> None:
+        if not 0 < self.last_temperature <= self.first_temperature < float("inf"):
+            raise InputError(
+                f"temperatures must be positive and fall, not from {self.first_temperature} to {self.last_temperature}"
+            )
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """As Method.solve; the proposal does not matter."""
+        began = time.perf_counter()
+        search = _core.PeakSearch(
+            problem=problem.core,
+            seed=seed,
+            evaluations=budget.evaluations,
+            first_temperature=self.first_temperature,
+            last_temperature=self.last_temperature,
+            starts=list(islice(_starts(problem), budget.evaluations)),
+        )
+        ran = run(search, self.name, budget, began, on_progress, interrupted)
+        solution = Solution(device_of=search.best_device_of(), order=search.best_order())
+        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+
+
+def _starts(problem: Problem) -> Iterator[Start]:
+    """Every order on one device; with several devices also placed op by op where the peak stays least, and the
+    captured order cut into runs."""
+    core = problem.core
+    captured = INPUT_ORDER.order(problem)
+    yield _core.all_on(core, 0), captured
+    orders = (_core.lpmf_order, _core.xla_list_order, _core.reverse_greedy_order)
+    others = [order(core) for order in orders]
+    if core.num_devices == 1:
+        yield from ((_core.all_on(core, 0), ops) for ops in others)
+        return
+    yield _core.runs_filling_memory(core), captured
+    yield _core.runs_balancing_memory(core), captured
+    for ops in (captured, *others):
+        yield _core.list_schedule(core, ops, True)
