@@ -15,6 +15,7 @@ from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.input_order import INPUT_ORDER
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
@@ -76,17 +77,17 @@ class PeakSearch:
 
 
 def _starts(problem: Problem) -> Iterator[Start]:
-    """Every order on one device; with several devices also placed op by op where the peak stays least, and the
-    captured order cut into runs."""
+    """Every order on one device; with several devices the captured order on one of them, cut into runs, and every order
+    placed op by op where the peak stays least, or, where the objective is the step time, where an op finishes first."""
     core = problem.core
     captured = INPUT_ORDER.order(problem)
     yield _core.all_on(core, 0), captured
-    orders = (_core.lpmf_order, _core.xla_list_order, _core.reverse_greedy_order)
-    others = [order(core) for order in orders]
+    by_memory = (_core.lpmf_order, _core.xla_list_order, _core.reverse_greedy_order)
     if core.num_devices == 1:
-        yield from ((_core.all_on(core, 0), ops) for ops in others)
+        yield from ((_core.all_on(core, 0), order(core)) for order in by_memory)
         return
-    yield _core.runs_filling_memory(core), captured
-    yield _core.runs_balancing_memory(core), captured
-    for ops in (captured, *others):
-        yield _core.list_schedule(core, ops, True)
+    yield from ((cut.device_of, cut.order) for cut in ContiguousSplit().candidates(problem))
+    orders = [captured, *(order(core) for order in by_memory), _core.bottom_level_order(core)]
+    for least_peak in (True,) if problem.objective == "peak-memory" else (False, True):
+        for ops in orders:
+            yield _core.list_schedule(core, ops, least_peak)
