@@ -12,7 +12,7 @@ namespace placewright {
 namespace {
 
 enum Purpose : uint64_t { kMove = 1 };
-enum Draw : uint64_t { kAccept, kTargeted, kKind, kOp, kPlace, kDevice, kPeak, kTensor };
+enum Draw : uint64_t { kAccept, kTargeted, kKind, kOp, kPlace, kDevice, kCluster, kPeak, kTensor };
 
 // Tuned on synthetic training graphs; docs/algorithms.md says what they gain.
 constexpr double kTargetedShare = 0.7;        // of the moves; the others may be of any op
@@ -27,6 +27,8 @@ constexpr double kOverWeight = 8;             // of bytes over the limit, once s
 constexpr double kHeatPerMove = 0.0025;       // a round with few moves per op starts cooler
 constexpr int64_t kFirstRound = 5000;         // evaluations
 constexpr int64_t kMostInLastRound = 200000;  // evaluations
+
+constexpr uint64_t kClusterDoublings = 6;  // clusters of 2 to 64 ops change their device together
 
 constexpr uint64_t kMostAttempts = 20;
 constexpr uint64_t kMostDraws = 4;
@@ -77,6 +79,7 @@ PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchC
       best_(starts_.front()) {
     check(config_);
     best_order_.reserve(eviction_.most_steps());
+    moved_.reserve(size_t{1} << kClusterDoublings);
     if (problem_->num_devices > 1) return;
     profile_.emplace(*problem_);
     steps_.reserve(problem_->num_ops);
@@ -136,7 +139,7 @@ void PeakSearch::try_move() {
 
 bool PeakSearch::draw_move(const RandomStream& stream) {
     window_ = {};
-    device_move_ = {};
+    moved_.clear();
     return (unit(stream.bits(kTargeted)) < kTargetedShare && draw_targeted(stream)) || draw_any(stream);
 }
 
@@ -160,7 +163,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
         }
         if (!here || order_.place_of(last) < peak) continue;
         const bool of_producer = stream.bits(kOp) & 1;
-        if (draws_device(stream)) return move_device(of_producer ? producer : last, stream);
+        if (draws_device(stream)) return move_devices(of_producer ? producer : last, stream);
         const double far = unit(stream.bits(kPlace));
         const auto beyond = static_cast<int32_t>(far * far * kReach);
         return of_producer ? move_op(producer, peak + beyond) : move_op(last, peak - beyond);
@@ -170,7 +173,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
 
 bool PeakSearch::draw_any(const RandomStream& stream) {
     const auto op = static_cast<int32_t>(stream.below(kOp, uint32_t(problem_->num_ops)));
-    if (draws_device(stream)) return move_device(op, stream);
+    if (draws_device(stream)) return move_devices(op, stream);
     const double far = 2 * unit(stream.bits(kPlace)) - 1;
     const auto beyond = 1 + static_cast<int32_t>(far * far * kReach);
     return move_op(op, order_.place_of(op) + (far < 0 ? -beyond : beyond));
@@ -187,18 +190,35 @@ bool PeakSearch::move_op(int32_t op, int32_t to) {
     return !window_.empty();
 }
 
-bool PeakSearch::move_device(int32_t op, const RandomStream& stream) {
-    const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << device_of_[op]);
+// The op, and half of the times some that are connected with it on its device: a boundary between devices is shifted.
+bool PeakSearch::move_devices(int32_t op, const RandomStream& stream) {
+    const Problem& p = *problem_;
+    moved_from_ = device_of_[op];
+    const uint64_t others = p.allowed[op] & p.everywhere() & ~(uint64_t{1} << moved_from_);
     if (others == 0) return false;
     const int32_t to = nth_device(others, stream.below(kDevice, uint32_t(std::popcount(others))));
-    device_move_ = {problem_->group[op], device_of_[op]};
-    for (int32_t member : members_[device_move_.group]) device_of_[member] = to;
+    const uint64_t bits = stream.bits(kCluster);
+    const size_t size = bits & 1 ? 1 : size_t{2} << (bits >> 1) % kClusterDoublings;
+    move_group(op, to);
+    const auto join = [&](int32_t other) {
+        const bool may = device_of_[other] == moved_from_ && p.allowed[other] >> to & 1;
+        if (may && moved_.size() < size) move_group(other, to);
+    };
+    for (size_t i = 0; i < moved_.size() && moved_.size() < size; ++i) {
+        for (int32_t tensor : p.inputs[moved_[i]]) join(p.producer[tensor]);
+        for (int32_t edge : p.edges[moved_[i]]) join(edge / 2);
+    }
     return true;
 }
 
+void PeakSearch::move_group(int32_t op, int32_t to) {
+    for (int32_t member : members_[problem_->group[op]]) device_of_[member] = to;
+    moved_.push_back(op);
+}
+
 void PeakSearch::undo_move() {
-    if (device_move_.group >= 0)
-        for (int32_t member : members_[device_move_.group]) device_of_[member] = device_move_.from;
+    for (int32_t op : moved_)
+        for (int32_t member : members_[problem_->group[op]]) device_of_[member] = moved_from_;
     if (window_.empty()) return;
     order_.undo();
     if (profile_) profile_->undo();
@@ -265,7 +285,7 @@ int64_t PeakSearch::excess() const {
 
 void PeakSearch::load(const PlacedOrder& placed) {
     window_ = {};
-    device_move_ = {};
+    moved_.clear();
     std::ranges::copy(placed.device_of, device_of_.begin());
     order_.assign(placed.ops);
     if (profile_) profile_->assign(order_);

@@ -45,9 +45,6 @@ class PeakSearch {
         Fitness fitness;
         double energy;  // what is annealed
     };
-    struct DeviceMove {
-        int32_t group = -1, from = 0;
-    };
 
     void evaluate_start();
     void begin_round();
@@ -59,7 +56,8 @@ class PeakSearch {
     bool draw_any(const RandomStream& stream);
     bool draws_device(const RandomStream& stream) const;
     bool move_op(int32_t op, int32_t to);
-    bool move_device(int32_t op, const RandomStream& stream);
+    bool move_devices(int32_t op, const RandomStream& stream);
+    void move_group(int32_t op, int32_t to);
     void undo_move();
 
     Scored score(double most_energy);
@@ -81,8 +79,9 @@ class PeakSearch {
     Csr members_;  // first op of a group -> its ops
     OpOrder order_;
     std::vector<int32_t> device_of_;
-    OpOrder::Window window_;  // of the move at hand
-    DeviceMove device_move_;  // of the move at hand
+    OpOrder::Window window_;      // of the move at hand
+    std::vector<int32_t> moved_;  // ops whose groups the move at hand put on another device
+    int32_t moved_from_ = 0;
     Eviction eviction_;
     SimulationScratch simulation_;
     std::optional<MemoryProfile> profile_;  // of the only device, in place of eviction and simulation
