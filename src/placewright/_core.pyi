@@ -313,7 +313,7 @@ class SuperstepAnnealing:
     def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
-def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int]:
+
 def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int, int]:
     """
     Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window.
