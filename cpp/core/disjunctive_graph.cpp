@@ -53,6 +53,8 @@ void DisjunctiveGraph::load(std::span<const int32_t> device_of, std::span<const 
     for (int32_t place = 0; place < problem_->num_ops; ++place) dirty_.insert(place);
     propagate_heads(INT64_MAX);
     saved_.clear();
+    total_finish_ = 0;
+    for (int32_t op = 0; op < problem_->num_ops; ++op) total_finish_ += finish_[size_t(op)];
     for (int32_t place = 0; place < problem_->num_ops; ++place) dirty_.insert(place);
     propagate_tails();
 }
@@ -122,6 +124,7 @@ bool DisjunctiveGraph::try_move(std::span<const Edit> edits, int64_t at_most) {
     saved_.clear();
     touched_.clear();
     previous_step_time_ = step_time_;
+    previous_total_finish_ = total_finish_;
     edits_.assign(edits.begin(), edits.end());
     collect_affected();
     rewire();
@@ -142,6 +145,7 @@ void DisjunctiveGraph::undo() {
     rewire();
     for (size_t i = saved_.size(); i-- > 0;) finish_[size_t(saved_[i].node)] = saved_[i].finish;
     step_time_ = previous_step_time_;
+    total_finish_ = previous_total_finish_;
 }
 
 void DisjunctiveGraph::keep() {
@@ -327,6 +331,7 @@ bool DisjunctiveGraph::set_finish(Node node, int64_t begin, int64_t finish, int6
     int64_t& stored = finish_[size_t(node)];
     if (stored == finish) return true;
     saved_.push_back({node, stored});
+    if (is_op(node)) total_finish_ += finish - stored;
     stored = finish;
     if (place_of_[anchor(node)] > last_changed_place_ && begin + through_[size_t(node)] > at_most) return false;
     for (const auto& neighbours : neighbours_) {

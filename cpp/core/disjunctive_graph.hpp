@@ -39,6 +39,8 @@ class DisjunctiveGraph {
     // Makes the move permanent: tails follow.
     void keep();
 
+    // Over all ops, ns.
+    double mean_finish() const { return double(total_finish_) / double(problem_->num_ops); }
     int64_t step_time_ns() const { return step_time_; }
     // From the start of an op along the longest way to the end of the step.
     int64_t through_ns(int32_t op) const { return through_[size_t(op)]; }
@@ -136,6 +138,7 @@ class DisjunctiveGraph {
     std::vector<int64_t> finish_;               // [node]
     std::vector<int64_t> through_;              // [node] its time and the longest way from there to the end
     int64_t step_time_ = 0;
+    __int128 total_finish_ = 0;  // of all ops
 
     // Of the move at hand.
     std::vector<Edit> edits_;               // those that take it back
@@ -146,6 +149,7 @@ class DisjunctiveGraph {
     std::vector<Saved> saved_;
     int32_t last_changed_place_ = 0;  // behind it only heads change, not the ways to the end
     int64_t previous_step_time_ = 0;
+    __int128 previous_total_finish_ = 0;
     PositionSet dirty_;
     int64_t visited_ = 0;
 };

@@ -78,6 +78,10 @@ void ScheduleAnnealing::evaluate_start() {
     at_best_ = true;
 }
 
+double ScheduleAnnealing::energy() const {
+    return double(graph_.step_time_ns()) + config_.mean_finish_weight * graph_.mean_finish();
+}
+
 Fitness ScheduleAnnealing::fitness() {
     if (!problem_->needs_memory) return problem_->fitness(0, graph_.step_time_ns(), 0);
     graph_.write_order(order_);
@@ -90,17 +94,16 @@ void ScheduleAnnealing::try_move(double temperature) {
     draw_move(stream);
     if (edits_.empty()) return;
     const double rise = -temperature * mean_time_ * std::log(uniform(stream.bits(kAccept)));
-    const int64_t limit = graph_.step_time_ns() + static_cast<int64_t>(std::min(rise, 1e18));
+    const double most = energy() + rise;
+    // Bytes over a limit come first: until there are none, time does not matter.
     const bool by_time = fitness_.bytes_over_limit == 0 && !problem_->minimize_memory;
+    const int64_t limit = graph_.step_time_ns() + static_cast<int64_t>(std::min(rise, 1e18));
     leave_best();
-    bool accepted = graph_.try_move(edits_, by_time ? limit : INT64_MAX);
+    bool accepted = graph_.try_move(edits_, by_time ? limit : INT64_MAX) && (!by_time || energy() <= most);
     Fitness found;
     if (accepted) {
         found = fitness();
-        accepted = problem_->needs_memory ? found.bytes_over_limit < fitness_.bytes_over_limit ||
-                                                (found.bytes_over_limit == fitness_.bytes_over_limit &&
-                                                 found.objective <= (by_time ? limit : fitness_.objective))
-                                          : true;
+        accepted = by_time ? found.bytes_over_limit == 0 : found <= fitness_;
     }
     if (!accepted) return graph_.undo();
     graph_.keep();

@@ -24,8 +24,8 @@ from placewright.search.result import Result, Solution
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
 #: A few candidates of each list method.
 _FOR_A_START = Budget(evaluations=6)
-#: Graphs with fewer ops than this many times the clusters are not made coarse.
-_WORTH_CLUSTERING = 2
+#: Graphs of fewer ops are not made coarse.
+_WORTH_CLUSTERING = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +36,21 @@ class ScheduleAnnealing:
     The first part of the budget goes to a coarse problem of clusters, where one move reorders or places many ops; what
     is found there is a start for the ops themselves. With limits, bytes over them never rise.
 
-    clusters: how many ops of the coarse problem there are at most. coarse_share: of the budget, spent there.
+    ops_per_cluster: how many ops are one op of the coarse problem on average. coarse_share: of the budget, spent there.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
     problem that was coarse before from the second, to the last, falling geometrically over the budget.
     """
 
     name: str = "schedule-annealing"
-    clusters: int = 250
-    coarse_share: float = 0.5
+    ops_per_cluster: int = 4
+    coarse_share: float = 0.3
     first_temperature: float = 2.0
     fine_temperature: float = 0.3
     last_temperature: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.clusters < 1:
-            raise InputError(f"{self.clusters} clusters make no problem: at least 1 is needed")
+        if self.ops_per_cluster < 2:
+            raise InputError(f"clusters of {self.ops_per_cluster} ops make nothing coarse: at least 2 are needed")
         if not 0 <= self.coarse_share < 1:
             raise InputError(f"a share of {self.coarse_share} for the coarse problem lies outside [0, 1)")
         temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
@@ -77,7 +77,7 @@ class ScheduleAnnealing:
             seeds, spent = [result.solution for result in found], sum(result.evaluations for result in found)
         starts = [_placed(solution) for solution in seeds]
         temperature = self.first_temperature
-        if self.coarse_share > 0 and problem.core.num_ops >= _WORTH_CLUSTERING * self.clusters:
+        if self.coarse_share > 0 and problem.core.num_ops >= _WORTH_CLUSTERING:
             coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, spent, interrupted)
             starts.append(coarse)
             temperature = self.fine_temperature
@@ -97,7 +97,7 @@ class ScheduleAnnealing:
         interrupted: Interrupted | None,
     ) -> tuple[Placed, int]:
         """What the coarse problem's share of the budget finds, for the ops themselves; evaluations spent by then."""
-        coarse, cluster_of = _core.coarsen(problem.core, self.clusters)
+        coarse, cluster_of = _core.coarsen(problem.core, problem.core.num_ops // self.ops_per_cluster)
         by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
         projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
         starts = [*projected, _core.earliest_task_first(coarse), by_level]
