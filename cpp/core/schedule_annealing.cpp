@@ -205,12 +205,14 @@ void ScheduleAnnealing::grow_cluster(const RandomStream& stream, int32_t op, int
 // The device of an op beside the cluster, drawn among a few; -1 when none stands elsewhere.
 int32_t ScheduleAnnealing::neighbouring_device(const RandomStream& stream) const {
     const Problem& p = *problem_;
-    int32_t found = -1, seen = 0;
+    int32_t found = -1;
+    uint32_t seen = 0;
     const auto consider = [&](int32_t other) {
         if (cluster_epoch_[other] == epoch_) return;
         const int32_t device = graph_.device_of()[size_t(other)];
         if (device == graph_.device_of()[size_t(cluster_[0])]) return;
-        if (stream.below(kGrowth + 200 + uint64_t(seen++), uint32_t(seen)) == 0) found = device;
+        ++seen;
+        if (stream.below(kGrowth + 200 + seen, seen) == 0) found = device;
     };
     for (int32_t member : cluster_) {
         for (int32_t tensor : p.inputs[member]) consider(p.producer[tensor]);

@@ -22,8 +22,8 @@ from placewright.plan import ControlMode, Objective, Plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.search.brkga import MAX_THREADS
-from placewright.search.budget import Interrupted, OnProgress, default_evaluations
-from placewright.search.method import make_method
+from placewright.search.budget import Interrupted, OnProgress
+from placewright.search.method import default_evaluations, make_method
 
 if TYPE_CHECKING:
     import torch
@@ -57,8 +57,8 @@ def plan(
         for a whole step with backward and optimizer). devices: a Machine, "2xh100", or the path of a devices.toml.
     memory_limit: bytes or "10GiB", for every device, within its capacity. pins, forbids: glob over op or module names
         to device. colocate: groups of globs that share a device. dims: values of symbolic dimensions of an ONNX file.
-    evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default 5,000 evaluations, fewer for
-        graphs of more than 1,500 ops, and no time limit: only without one is the plan reproducible.
+    evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
+        about a second, and no time limit: only without one is the plan reproducible.
     threads: None for all cores; the plan does not depend on it. measured: CSV of measured op times.
 
     Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
@@ -79,7 +79,7 @@ def plan(
         measured=measured,
     )
     if evaluations is None and limits.seconds is None:
-        limits = replace(limits, evaluations=default_evaluations(problem.core.num_keys))
+        limits = replace(limits, evaluations=default_evaluations(method, problem))
     result = method.solve(problem, limits, seed, on_progress=on_progress, interrupted=interrupted)
     options = {
         "model": str(model) if isinstance(model, str | Path) else None,

@@ -1,32 +1,46 @@
-"""The default method: every baseline first, then BRKGA seeded with the best of them; the best of everything wins."""
+"""The default method: every baseline first, then the search that fits the problem; the best of everything wins."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from placewright import _core
 from placewright.bounds import lower_bound, nothing_fits
-from placewright.plan import Metrics
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result
+from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.superstep_annealing import SuperstepAnnealing
 
-#: How many of the best baseline solutions start in BRKGA's first population.
-NUM_SEEDS = 5
+#: How many of the best solutions a search starts from.
+NUM_SEEDS = 4
+#: Of a time limit: each baseline ends its candidates after it.
+_BASELINE_SHARE = 0.1
+#: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
+_FEASIBILITY_SHARE = 0.3
+_GUIDED_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """Runs all baselines and a seeded BRKGA. No worse than any baseline, by construction: it returns the best.
+    """No worse than any baseline, by construction: it returns the best of all that ran.
 
-    brkga: the search that spends what the baselines leave of the budget.
+    What is left of the budget after the baselines goes to one search, by rules that were measured
+    (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where transfers block and
+    cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits, `peak-search` first looks
+    for a plan that does. With a proposal a guided `brkga` takes half.
+
+    threads: that search; the result does not depend on it.
     """
 
     name: str = "auto"
-    brkga: Brkga = field(default_factory=Brkga)
+    threads: int = 1
 
     def solve(
         self,
@@ -38,28 +52,37 @@ class Auto:
         on_progress: OnProgress | None = None,
         interrupted: Interrupted | None = None,
     ) -> Result:
-        """Runs the baselines, whatever the budget: they are what the result must not be worse than; only an interrupt
-        ends them early. BRKGA gets the rest, unless a bound proves that nothing is left to gain."""
+        """Runs the baselines, whatever the budget: they are what the result must not be worse than; a time limit and an
+        interrupt only shorten them. A search follows unless a bound proves that nothing is left to gain."""
         began = time.perf_counter()
-        results = _run_baselines(problem, seed, began, on_progress, interrupted)
-        results_by_rank = sorted(results, key=lambda result: result.metrics.fitness(problem.objective))
-        best = results_by_rank[0]
-        spent, seconds = sum(result.evaluations for result in results), time.perf_counter() - began
-        reason = _reason_to_skip_search(problem, best, budget, spent, seconds, interrupted)
-        if reason is None:
-            left = replace(
-                budget,
-                evaluations=budget.evaluations - spent,
-                seconds=None if budget.seconds is None else budget.seconds - seconds,
+        results = _run_baselines(problem, budget, seed, began, on_progress, interrupted)
+        ranked, reason = _by_fitness(problem, results), "complete"
+        spent = sum(result.evaluations for result in results)
+        for search, share in self._searches(problem, ranked[0], proposal):
+            elapsed = time.perf_counter() - began
+            stop = _reason_to_stop(problem, ranked[0], budget, spent, elapsed, interrupted)
+            if stop is not None:
+                reason = stop
+                break
+            seeds = (
+                [result.solution for result in ranked[:NUM_SEEDS]]
+                if isinstance(search, Brkga | ScheduleAnnealing)
+                else []
             )
-            seeds = [result.solution for result in results_by_rank[:NUM_SEEDS]]
-            evolved = self.brkga.solve(
-                problem, left, seed, proposal, seeds=seeds, on_progress=on_progress, interrupted=interrupted
+            found = search.solve(
+                problem,
+                _part_of_rest(budget, share, spent, elapsed),
+                seed,
+                proposal,
+                **({"seeds": seeds} if seeds else {}),
+                on_progress=on_progress,
+                interrupted=interrupted,
             )
-            reason, spent = evolved.stopped_because, spent + evolved.evaluations
-            best = min(best, evolved, key=lambda result: result.metrics.fitness(problem.objective))
+            ranked = _by_fitness(problem, [*ranked, found])
+            spent += found.evaluations
+            reason = found.stopped_because
         return replace(
-            best,
+            ranked[0],
             method=self.name,
             evaluations=spent,
             seconds=time.perf_counter() - began,
@@ -68,31 +91,69 @@ class Auto:
             baselines=tuple(results),
         )
 
+    def _searches(
+        self, problem: Problem, best: Result, proposal: Proposal | None
+    ) -> Iterator[tuple[Brkga | PeakSearch | ScheduleAnnealing | SuperstepAnnealing, float]]:
+        """What follows the baselines, and the share each has of what is left of the budget then."""
+        if proposal is not None:
+            yield Brkga(threads=self.threads), _GUIDED_SHARE
+        if problem.objective == "peak-memory":
+            yield PeakSearch(), 1.0
+            return
+        if best.metrics.bytes_over_limit > 0:
+            yield PeakSearch(), _FEASIBILITY_SHARE
+        yield SuperstepAnnealing() if _core.has_free_barriers(problem.core) else ScheduleAnnealing(), 1.0
 
-def _reason_to_skip_search(
-    problem: Problem, best: Result, budget: Budget, spent: int, seconds: float, interrupted: Interrupted | None
+
+def default_evaluations(problem: Problem) -> int:
+    """As many as take about a second; a budget of evaluations is what makes a plan reproducible."""
+    num_ops = problem.core.num_ops
+    if problem.objective == "peak-memory":
+        return max(2_000, min(200_000, 20_000_000 // num_ops))
+    if _core.has_free_barriers(problem.core):
+        return 10_000_000
+    return max(2_000, min(1_000_000, 100_000_000 // num_ops))
+
+
+def _by_fitness(problem: Problem, results: list[Result]) -> list[Result]:
+    return sorted(results, key=lambda result: result.metrics.fitness(problem.objective))
+
+
+def _part_of_rest(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
+    """A share of what is left, at least something."""
+    return Budget(
+        evaluations=max(1, int((budget.evaluations - spent) * share)),
+        seconds=None if budget.seconds is None else max(1e-3, (budget.seconds - elapsed) * share),
+    )
+
+
+def _reason_to_stop(
+    problem: Problem, best: Result, budget: Budget, spent: int, elapsed: float, interrupted: Interrupted | None
 ) -> str | None:
-    """Why BRKGA need not or may not run: "optimal", "infeasible" (both proven), "interrupted", or a budget's reason."""
+    """Why no search need or may follow: "optimal", "infeasible" (both proven), "interrupted", or a budget's reason."""
     metrics = best.metrics
+    if interrupted is not None and interrupted():
+        return "interrupted"
     if metrics.bytes_over_limit == 0 and metrics.objective_value(problem.objective) <= lower_bound(problem).value:
         return "optimal"
     if nothing_fits(problem):
         return "infeasible"
-    if interrupted is not None and interrupted():
-        return "interrupted"
-    return budget.reason_to_stop(spent, seconds)
+    return budget.reason_to_stop(spent, elapsed)
 
 
 def _run_baselines(
-    problem: Problem, seed: int, began: float, on_progress: OnProgress | None, interrupted: Interrupted | None
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    began: float,
+    on_progress: OnProgress | None,
+    interrupted: Interrupted | None,
 ) -> list[Result]:
+    seconds = None if budget.seconds is None else budget.seconds * _BASELINE_SHARE
     results: list[Result] = []
-    best: Metrics | None = None
     for method in BASELINES:
-        results.append(method.solve(problem, Budget(), seed))
-        metrics = results[-1].metrics
-        if best is None or metrics.fitness(problem.objective) < best.fitness(problem.objective):
-            best = metrics
+        results.append(method.solve(problem, Budget(seconds=seconds), seed))
+        best = _by_fitness(problem, results)[0].metrics
         if on_progress is not None:
             on_progress(
                 Progress(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from placewright.search.baseline import Baseline
 from placewright.search.bfs import BFS
+from placewright.search.cluster_list import ClusterList
+from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.dfs import DFS
 from placewright.search.etf import EarliestTaskFirst
@@ -27,4 +29,6 @@ BASELINES: tuple[Baseline, ...] = (
     ListScheduling(),
     EarliestTaskFirst(),
     SegmentFill(),
+    ClusterList(),
+    CLUSTER_PARTITION,
 )

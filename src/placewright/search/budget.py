@@ -31,7 +31,7 @@ class Budget:
         return None
 
 
-def default_evaluations(num_keys: int) -> int:
+def key_search_evaluations(num_keys: int) -> int:
     """5,000 evaluations, fewer for chromosomes of more than 8,000 keys (1,500 ops on two devices), so that a search
     takes about a second and stays reproducible. The exponent is above 1 because large problems leave the caches."""
     return max(20, min(5000, int(5000 * (8000 / num_keys) ** 1.5)))

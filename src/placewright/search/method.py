@@ -8,13 +8,12 @@ from typing import Protocol
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.search import auto
 from placewright.search.annealing import Annealing
 from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.cluster_list import ClusterList
-from placewright.search.cluster_partition import CLUSTER_PARTITION
+from placewright.search.budget import Budget, Interrupted, OnProgress, key_search_evaluations
 from placewright.search.cp_sat import CpSat
 from placewright.search.cpop import Cpop
 from placewright.search.graph_partition import GP_DFS, METIS_DFS
@@ -61,8 +60,6 @@ _ALL: tuple[Method, ...] = (
     TUNED_BRKGA,
     *BRKGA_BY_DECODER,
     *BASELINES,
-    ClusterList(),
-    CLUSTER_PARTITION,
     Heft(),
     Cpop(),
     MemoryTopo(),
@@ -82,13 +79,18 @@ _ALL: tuple[Method, ...] = (
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 
 
+def default_evaluations(method: Method, problem: Problem) -> int:
+    """The budget where none is given: about a second's for the default method, that of the paper for the others."""
+    return (
+        auto.default_evaluations(problem) if isinstance(method, Auto) else key_search_evaluations(problem.core.num_keys)
+    )
+
+
 def make_method(name: str, *, threads: int = 1) -> Method:
     """The method of that name, on so many threads where it can use them. Raises InputError when there is none."""
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
-    if isinstance(method, Auto):
-        return replace(method, brkga=replace(method.brkga, threads=threads))
-    if isinstance(method, Brkga | RandomSearch):
+    if isinstance(method, Auto | Brkga | RandomSearch):
         return replace(method, threads=threads)
     return method
