@@ -140,4 +140,6 @@ def test_twice_the_ops_take_about_twice_the_time() -> None:
         Heft().solve(problem, Budget(), 0)
         return time.process_time() - began
 
-    assert seconds(8_000) < 3 * max(seconds(4_000), 0.1)
+    # The quicker of two runs: other processes share the caches.
+    fewer, more = (min(seconds(num_ops), seconds(num_ops)) for num_ops in (3_000, 6_000))
+    assert more < 3 * max(fewer, 0.1)
