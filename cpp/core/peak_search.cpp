@@ -15,10 +15,10 @@ enum Purpose : uint64_t { kMove = 1 };
 enum Draw : uint64_t { kAccept, kTargeted, kKind, kOp, kPlace, kDevice, kCluster, kPeak, kTensor };
 
 // Tuned on synthetic training graphs; docs/algorithms.md says what they gain.
-constexpr double kTargetedShare = 0.7;        // of the moves; the others may be of any op
-constexpr double kDeviceShare = 0.25;         // of the moves; the others change the order
-constexpr double kReach = 20;                 // places beyond the peak, or from where an op is; near ones more often
-constexpr int32_t kLongestMove = 500;         // places, so that a move costs the same in a large graph
+constexpr double kTargetedShare = 0.7;                                   // of the moves; the others may be of any op
+constexpr double kDeviceShare = 0.25;                                    // of the moves; the others change the order
+constexpr double kLeastReach = 20, kMostReach = 200, kReachPerOp = 0.1;  // places of a move beyond the peak
+constexpr int32_t kLongestMove = 2000;        // places, so that a move costs the same in a large graph
 constexpr double kExcessWeight = 0.05;        // per op, in graphs of up to kExcessOps
 constexpr double kExcessOps = 130;            // in larger ones the excess counts by its mean
 constexpr double kExcessMargin = 0.05;        // below the target
@@ -69,6 +69,7 @@ PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchC
       starts_(std::move(starts)),
       seed_(seed),
       members_(ops_by_group(*problem_)),
+      reach_(std::clamp(kReachPerOp * problem_->num_ops, kLeastReach, kMostReach)),
       order_(*problem_, first_of(starts_).ops),
       device_of_(starts_.front().device_of),
       eviction_(*problem_),
@@ -165,7 +166,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
         const bool of_producer = stream.bits(kOp) & 1;
         if (draws_device(stream)) return move_devices(of_producer ? producer : last, stream);
         const double far = unit(stream.bits(kPlace));
-        const auto beyond = static_cast<int32_t>(far * far * kReach);
+        const auto beyond = static_cast<int32_t>(far * far * reach_);
         return of_producer ? move_op(producer, peak + beyond) : move_op(last, peak - beyond);
     }
     return false;
@@ -175,7 +176,7 @@ bool PeakSearch::draw_any(const RandomStream& stream) {
     const auto op = static_cast<int32_t>(stream.below(kOp, uint32_t(problem_->num_ops)));
     if (draws_device(stream)) return move_devices(op, stream);
     const double far = 2 * unit(stream.bits(kPlace)) - 1;
-    const auto beyond = 1 + static_cast<int32_t>(far * far * kReach);
+    const auto beyond = 1 + static_cast<int32_t>(far * far * reach_);
     return move_op(op, order_.place_of(op) + (far < 0 ? -beyond : beyond));
 }
 
