@@ -88,6 +88,6 @@ def test_other_seeds_search_elsewhere() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"last_temperature": 0.0}, {"first_temperature": 1e-9}, {"first_temperature": np.inf}]
 )
-def test_temperatures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+def test_temperatures_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="temperatures"):
         PeakSearch(**wrong)
