@@ -10,7 +10,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from placewright import _core, schedule
 from placewright.api import make_problem
 from placewright.bounds import lower_bound
 from placewright.buffers import buffers_and_curves
+from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.plan_file import read_plan, write_plan
 from placewright.planning import assemble_plan
@@ -28,7 +29,7 @@ from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 from placewright.search.result import measure
 
-GRAPHS = {"transformer": transformer, "random": random_layers}
+GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random": random_layers}
 
 
 @contextmanager

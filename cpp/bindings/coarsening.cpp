@@ -1,7 +1,6 @@
 // Coarse problems for Python.
 #include "coarsening.hpp"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
@@ -26,14 +25,15 @@ std::span<const int32_t> as_clusters(const Problem& coarse, const ArrayIn<int32_
     return clusters;
 }
 
-std::pair<std::shared_ptr<Problem>, ArrayOut<int32_t>> coarsen_problem(const Problem& problem, int32_t max_clusters,
-                                                                       std::optional<ArrayIn<int32_t>> device_of) {
+using Coarsened = std::pair<std::shared_ptr<Problem>, ArrayOut<int32_t>>;
+
+template <class F>
+Coarsened coarsened_by(int32_t max_clusters, F&& coarsening) {
     if (max_clusters < 1) throw std::invalid_argument("max_clusters must be at least 1");
-    const auto placement = device_of ? as_placement(problem, *device_of) : std::span<const int32_t>{};
     Coarsening result;
     {
         nb::gil_scoped_release release;
-        result = coarsen(problem, max_clusters, placement);
+        result = coarsening();
     }
     return {std::move(result.coarse), to_array(std::move(result.cluster_of))};
 }
@@ -42,9 +42,22 @@ std::pair<std::shared_ptr<Problem>, ArrayOut<int32_t>> coarsen_problem(const Pro
 
 void bind_coarsening(nb::module_& m) {
     using nb::arg;
-    m.def("coarsen", &coarsen_problem, arg("problem"), arg("max_clusters"), arg("device_of").noconvert() = nb::none(),
-          "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a "
-          "placement, only ops that stand together are joined.");
+    m.def(
+        "coarsen",
+        [](const Problem& problem, int32_t max_clusters) {
+            return coarsened_by(max_clusters, [&] { return coarsen(problem, max_clusters); });
+        },
+        arg("problem"), arg("max_clusters"),
+        "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.");
+    m.def(
+        "coarsen_solution",
+        [](const Problem& problem, int32_t max_clusters, ArrayIn<int32_t> device_of, ArrayIn<int32_t> ops) {
+            as_placement(problem, device_of), as_op_order(problem, ops);
+            const PlacedOrder solution{as_vector(device_of), as_vector(ops)};
+            return coarsened_by(max_clusters, [&] { return coarsen(problem, max_clusters, solution); });
+        },
+        arg("problem"), arg("max_clusters"), arg("device_of").noconvert(), arg("ops").noconvert(),
+        "As coarsen, with clusters that keep what a solution runs together together: projected, it stays as it is.");
     m.def(
         "chain_clusters",
         [](const Problem& problem, int64_t cap_ns) {

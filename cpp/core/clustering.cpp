@@ -21,18 +21,17 @@ constexpr double kStretch = 1.1;
 // The share of clusters that a round must do without to be worth it.
 constexpr double kLeastGain = 0.9;
 // How much shorter a path another rule must offer.
-constexpr double kMuchShorter = 0.8;
+constexpr double kMuchShorter = 0.95;
 
 // Ops that must share a device, joined further as clusters join them.
 class Components {
   public:
-    Components(const Problem& p, std::span<const int32_t> device_of, const std::vector<double>& work)
+    Components(const Problem& p, const std::vector<double>& work)
         : parent_(p.group), vertices_(p.num_ops), work_(p.num_ops), allowed_(p.allowed) {
         for (int32_t op = 0; op < p.num_ops; ++op) {
             ++vertices_[p.group[op]];
             work_[p.group[op]] += work[op];
             allowed_[op] &= p.everywhere();
-            if (!device_of.empty()) allowed_[op] = uint64_t{1} << device_of[op];
         }
     }
 
@@ -66,15 +65,6 @@ class Components {
     std::vector<double> work_;
     std::vector<uint64_t> allowed_;
 };
-
-std::vector<double> mean_times(const Problem& p) {
-    std::vector<double> work(p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) {
-        for (int32_t device = 0; device < p.num_devices; ++device) work[op] += double(p.op_time(op, device));
-        work[op] /= p.num_devices;
-    }
-    return work;
-}
 
 enum class Order { along, across };
 
@@ -206,10 +196,10 @@ Stage join_runs(const Stage& before, const RunLimits& limits, Order order) {
 // Rounds of runs, clusters growing by about kGrowth in each, until there are few enough.
 class Clustering {
   public:
-    Clustering(const Problem& p, std::span<const int32_t> device_of, const std::vector<double>& work)
+    Clustering(const Problem& p, const std::vector<double>& work)
         : total_(std::accumulate(work.begin(), work.end(), 0.0)),
-          together_(total_ / (2 * p.num_devices)),
-          now_{Components(p, device_of, work), quotient_of(p, work), 0, {}},
+          together_(total_ / (8 * p.num_devices)),
+          now_{Components(p, work), quotient_of(p, work), 0, {}},
           cluster_of_(p.num_ops) {
         std::iota(cluster_of_.begin(), cluster_of_.end(), 0);
         now_.path = longest_path(now_.quotient);
@@ -266,8 +256,8 @@ class Clustering {
 
 }  // namespace
 
-std::vector<int32_t> cluster_ops(const Problem& problem, int32_t max_clusters, std::span<const int32_t> device_of) {
-    return Clustering(problem, device_of, mean_times(problem)).clusters(max_clusters);
+std::vector<int32_t> cluster_ops(const Problem& problem, int32_t max_clusters) {
+    return Clustering(problem, mean_times(problem)).clusters(max_clusters);
 }
 
 }  // namespace placewright

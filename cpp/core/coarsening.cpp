@@ -220,10 +220,14 @@ std::shared_ptr<Problem> coarse_problem(const Problem& fine, std::span<const int
     return CoarseBuilder(fine, cluster_of).build();
 }
 
-Coarsening coarsen(const Problem& fine, int32_t max_clusters, std::span<const int32_t> device_of) {
-    std::vector<int32_t> cluster_of = cluster_ops(fine, max_clusters, device_of);
-    std::shared_ptr<Problem> coarse = coarse_problem(fine, cluster_of);
-    return {std::move(coarse), std::move(cluster_of)};
+Coarsening coarsen(const Problem& fine, int32_t max_clusters) {
+    std::vector<int32_t> cluster_of = cluster_ops(fine, max_clusters);
+    return {coarse_problem(fine, cluster_of), std::move(cluster_of)};
+}
+
+Coarsening coarsen(const Problem& fine, int32_t max_clusters, const PlacedOrder& solution) {
+    std::vector<int32_t> cluster_of = cluster_solution(fine, max_clusters, solution);
+    return {coarse_problem(fine, cluster_of), std::move(cluster_of)};
 }
 
 PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
@@ -240,8 +244,8 @@ PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std
 PlacedOrder project(const Problem& coarse, std::span<const int32_t> cluster_of, std::span<const int32_t> device_of,
                     std::span<const int32_t> ops) {
     PlacedOrder result{std::vector<int32_t>(coarse.num_ops, -1), {}};
-    std::vector<int32_t> position(coarse.num_ops, INT32_MAX);
-    for (size_t k = ops.size(); k-- > 0;) position[cluster_of[ops[k]]] = static_cast<int32_t>(k);
+    std::vector<int32_t> position(coarse.num_ops);
+    for (size_t k = 0; k < ops.size(); ++k) position[cluster_of[ops[k]]] = static_cast<int32_t>(k);
     for (size_t op = 0; op < cluster_of.size(); ++op) {
         int32_t& device = result.device_of[coarse.group[cluster_of[op]]];
         if (device < 0) device = device_of[op];

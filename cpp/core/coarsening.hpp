@@ -29,14 +29,17 @@ struct Coarsening {
 std::shared_ptr<Problem> coarse_problem(const Problem& fine, std::span<const int32_t> cluster_of);
 
 // With clusters as cluster_ops makes them.
-Coarsening coarsen(const Problem& fine, int32_t max_clusters, std::span<const int32_t> device_of = {});
+Coarsening coarsen(const Problem& fine, int32_t max_clusters);
+
+// With clusters as cluster_solution makes them: the solution, projected, stands in the coarse problem as it is.
+Coarsening coarsen(const Problem& fine, int32_t max_clusters, const PlacedOrder& solution);
 
 // A solution of the coarse problem as one of the fine: valid whenever the coarse one is.
 PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
                    std::span<const int32_t> coarse_ops);
 
 // A solution of the fine problem as one of the coarse, as near as may be: a cluster stands where its first op does (the
-// first of its group), and comes as early as its earliest op allows.
+// first of its group), and comes where its last op did.
 PlacedOrder project(const Problem& coarse, std::span<const int32_t> cluster_of, std::span<const int32_t> device_of,
                     std::span<const int32_t> ops);
 

@@ -29,6 +29,15 @@ class EdgeMerger {
 
 }  // namespace
 
+std::vector<double> mean_times(const Problem& p) {
+    std::vector<double> work(p.num_ops);
+    for (int32_t op = 0; op < p.num_ops; ++op) {
+        for (int32_t device = 0; device < p.num_devices; ++device) work[op] += double(p.op_time(op, device));
+        work[op] /= p.num_devices;
+    }
+    return work;
+}
+
 Quotient quotient_of(const Problem& p, const std::vector<double>& work) {
     Quotient q;
     EdgeMerger merger(q, p.num_ops);

@@ -24,6 +24,9 @@ struct Quotient {
     }
 };
 
+// Time of each op, averaged over the devices.
+std::vector<double> mean_times(const Problem& problem);
+
 // Every op a cluster of its own; work[op] as given.
 Quotient quotient_of(const Problem& problem, const std::vector<double>& work);
 

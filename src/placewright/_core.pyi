@@ -264,8 +264,14 @@ class ScheduleAnnealing:
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
 
 def coarsen(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
-    A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op. Given a placement, only ops that stand together are joined.
+    A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.
+    """
+
+def coarsen_solution(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    As coarsen, with clusters that keep what a solution runs together together: projected, it stays as it is.
     """
 
 def chain_clusters(problem: Problem, cap_ns: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:

@@ -28,9 +28,9 @@ def test_what_is_found_for_the_coarse_problem_is_a_solution(problem: Problem, ma
 
 @settings(max_examples=80, deadline=None)
 @given(problem=problems(max_ops=10), max_clusters=st.integers(1, 10))
-def test_a_solution_outlives_clusters_made_for_its_placement(problem: Problem, max_clusters: int) -> None:
+def test_a_solution_outlives_the_clusters_made_for_it(problem: Problem, max_clusters: int) -> None:
     solution = placed(problem.core)
-    coarse, cluster_of = _core.coarsen(problem.core, max_clusters, solution[0])
+    coarse, cluster_of = _core.coarsen_solution(problem.core, max_clusters, *solution)
     projected = _core.project(problem.core, coarse, cluster_of, *solution)
     expanded, _ = _core.expand(problem.core, coarse, cluster_of, *projected)
     assert expanded.tolist() == solution[0].tolist()
