@@ -79,7 +79,8 @@ class ScheduleAnnealing:
         temperature = self.first_temperature
         if self.coarse_share > 0 and problem.core.num_ops >= _WORTH_CLUSTERING:
             coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, spent, interrupted)
-            starts.append(coarse)
+            # As it is, and with its devices only, their ops ordered anew.
+            starts += [coarse, (coarse[0], _core.dispatch_order(problem.core, coarse[0]))]
             temperature = self.fine_temperature
         search = self._search(problem.core, starts, seed, temperature)
         ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)

@@ -1,0 +1,79 @@
+"""Annealing of whole schedules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from instances import graph_of, machine_of, problem_of
+from strategies import problems
+
+from placewright.api import make_problem
+from placewright.errors import InputError
+from placewright.importers import load_graph
+from placewright.machine import Link
+from placewright.machines import load_machine
+from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.etf import EarliestTaskFirst
+from placewright.search.list_scheduling import ListScheduling
+from placewright.search.result import Solution
+from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.single_device import SingleDevice
+
+
+def step_time(problem: Problem, evaluations: int = 2000, seed: int = 0) -> int:
+    return ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), seed).metrics.step_time_ns
+
+
+def test_a_chain_stays_on_one_device_where_sending_costs_more_than_it_gains() -> None:
+    # Four ops of 1 ns each, 10 bytes between them at 1 byte per ns: any split adds at least 10.
+    graph = graph_of({"a": ("", 10), "b": ("a", 10), "c": ("b", 10), "d": ("c", 10)})
+    machine = machine_of(2, Link(bandwidth_bytes_per_s=10**9))
+    assert step_time(problem_of(graph, machine)) == 4
+
+
+def test_two_chains_part_and_meet_again() -> None:
+    # a feeds two chains of three and the sum reads both; each op takes 1 ns, each byte between devices 1 ns. On one
+    # device 8. Apart: a until 1, sent by 2, the far chain done at 5; the near one at 4, sent by 5; the sum there at 6.
+    chains = {f"{c}{i}": (f"{c}{i - 1}" if i else "a", 1) for i in range(3) for c in "xy"}
+    graph = graph_of({"a": ("", 1), **chains, "sum": ("x2 y2", 1)})
+    machine = machine_of(2, Link(bandwidth_bytes_per_s=10**9))
+    assert step_time(problem_of(graph, machine)) == 6
+
+
+@given(problem=problems())
+@settings(max_examples=60, deadline=None)
+def test_it_is_never_worse_than_what_it_starts_from(problem: Problem) -> None:
+    starts = [method.solve(problem, Budget(), seed=0) for method in (SingleDevice(), ListScheduling())]
+    fitness = [start.metrics.fitness(problem.objective) for start in starts]
+    found = ScheduleAnnealing().solve(problem, Budget(evaluations=300), 0, seeds=[start.solution for start in starts])
+    assert found.metrics.fitness(problem.objective)[:2] <= min(fitness)[:2]
+
+
+def test_a_real_training_step_gains_over_its_starts() -> None:
+    problem = make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
+    start = EarliestTaskFirst().solve(problem, Budget(), seed=0)
+    found = ScheduleAnnealing().solve(problem, Budget(evaluations=20_000), 0, seeds=[start.solution])
+    assert found.evaluations == 20_000
+    assert found.metrics.step_time_ns < 0.97 * start.metrics.step_time_ns
+
+
+@pytest.mark.parametrize("evaluations", [1, 50, 500])
+def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
+    problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"))
+    start: Solution = ListScheduling().solve(problem, Budget(), seed=0).solution
+    found = ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 1, seeds=[start])
+    assert evaluations <= found.evaluations <= evaluations + 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"ops_per_cluster": 1}, "clusters of 1 ops"),
+        ({"coarse_share": 1.0}, "a share of 1.0"),
+        ({"fine_temperature": 0.001}, "temperatures must"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, float], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        ScheduleAnnealing(**wrong)  # type: ignore[arg-type]
