@@ -30,20 +30,19 @@ def test_json_on_stdout_stays_parseable_when_nothing_fits(model: Path) -> None:
 
 
 def searching(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
-    """A process whose search would go on for hours, after it has begun."""
-    save_graph(chain_graph(400), tmp_path / "model.json")
-    arguments = ["plan", tmp_path / "model.json", "-d", "2xp100", "--evaluations", str(10**12)]
+    """A process whose search would go on for hours, after it has begun: no bound proves its best plan optimal."""
+    arguments = ["plan", "example:inception-v3-train", "-d", "2xp100", "--evaluations", str(10**12)]
     command = [sys.executable, "-m", "placewright", *map(str, arguments), "-o", str(tmp_path / "p.json"), *options]
     environment = {**os.environ, "COLUMNS": ""}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while _cpu_seconds(process.pid) < 1.5 and time.monotonic() < deadline:
+    while _cpu_seconds(process.pid) < 2.5 and time.monotonic() < deadline:
         time.sleep(0.02)
     return process
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What the process has computed so far: imports and baselines take well under a second of it."""
+    """What the process has computed so far: imports and baselines take some 1.5 seconds of it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -60,8 +59,7 @@ def test_ctrl_c_writes_the_best_plan_so_far_and_is_130(tmp_path: Path) -> None:
     assert "stopped: interrupted, the best plan so far" in out
     plan = load(tmp_path / "p.json")
     assert plan.stopped_because == "interrupted"
-    # 400 ops of 200 us: 80 ms on one device.
-    assert plan.metrics.step_time_ns < 80_000_000
+    assert plan.metrics.step_time_ns <= min(baseline.metrics.step_time_ns for baseline in plan.baselines)
 
 
 def test_ctrl_c_with_json_still_prints_one_object(tmp_path: Path) -> None:

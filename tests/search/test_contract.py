@@ -73,7 +73,8 @@ def test_any_number_of_devices_is_served(name: str, transfer_model: TransferMode
     assert_valid(problem, solve(problem, name))
 
 
-@pytest.mark.parametrize("name", ["auto", *BASELINE_NAMES])
+# All but the one that balances devices by definition.
+@pytest.mark.parametrize("name", sorted({"auto", *BASELINE_NAMES} - {"cluster-partition"}))
 def test_a_chain_of_ops_without_parallelism_is_never_split_over_slow_links(name: str) -> None:
     # Five ops of 10 ns one after another: 50 ns on one device; a transfer would add 1000 ns.
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("b", 4), "d": ("c", 4), "e": ("d", 4)})

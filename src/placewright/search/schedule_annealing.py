@@ -124,7 +124,7 @@ def _part(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
     """The budget until a share of what is left of it is spent too."""
     seconds = budget.seconds
     return Budget(
-        evaluations=max(1, spent + int((budget.evaluations - spent) * share)),
+        evaluations=max(1, min(budget.evaluations, spent + int((budget.evaluations - spent) * share))),
         seconds=None if seconds is None else max(1e-3, elapsed + (seconds - elapsed) * share),
     )
 
