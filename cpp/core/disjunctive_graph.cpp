@@ -7,6 +7,10 @@ namespace placewright {
 
 namespace {
 
+constexpr uint64_t kEverywhere = ~uint64_t{0};
+
+uint64_t bit(int32_t device) { return uint64_t{1} << device; }
+
 Csr with_ascending_rows(Csr csr) {
     for (int32_t row = 0; row < csr.num_rows(); ++row)
         std::sort(csr.values.begin() + csr.begin[row], csr.values.begin() + csr.begin[row + 1]);
@@ -28,16 +32,18 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       ops_(problem_->num_ops),
       place_of_(problem_->num_ops),
       early_(problem_->num_tensors),
+      read_on_(problem_->num_tensors),
       sent_to_(problem_->num_tensors),
-      reader_(size_t(problem_->num_tensors) * problem_->num_devices, -1),
+      first_reader_(size_t(problem_->num_tensors) * problem_->num_devices, -1),
       sequences_(problem_->num_devices * (problem_->blocking ? 1 : 1 + problem_->num_devices)),
-      affected_epoch_(problem_->num_tensors),
+      nodes_(1 + problem_->num_ops + first_reader_.size()),
+      memory_(*problem_),
+      changed_to_(problem_->num_tensors),
       dirty_(problem_->num_ops) {
-    const size_t num_nodes = problem_->num_ops + reader_.size();
-    neighbours_[0].resize(num_nodes);
-    if (problem_->blocking) neighbours_[1].resize(num_nodes);
-    finish_.resize(num_nodes);
-    through_.resize(num_nodes);
+    for (int32_t op = 0; op < problem_->num_ops; ++op) node(op).anchor = op;
+    for (int32_t tensor = 0; tensor < problem_->num_tensors; ++tensor)
+        for (int32_t device = 0; device < problem_->num_devices; ++device)
+            node(transfer(tensor, device)).producer = problem_->producer[tensor];
 }
 
 void DisjunctiveGraph::load(std::span<const int32_t> device_of, std::span<const int32_t> ops,
@@ -47,111 +53,149 @@ void DisjunctiveGraph::load(std::span<const int32_t> device_of, std::span<const 
     std::ranges::copy(early, early_.begin());
     for (int32_t place = 0; place < problem_->num_ops; ++place) place_of_[ops_[place]] = place;
     for (auto& sequence : sequences_) sequence.clear();
-    for (int32_t op : ops_) append_to_sequences(op);
+    memory_.clear();
+    for (int32_t op : ops_) node(op).sent = node(op).received = 0;
+    for (int32_t op : ops_) set_op(op);
+    for (int32_t op : ops_) append_at(op);
     saved_.clear();
     last_changed_place_ = INT32_MAX;
     for (int32_t place = 0; place < problem_->num_ops; ++place) dirty_.insert(place);
     propagate_heads(INT64_MAX);
-    saved_.clear();
-    total_finish_ = 0;
-    for (int32_t op = 0; op < problem_->num_ops; ++op) total_finish_ += finish_[size_t(op)];
     for (int32_t place = 0; place < problem_->num_ops; ++place) dirty_.insert(place);
     propagate_tails();
 }
 
 // ---- Sequences
 
-int64_t DisjunctiveGraph::time_of(Node node) const {
-    if (is_op(node)) return problem_->op_time(node, device_of_[node]);
-    return problem_->transfer_time(tensor_of(node), home(tensor_of(node)), destination_of(node));
+int64_t DisjunctiveGraph::sequence_key(NodeId id) const {
+    const Node& at = node(id);
+    const int64_t phase = is_op(id) ? 1 : at.anchor == at.producer ? 2 : 0;
+    return (int64_t(place_of_[at.anchor]) * 3 + phase) << 32 | id;
 }
 
-int64_t DisjunctiveGraph::sequence_key(Node node) const {
-    const int64_t phase = is_op(node) ? 1 : early_[tensor_of(node)] ? 2 : 0;
-    return (int64_t(place_of_[anchor(node)]) * 3 + phase) << 32 | node;
+void DisjunctiveGraph::join(NodeId before, NodeId after, int32_t sequence) {
+    if (before >= 0) node(before).beside[side_in(before, sequence)].after = after;
+    if (after >= 0) node(after).beside[side_in(after, sequence)].before = before;
 }
 
-// Calls f(sequence, side) for each sequence the node stands in.
-template <class F>
-void DisjunctiveGraph::for_each_sequence(Node node, F&& f) {
-    if (is_op(node)) return f(device_of_[node], 0);
-    const int32_t source = home(tensor_of(node)), destination = destination_of(node);
-    if (!problem_->blocking) return f(problem_->num_devices * (1 + source) + destination, 0);
-    f(source, 0);
-    f(destination, 1);
+void DisjunctiveGraph::insert(NodeId id) {
+    const int64_t key = sequence_key(id);
+    Node& at = node(id);
+    for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
+        const int32_t sequence = at.sequence[side];
+        auto& ids = sequences_[size_t(sequence)];
+        const auto place = std::ranges::lower_bound(ids, key, {}, [&](NodeId other) { return sequence_key(other); });
+        const NodeId before = place == ids.begin() ? -1 : *(place - 1), after = place == ids.end() ? -1 : *place;
+        at.beside[side] = {before, after};
+        join(before, id, sequence);
+        join(id, after, sequence);
+        ids.insert(place, id);
+        if (before >= 0) tails_touched_.push_back(before);
+        if (after >= 0) heads_touched_.push_back(after);
+    }
+    heads_touched_.push_back(id);
+    tails_touched_.push_back(id);
 }
 
-int DisjunctiveGraph::side_in(Node node, int32_t sequence) const {
-    return !problem_->blocking || is_op(node) || home(tensor_of(node)) == sequence ? 0 : 1;
-}
-
-void DisjunctiveGraph::join(Node before, Node after, int32_t sequence) {
-    if (before >= 0) neighbours_[side_in(before, sequence)][size_t(before)].after = after;
-    if (after >= 0) neighbours_[side_in(after, sequence)][size_t(after)].before = before;
-}
-
-void DisjunctiveGraph::insert(Node node) {
-    const int64_t key = sequence_key(node);
-    for_each_sequence(node, [&](int32_t sequence, int side) {
-        auto& nodes = sequences_[size_t(sequence)];
-        const auto place = std::ranges::lower_bound(nodes, key, {}, [&](Node other) { return sequence_key(other); });
-        const Node before = place == nodes.begin() ? -1 : *(place - 1), after = place == nodes.end() ? -1 : *place;
-        neighbours_[side][size_t(node)] = {before, after};
-        join(before, node, sequence);
-        join(node, after, sequence);
-        nodes.insert(place, node);
-        touch(before);
-        touch(after);
-    });
-    touch(node);
-}
-
-void DisjunctiveGraph::remove(Node node) {
-    const int64_t key = sequence_key(node);
-    for_each_sequence(node, [&](int32_t sequence, int side) {
-        auto& nodes = sequences_[size_t(sequence)];
-        nodes.erase(std::ranges::lower_bound(nodes, key, {}, [&](Node other) { return sequence_key(other); }));
-        const auto [before, after] = neighbours_[side][size_t(node)];
+void DisjunctiveGraph::remove(NodeId id) {
+    const int64_t key = sequence_key(id);
+    const Node& at = node(id);
+    for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
+        const int32_t sequence = at.sequence[side];
+        auto& ids = sequences_[size_t(sequence)];
+        ids.erase(std::ranges::lower_bound(ids, key, {}, [&](NodeId other) { return sequence_key(other); }));
+        const auto [before, after] = at.beside[side];
         join(before, after, sequence);
-        touch(before);
-        touch(after);
-    });
+        if (before >= 0) tails_touched_.push_back(before);
+        if (after >= 0) heads_touched_.push_back(after);
+    }
+}
+
+void DisjunctiveGraph::append(NodeId id) {
+    Node& at = node(id);
+    for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
+        auto& ids = sequences_[size_t(at.sequence[side])];
+        at.beside[side].after = -1;
+        join(ids.empty() ? -1 : ids.back(), id, at.sequence[side]);
+        if (ids.empty()) at.beside[side].before = -1;
+        ids.push_back(id);
+    }
+}
+
+// All that stands at the place of an op; the caller goes through the ops in order.
+void DisjunctiveGraph::append_at(int32_t op) {
+    const Problem& p = *problem_;
+    for (int32_t tensor : inputs_[op])
+        if (const NodeId id = transfer(tensor, device_of_[op]); !early_[tensor] && node(id).reader == op) append(id);
+    append(op);
+    memory_.add_op(op, device_of_[op]);
+    for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor) {
+        for (int32_t device = 0; device < p.num_devices; ++device) node(transfer(tensor, device)).reader = -1;
+        read_on_[tensor] = 0;
+        for (int32_t consumer : p.consumers[tensor]) add_reader(tensor, device_of_[consumer], consumer);
+        sent_to_[tensor] = read_on_[tensor] & ~bit(device_of_[op]);
+        for_each_device(sent_to_[tensor], [&](int32_t device) {
+            const NodeId id = set_transfer(tensor, device);
+            if (early_[tensor]) append(id);
+        });
+    }
+}
+
+// What an op is on its device.
+void DisjunctiveGraph::set_op(int32_t op) {
+    node(op).duration = problem_->op_time(op, device_of_[op]);
+    node(op).sequence[0] = static_cast<int16_t>(device_of_[op]);
+}
+
+// What a transfer is that stands in no sequence yet.
+DisjunctiveGraph::NodeId DisjunctiveGraph::set_transfer(int32_t tensor, int32_t device) {
+    const NodeId id = transfer(tensor, device);
+    Node& at = node(id);
+    const int32_t source = device_of_[at.producer];
+    at.reader = first_reader(tensor, device);
+    at.anchor = early_[tensor] ? at.producer : at.reader;
+    at.duration = problem_->transfer_time(tensor, source, device);
+    at.sequence[0] = static_cast<int16_t>(problem_->blocking ? source : problem_->num_devices * (1 + source) + device);
+    at.sequence[1] = static_cast<int16_t>(problem_->blocking ? device : -1);
+    memory_.add_copy(tensor, device);
+    ++node(at.producer).sent;
+    ++node(at.reader).received;
+    return id;
 }
 
 // ---- Moves
 
 bool DisjunctiveGraph::try_move(std::span<const Edit> edits, int64_t at_most) {
     saved_.clear();
-    touched_.clear();
     previous_step_time_ = step_time_;
     previous_total_finish_ = total_finish_;
     edits_.assign(edits.begin(), edits.end());
-    collect_affected();
+    collect_changes();
     rewire();
     last_changed_place_ = 0;
-    for (Node node : touched_) {
-        if (is_absent(node)) continue;
-        last_changed_place_ = std::max(last_changed_place_, place_of_[anchor(node)]);
-        mark(node);
-    }
-    for (const Edit& edit : edits_) {
-        if (edit.kind != Edit::Kind::device) continue;
-        for (int32_t edge : problem_->edges[edit.id]) mark(edge / 2);
-    }
+    for (NodeId id : tails_touched_)
+        if (!is_absent(id)) last_changed_place_ = std::max(last_changed_place_, place_of_node(id));
+    for (NodeId id : heads_touched_)
+        if (!is_absent(id)) mark(id);
+    if (signals_)
+        for (const Edit& edit : edits_) {
+            if (edit.kind != Edit::Kind::device) continue;
+            for (int32_t next : problem_->controls[edit.id]) mark(next);
+        }
     return propagate_heads(at_most);
 }
 
 void DisjunctiveGraph::undo() {
     rewire();
-    for (size_t i = saved_.size(); i-- > 0;) finish_[size_t(saved_[i].node)] = saved_[i].finish;
+    for (const Saved& saved : saved_) node(saved.id).finish = saved.finish;
     step_time_ = previous_step_time_;
     total_finish_ = previous_total_finish_;
 }
 
 void DisjunctiveGraph::keep() {
-    for (Node node : touched_)
-        if (!is_absent(node)) mark(node);
-    for (int32_t tensor : affected_) mark(problem_->producer[tensor]);
+    for (NodeId id : tails_touched_)
+        if (!is_absent(id)) mark(id);
+    for (int32_t tensor : changed_) mark(problem_->producer[tensor]);
     if (signals_)
         for (const Edit& edit : edits_) {
             if (edit.kind != Edit::Kind::device) continue;
@@ -160,32 +204,64 @@ void DisjunctiveGraph::keep() {
     propagate_tails();
 }
 
-// The tensors whose transfers the edits may change.
-void DisjunctiveGraph::collect_affected() {
-    affected_.clear();
-    ++epoch_;
-    const auto affect = [&](int32_t tensor) {
-        if (affected_epoch_[tensor] == epoch_) return;
-        affected_epoch_[tensor] = epoch_;
-        affected_.push_back(tensor);
-    };
-    for (const Edit& edit : edits_) {
-        if (edit.kind == Edit::Kind::sending) {
-            affect(edit.id);
-            continue;
+// The transfers that the edits may change.
+void DisjunctiveGraph::collect_changes() {
+    for (int32_t tensor : changed_) changed_to_[tensor] = 0;
+    changed_.clear();
+    const bool in_place = std::ranges::none_of(edits_, [](const Edit& e) { return e.kind == Edit::Kind::place; });
+    for (const Edit& edit : edits_) switch (edit.kind) {
+            case Edit::Kind::device:
+                collect_device_change(edit.id, edit.to, in_place);
+                break;
+            case Edit::Kind::place:
+                collect_place_change(edit.id, edit.to, edits_.size() == 1);
+                break;
+            case Edit::Kind::sending:
+                change(edit.id, kEverywhere);
+                break;
         }
-        for (int32_t tensor : inputs_[edit.id]) affect(tensor);
-        for (int32_t tensor = problem_->output_begin[edit.id]; tensor < problem_->output_begin[edit.id + 1]; ++tensor)
-            if (edit.kind == Edit::Kind::device || early_[tensor]) affect(tensor);
+}
+
+// While no op changes its place, what a later reader of a tensor does is nothing to its transfer.
+void DisjunctiveGraph::collect_device_change(int32_t op, int32_t to, bool in_place) {
+    const int32_t here = device_of_[op];
+    for (int32_t tensor : inputs_[op]) {
+        const bool leads = first_reader(tensor, here) == op;
+        const bool will_lead = !(read_on_[tensor] & bit(to)) || place_of_[op] <= place_of_[first_reader(tensor, to)];
+        change(tensor, (leads || !in_place ? bit(here) : 0) | (will_lead || !in_place ? bit(to) : 0));
     }
+    for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor)
+        change(tensor, kEverywhere);
+}
+
+void DisjunctiveGraph::collect_place_change(int32_t op, int32_t to, bool alone) {
+    const int32_t here = device_of_[op];
+    for (int32_t tensor : inputs_[op]) {
+        const int32_t first = first_reader(tensor, here);
+        if (!alone || first == op || to <= place_of_[first]) change(tensor, bit(here));
+    }
+    for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor)
+        if (early_[tensor]) change(tensor, kEverywhere);
+}
+
+void DisjunctiveGraph::change(int32_t tensor, uint64_t devices) {
+    if (devices == 0 || read_on_[tensor] == 0) return;
+    if (changed_to_[tensor] == 0) changed_.push_back(tensor);
+    changed_to_[tensor] |= devices;
 }
 
 // Makes the edits and leaves behind those that take them back.
 void DisjunctiveGraph::rewire() {
-    for (int32_t tensor : affected_) detach_transfers(tensor);
+    heads_touched_.clear();
+    tails_touched_.clear();
+    for (int32_t tensor : changed_)
+        for_each_device(sent_to_[tensor] & changed_to_[tensor], [&](int32_t device) { detach(tensor, device); });
     for (Edit& edit : edits_) apply(edit);
     std::ranges::reverse(edits_);
-    for (int32_t tensor : affected_) attach_transfers(tensor);
+    for (int32_t tensor : changed_) {
+        sent_to_[tensor] = read_on_[tensor] & ~bit(device_of_[problem_->producer[tensor]]);
+        for_each_device(sent_to_[tensor] & changed_to_[tensor], [&](int32_t device) { attach(tensor, device); });
+    }
 }
 
 void DisjunctiveGraph::apply(Edit& edit) {
@@ -196,11 +272,26 @@ void DisjunctiveGraph::apply(Edit& edit) {
         return;
     }
     remove(edit.id);
-    if (edit.kind == Edit::Kind::device)
-        std::swap(device_of_[edit.id], edit.to);
-    else
+    if (edit.kind == Edit::Kind::device) {
+        const int32_t before = device_of_[edit.id];
+        change_device(edit.id, edit.to);
+        edit.to = before;
+    } else {
         edit.to = move_to(edit.id, edit.to);
+    }
     insert(edit.id);
+}
+
+void DisjunctiveGraph::change_device(int32_t op, int32_t device) {
+    const int32_t before = device_of_[op];
+    device_of_[op] = device;
+    set_op(op);
+    memory_.remove_op(op, before);
+    memory_.add_op(op, device);
+    for (int32_t tensor : inputs_[op]) {
+        if (first_reader(tensor, before) == op) find_first_reader(tensor, before);
+        add_reader(tensor, device, op);
+    }
 }
 
 // Returns the place it comes from.
@@ -213,212 +304,49 @@ int32_t DisjunctiveGraph::move_to(int32_t op, int32_t to) {
     }
     ops_[to] = op;
     place_of_[op] = to;
+    for (int32_t tensor : inputs_[op])
+        if (first_reader(tensor, device_of_[op]) == op)
+            find_first_reader(tensor, device_of_[op]);
+        else
+            add_reader(tensor, device_of_[op], op);
     return from;
 }
 
-void DisjunctiveGraph::detach_transfers(int32_t tensor) {
-    for_each_device(sent_to_[tensor], [&](int32_t device) {
-        const Node node = transfer(tensor, device);
-        remove(node);
-        reader(node) = -1;
-    });
-    sent_to_[tensor] = 0;
+void DisjunctiveGraph::detach(int32_t tensor, int32_t device) {
+    const NodeId id = transfer(tensor, device);
+    remove(id);
+    Node& at = node(id);
+    heads_touched_.push_back(at.reader);
+    memory_.remove_copy(tensor, device);
+    --node(at.producer).sent;
+    --node(at.reader).received;
+    at.reader = -1;
 }
 
-void DisjunctiveGraph::attach_transfers(int32_t tensor) {
-    find_readers(tensor);
-    for_each_device(sent_to_[tensor], [&](int32_t device) { insert(transfer(tensor, device)); });
+void DisjunctiveGraph::attach(int32_t tensor, int32_t device) {
+    const NodeId id = set_transfer(tensor, device);
+    heads_touched_.push_back(node(id).reader);
+    insert(id);
 }
 
-// Where the tensor goes, and which op reads it there first.
-void DisjunctiveGraph::find_readers(int32_t tensor) {
-    const int32_t here = home(tensor);
-    int32_t* readers = reader_.data() + size_t(tensor) * size_t(problem_->num_devices);
-    uint64_t mask = 0;
-    for (int32_t consumer : problem_->consumers[tensor]) {
-        const int32_t device = device_of_[consumer];
-        if (device == here) continue;
-        const bool first = !(mask >> device & 1) || place_of_[consumer] < place_of_[readers[device]];
-        if (first) readers[device] = consumer;
-        mask |= uint64_t{1} << device;
-    }
-    sent_to_[tensor] = mask;
+void DisjunctiveGraph::find_first_reader(int32_t tensor, int32_t device) {
+    read_on_[tensor] &= ~bit(device);
+    for (int32_t consumer : problem_->consumers[tensor])
+        if (device_of_[consumer] == device) add_reader(tensor, device, consumer);
 }
 
-// Without a search: the caller goes through the ops in order.
-void DisjunctiveGraph::append_to_sequences(int32_t op) {
-    const auto append = [&](Node node) {
-        for_each_sequence(node, [&](int32_t sequence, int side) {
-            auto& nodes = sequences_[size_t(sequence)];
-            neighbours_[side][size_t(node)].after = -1;
-            join(nodes.empty() ? -1 : nodes.back(), node, sequence);
-            nodes.push_back(node);
-        });
-    };
-    const int32_t here = device_of_[op];
-    for (int32_t tensor : inputs_[op])
-        if (const Node node = transfer(tensor, here); !early_[tensor] && reader(node) == op) append(node);
-    append(op);
-    for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor) {
-        std::fill_n(reader_.begin() + int64_t(tensor) * problem_->num_devices, problem_->num_devices, -1);
-        find_readers(tensor);
-        if (early_[tensor])
-            for_each_device(sent_to_[tensor], [&](int32_t device) { append(transfer(tensor, device)); });
-    }
-}
-
-// ---- Heads
-
-bool DisjunctiveGraph::propagate_heads(int64_t at_most) {
-    for (int32_t place = dirty_.first(); place >= 0; place = dirty_.first()) {
-        if (!visit_heads(ops_[place], at_most)) {
-            dirty_.clear();
-            return false;
-        }
-        dirty_.erase(place);
-    }
-    step_time_ = 0;
-    for (int32_t device = 0; device < problem_->num_devices; ++device)
-        if (!sequences_[size_t(device)].empty())
-            step_time_ = std::max(step_time_, finish_[size_t(sequences_[size_t(device)].back())]);
-    return step_time_ <= at_most;
-}
-
-int64_t DisjunctiveGraph::finish_before(Node node, int side) const {
-    const Node before = neighbours_[side][size_t(node)].before;
-    return before < 0 ? 0 : finish_[size_t(before)];
-}
-
-// All that stands at the place of one op, in order.
-bool DisjunctiveGraph::visit_heads(int32_t op, int64_t at_most) {
-    const Problem& p = *problem_;
-    const int32_t here = device_of_[op];
-    ++visited_;
-    int64_t begin = 0;
-    for (int32_t tensor : inputs_[op]) {
-        const Node node = transfer(tensor, here);
-        if (reader(node) != op) continue;
-        if (!early_[tensor] && !visit_transfer_head(node, at_most)) return false;
-        begin = std::max(begin, finish_[size_t(node)]);
-    }
-    begin = std::max(begin, finish_before(op, 0));
-    if (signals_)
-        for (int32_t before : p.predecessors[op]) {
-            const int32_t there = device_of_[before];
-            const int64_t latency = there == here ? 0 : p.latency_ns[size_t(there) * p.num_devices + here];
-            begin = std::max(begin, finish_[size_t(before)] + latency);
-        }
-    if (!set_finish(op, begin, begin + p.op_time(op, here), at_most)) return false;
-    for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor) {
-        if (!early_[tensor]) continue;
-        bool within = true;
-        for_each_device(sent_to_[tensor], [&](int32_t device) {
-            within = within && visit_transfer_head(transfer(tensor, device), at_most);
-        });
-        if (!within) return false;
-    }
-    return true;
-}
-
-bool DisjunctiveGraph::visit_transfer_head(Node node, int64_t at_most) {
-    const int64_t ready = problem_->blocking ? finish_before(node, 1) : finish_[problem_->producer[tensor_of(node)]];
-    const int64_t begin = std::max(finish_before(node, 0), ready);
-    return set_finish(node, begin, begin + time_of(node), at_most);
-}
-
-// False when the step cannot end within `at_most` any more.
-bool DisjunctiveGraph::set_finish(Node node, int64_t begin, int64_t finish, int64_t at_most) {
-    int64_t& stored = finish_[size_t(node)];
-    if (stored == finish) return true;
-    saved_.push_back({node, stored});
-    if (is_op(node)) total_finish_ += finish - stored;
-    stored = finish;
-    if (place_of_[anchor(node)] > last_changed_place_ && begin + through_[size_t(node)] > at_most) return false;
-    for (const auto& neighbours : neighbours_) {
-        const Node after = neighbours.empty() ? -1 : neighbours[size_t(node)].after;
-        if (after >= 0) mark(after);
-    }
-    if (is_op(node)) {
-        for (int32_t tensor = problem_->output_begin[node]; tensor < problem_->output_begin[node + 1]; ++tensor)
-            for_each_device(sent_to_[tensor], [&](int32_t device) { mark(transfer(tensor, device)); });
-        if (signals_)
-            for (int32_t next : problem_->controls[node])
-                if (device_of_[next] != device_of_[node]) mark(next);
-    } else if (!problem_->blocking) {
-        mark(reader(node));
-    }
-    return true;
-}
-
-// ---- Tails
-
-void DisjunctiveGraph::propagate_tails() {
-    for (int32_t place = dirty_.last(); place >= 0; place = dirty_.last()) {
-        visit_tails(ops_[place]);
-        dirty_.erase(place);
-    }
-}
-
-int64_t DisjunctiveGraph::through_after(Node node, int side) const {
-    const Node after = neighbours_[side][size_t(node)].after;
-    return after < 0 ? 0 : through_[size_t(after)];
-}
-
-void DisjunctiveGraph::visit_tails(int32_t op) {
-    const Problem& p = *problem_;
-    const int32_t here = device_of_[op];
-    ++visited_;
-    int64_t longest = 0;
-    for (int32_t tensor = p.output_begin[op + 1]; tensor-- > p.output_begin[op];)
-        for (uint64_t mask = sent_to_[tensor]; mask != 0;) {
-            const int32_t device = 63 - std::countl_zero(mask);
-            mask &= ~(uint64_t{1} << device);
-            if (early_[tensor]) visit_transfer_tail(transfer(tensor, device));
-            longest = std::max(longest, through_[size_t(transfer(tensor, device))]);
-        }
-    longest = std::max(p.blocking ? 0 : longest, through_after(op, 0));
-    if (signals_)
-        for (int32_t next : p.controls[op]) {
-            const int32_t there = device_of_[next];
-            const int64_t latency = there == here ? 0 : p.latency_ns[size_t(here) * p.num_devices + there];
-            longest = std::max(longest, latency + through_[size_t(next)]);
-        }
-    set_through(op, longest + p.op_time(op, here));
-    const auto inputs = inputs_[op];
-    for (size_t i = inputs.size(); i-- > 0;)
-        if (const Node node = transfer(inputs[i], here); !early_[inputs[i]] && reader(node) == op)
-            visit_transfer_tail(node);
-}
-
-void DisjunctiveGraph::visit_transfer_tail(Node node) {
-    int64_t longest = through_after(node, 0);
-    const int64_t needed = problem_->blocking ? through_after(node, 1) : through_[size_t(reader(node))];
-    set_through(node, std::max(longest, needed) + time_of(node));
-}
-
-void DisjunctiveGraph::set_through(Node node, int64_t through) {
-    int64_t& stored = through_[size_t(node)];
-    if (stored == through) return;
-    stored = through;
-    for (const auto& neighbours : neighbours_) {
-        const Node before = neighbours.empty() ? -1 : neighbours[size_t(node)].before;
-        if (before >= 0) mark(before);
-    }
-    if (!is_op(node)) return mark(problem_->producer[tensor_of(node)]);
-    const int32_t here = device_of_[node];
-    for (int32_t tensor : inputs_[node])
-        if (const Node input = transfer(tensor, here); reader(input) == node) mark(input);
-    if (signals_)
-        for (int32_t before : problem_->predecessors[node])
-            if (device_of_[before] != here) mark(before);
+void DisjunctiveGraph::add_reader(int32_t tensor, int32_t device, int32_t op) {
+    int32_t& first = first_reader(tensor, device);
+    if (!(read_on_[tensor] & bit(device)) || place_of_[op] < place_of_[first]) first = op;
+    read_on_[tensor] |= bit(device);
 }
 
 // ---- Solutions
 
 int32_t DisjunctiveGraph::previous_on_device(int32_t op) const {
     const int32_t device = device_of_[op];
-    Node before = neighbours_[0][size_t(op)].before;
-    while (before >= 0 && !is_op(before)) before = neighbours_[side_in(before, device)][size_t(before)].before;
+    NodeId before = node(op).beside[0].before;
+    while (before >= 0 && !is_op(before)) before = node(before).beside[side_in(before, device)].before;
     return before;
 }
 
@@ -427,7 +355,7 @@ void DisjunctiveGraph::write_order(std::vector<Step>& order) const {
     for (int32_t op : ops_) {
         const int32_t here = device_of_[op];
         for (int32_t tensor : inputs_[op])
-            if (!early_[tensor] && reader(transfer(tensor, here)) == op) order.push_back({tensor, here});
+            if (!early_[tensor] && node(transfer(tensor, here)).reader == op) order.push_back({tensor, here});
         order.push_back(Step::op(op));
         for (int32_t tensor = problem_->output_begin[op]; tensor < problem_->output_begin[op + 1]; ++tensor)
             if (early_[tensor])

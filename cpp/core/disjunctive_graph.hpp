@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory_bound.hpp"
 #include "position_set.hpp"
 #include "problem.hpp"
 
@@ -43,10 +44,10 @@ class DisjunctiveGraph {
     double mean_finish() const { return double(total_finish_) / double(problem_->num_ops); }
     int64_t step_time_ns() const { return step_time_; }
     // From the start of an op along the longest way to the end of the step.
-    int64_t through_ns(int32_t op) const { return through_[size_t(op)]; }
+    int64_t through_ns(int32_t op) const { return node(op).through; }
     // Whether delaying the op by any amount delays the step.
     bool is_critical(int32_t op) const { return start_ns(op) + through_ns(op) == step_time_; }
-    int64_t start_ns(int32_t op) const { return finish_[size_t(op)] - problem_->op_time(op, device_of_[op]); }
+    int64_t start_ns(int32_t op) const { return node(op).finish - node(op).duration; }
     // The op before it on its device, or -1.
     int32_t previous_on_device(int32_t op) const;
 
@@ -57,95 +58,109 @@ class DisjunctiveGraph {
     // The whole order, into a buffer that is reused.
     void write_order(std::vector<Step>& order) const;
 
+    // True only where memory stays within all limits, whatever the times.
+    bool is_surely_within_limits() const { return memory_.is_within_limits(); }
+
     // Nodes whose times were computed by moves, for measurements.
     int64_t visited() const { return visited_; }
 
   private:
     // Nodes are ops, then transfers by tensor and destination; each stands in the sequence of its device or link, a
-    // blocking transfer in those of both its devices.
-    using Node = int32_t;
+    // blocking transfer in those of both its devices. -1 is no node, which ends at 0 and from which nothing follows.
+    using NodeId = int32_t;
     struct Neighbours {
-        Node before = -1, after = -1;
+        NodeId before = -1, after = -1;
+    };
+    // What a visit needs, in one cache line.
+    struct alignas(64) Node {
+        int64_t finish = 0;
+        int64_t through = 0;  // its time and the longest way from there to the end
+        int64_t duration = 0;
+        Neighbours beside[2];            // [side] in its sequences; side 1: receivers of blocking transfers
+        int16_t sequence[2] = {-1, -1};  // [side]
+        int32_t anchor = -1;             // the op at whose place it stands
+        int32_t producer = -1;           // of the tensor
+        int32_t reader = -1;             // first op on the destination that reads it, -1 when nothing is sent there
+        int32_t sent = 0, received = 0;  // of an op: transfers of its outputs; transfers whose reader it is
     };
     struct Saved {
-        Node node;
+        NodeId id;
         int64_t finish;
     };
 
-    bool is_op(Node node) const { return node < problem_->num_ops; }
-    Node transfer(int32_t tensor, int32_t device) const {
+    Node& node(NodeId id) { return nodes_[size_t(id + 1)]; }
+    const Node& node(NodeId id) const { return nodes_[size_t(id + 1)]; }
+    bool is_op(NodeId id) const { return id < problem_->num_ops; }
+    NodeId transfer(int32_t tensor, int32_t device) const {
         return problem_->num_ops + tensor * problem_->num_devices + device;
     }
-    int32_t tensor_of(Node node) const { return (node - problem_->num_ops) / problem_->num_devices; }
-    int32_t destination_of(Node node) const { return (node - problem_->num_ops) % problem_->num_devices; }
-    int32_t home(int32_t tensor) const { return device_of_[problem_->producer[tensor]]; }
-    // The first op on a transfer's destination that reads its tensor, -1 when nothing is sent there. What else reads it
-    // there runs later on the same device, and so after the transfer without further ado.
-    int32_t& reader(Node node) { return reader_[size_t(node - problem_->num_ops)]; }
-    int32_t reader(Node node) const { return reader_[size_t(node - problem_->num_ops)]; }
-    bool is_absent(Node node) const { return !is_op(node) && reader(node) < 0; }
-    // The op at whose place the node stands.
-    int32_t anchor(Node node) const {
-        if (is_op(node)) return node;
-        return early_[tensor_of(node)] ? problem_->producer[tensor_of(node)] : reader(node);
+    bool is_absent(NodeId id) const { return !is_op(id) && node(id).reader < 0; }
+    // The first op on a device that reads a tensor. What else reads it there runs later on the same device, and so
+    // after its transfer without further ado.
+    int32_t& first_reader(int32_t tensor, int32_t device) {
+        return first_reader_[size_t(tensor) * size_t(problem_->num_devices) + size_t(device)];
     }
-    int64_t sequence_key(Node node) const;
-    int64_t time_of(Node node) const;
+    int64_t sequence_key(NodeId id) const;
 
-    template <class F>
-    void for_each_sequence(Node node, F&& f);
-    int side_in(Node node, int32_t sequence) const;
-    void join(Node before, Node after, int32_t sequence);
-    void insert(Node node);
-    void remove(Node node);
-    void append_to_sequences(int32_t op);
-    void touch(Node node) {
-        if (node >= 0) touched_.push_back(node);
-    }
+    int side_in(NodeId id, int32_t sequence) const { return node(id).sequence[0] == sequence ? 0 : 1; }
+    void join(NodeId before, NodeId after, int32_t sequence);
+    void insert(NodeId id);
+    void remove(NodeId id);
+    void append(NodeId id);
+    void append_at(int32_t op);
 
-    void collect_affected();
+    void collect_changes();
+    void collect_device_change(int32_t op, int32_t to, bool in_place);
+    void collect_place_change(int32_t op, int32_t to, bool alone);
+    void change(int32_t tensor, uint64_t devices);
     void rewire();
     void apply(Edit& edit);
+    void change_device(int32_t op, int32_t device);
     int32_t move_to(int32_t op, int32_t to);
-    void detach_transfers(int32_t tensor);
-    void attach_transfers(int32_t tensor);
-    void find_readers(int32_t tensor);
+    void set_op(int32_t op);
+    NodeId set_transfer(int32_t tensor, int32_t device);
+    void detach(int32_t tensor, int32_t device);
+    void attach(int32_t tensor, int32_t device);
+    void find_first_reader(int32_t tensor, int32_t device);
+    void add_reader(int32_t tensor, int32_t device, int32_t op);
 
-    void mark(Node node) { dirty_.insert(place_of_[anchor(node)]); }
+    int32_t place_of_node(NodeId id) const { return place_of_[node(id).anchor]; }
+    void mark(NodeId id) { dirty_.insert(place_of_node(id)); }
+    void mark_next(NodeId id) {
+        if (id >= 0) mark(id);
+    }
     bool propagate_heads(int64_t at_most);
-    bool visit_heads(int32_t op, int64_t at_most);
-    bool visit_transfer_head(Node node, int64_t at_most);
-    bool set_finish(Node node, int64_t begin, int64_t finish, int64_t at_most);
-    int64_t finish_before(Node node, int side) const;
+    bool visit_heads(int32_t place, int64_t at_most);
+    bool visit_transfer_head(NodeId id, int32_t place, int64_t at_most);
+    bool set_finish(NodeId id, int64_t begin, int32_t place, int64_t at_most);
     void propagate_tails();
-    void visit_tails(int32_t op);
-    void visit_transfer_tail(Node node);
-    void set_through(Node node, int64_t through);
-    int64_t through_after(Node node, int side) const;
+    void visit_tails(int32_t place);
+    void visit_transfer_tail(NodeId id);
+    bool set_through(NodeId id, int64_t longest);
 
     std::shared_ptr<const Problem> problem_;
     const bool signals_;
     Csr inputs_;  // as Problem::inputs, each row ascending
 
-    std::vector<int32_t> device_of_;            // [op]
-    std::vector<int32_t> ops_;                  // [place]
-    std::vector<int32_t> place_of_;             // [op]
-    std::vector<uint8_t> early_;                // [tensor]
-    std::vector<uint64_t> sent_to_;             // [tensor] mask of destinations
-    std::vector<int32_t> reader_;               // [tensor][destination]
-    std::vector<std::vector<Node>> sequences_;  // devices, then links (overlapped model)
-    std::vector<Neighbours> neighbours_[2];     // [side][node]; side 1: receivers of blocking transfers
-    std::vector<int64_t> finish_;               // [node]
-    std::vector<int64_t> through_;              // [node] its time and the longest way from there to the end
+    std::vector<int32_t> device_of_;              // [op]
+    std::vector<int32_t> ops_;                    // [place]
+    std::vector<int32_t> place_of_;               // [op]
+    std::vector<uint8_t> early_;                  // [tensor]
+    std::vector<uint64_t> read_on_;               // [tensor] mask of devices with a reader
+    std::vector<uint64_t> sent_to_;               // [tensor] mask of destinations
+    std::vector<int32_t> first_reader_;           // [tensor][device], where there is one
+    std::vector<std::vector<NodeId>> sequences_;  // devices, then links (overlapped model)
+    std::vector<Node> nodes_;                     // [node + 1]
+    MemoryBound memory_;
     int64_t step_time_ = 0;
     __int128 total_finish_ = 0;  // of all ops
 
     // Of the move at hand.
-    std::vector<Edit> edits_;               // those that take it back
-    std::vector<int32_t> affected_;         // tensors whose transfers change
-    std::vector<uint32_t> affected_epoch_;  // [tensor]
-    uint32_t epoch_ = 0;
-    std::vector<Node> touched_;  // nodes whose neighbours or times changed
+    std::vector<Edit> edits_;            // those that take it back
+    std::vector<int32_t> changed_;       // tensors whose transfers change,
+    std::vector<uint64_t> changed_to_;   // [tensor] those to the devices of this mask; 0 between moves
+    std::vector<NodeId> heads_touched_;  // nodes before which something changed
+    std::vector<NodeId> tails_touched_;  // nodes behind which something changed
     std::vector<Saved> saved_;
     int32_t last_changed_place_ = 0;  // behind it only heads change, not the ways to the end
     int64_t previous_step_time_ = 0;

@@ -4,18 +4,13 @@
 #include <bit>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 namespace placewright {
 
 namespace {
 
-enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection, kGrowth = 100 };
-
-Csr ops_by_group(const Problem& p) {
-    std::vector<std::vector<int32_t>> members(p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) members[p.group[op]].push_back(op);
-    return Csr::from_rows(members);
-}
+enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
 double mean_time_ns(const Problem& p) {
     double total = 0;
@@ -40,11 +35,10 @@ ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, con
     : problem_(std::move(problem)),
       config_(config),
       seed_(seed),
-      members_(ops_by_group(*problem_)),
       mean_time_(mean_time_ns(*problem_)),
       graph_(problem_),
       simulation_(*problem_),
-      cluster_epoch_(problem_->num_ops) {
+      cluster_(*problem_) {
     if (starts.empty()) throw std::invalid_argument("there must be a start");
     for (const PlacedOrder& start : starts)
         for (uint8_t early : {uint8_t{0}, uint8_t{1}}) starts_.push_back({start, early});
@@ -70,7 +64,6 @@ void ScheduleAnnealing::evaluate_start() {
     const std::vector<uint8_t> early(size_t(problem_->num_tensors), start.early);
     graph_.load(start.placed.device_of, start.placed.ops, early);
     fitness_ = fitness();
-    at_best_ = false;
     if (evaluations_ == 0 || fitness_ < best_fitness_) keep_best();
     if (evaluations_ + 1 < int64_t(starts_.size())) return;
     graph_.load(best_device_of_, best_ops_, best_early_);
@@ -84,6 +77,11 @@ double ScheduleAnnealing::energy() const {
 
 Fitness ScheduleAnnealing::fitness() {
     if (!problem_->needs_memory) return problem_->fitness(0, graph_.step_time_ns(), 0);
+    // How much memory is used matters only when it may exceed a limit or settles whether this is the best.
+    const Fitness without_memory{0, graph_.step_time_ns(), 0};
+    if (!problem_->minimize_memory && evaluations_ >= int64_t(starts_.size()) && graph_.is_surely_within_limits() &&
+        without_memory.objective > best_fitness_.objective && best_fitness_.bytes_over_limit == 0)
+        return without_memory;
     graph_.write_order(order_);
     return evaluate(*problem_, graph_.device_of(), order_, simulation_);
 }
@@ -103,7 +101,9 @@ void ScheduleAnnealing::try_move(double temperature) {
     Fitness found;
     if (accepted) {
         found = fitness();
-        accepted = by_time ? found.bytes_over_limit == 0 : found <= fitness_;
+        accepted = by_time ? found.bytes_over_limit == 0
+                           : std::pair(found.bytes_over_limit, found.objective) <=
+                                 std::pair(fitness_.bytes_over_limit, fitness_.objective);
     }
     if (!accepted) return graph_.undo();
     graph_.keep();
@@ -169,62 +169,8 @@ void ScheduleAnnealing::find_critical() {
     critical_until_ = evaluations_ + std::max(16, problem_->num_ops / 16);
 }
 
-void ScheduleAnnealing::add_group(int32_t op) {
-    for (int32_t member : members_[problem_->group[op]]) {
-        if (cluster_epoch_[member] == epoch_) continue;
-        cluster_epoch_[member] = epoch_;
-        cluster_.push_back(member);
-    }
-}
-
-// Ops of one device that hang together by tensors, grown from `op` along dependencies in a direction: 0 up, 1 down,
-// 2 both.
-void ScheduleAnnealing::grow_cluster(const RandomStream& stream, int32_t op, int32_t size, uint32_t direction) {
-    const Problem& p = *problem_;
-    const int32_t here = graph_.device_of()[size_t(op)];
-    cluster_.clear();
-    ++epoch_;
-    add_group(op);
-    const auto consider = [&](int32_t other, uint64_t bits) {
-        if (graph_.device_of()[size_t(other)] == here && cluster_epoch_[other] != epoch_ && bits % 4 != 0 &&
-            cluster_.size() < size_t(size))
-            add_group(other);
-    };
-    for (size_t i = 0; i < cluster_.size() && cluster_.size() < size_t(size); ++i) {
-        const int32_t member = cluster_[i];
-        const uint64_t bits = stream.bits(kGrowth + i);
-        uint64_t shift = 0;
-        if (direction != 1)
-            for (int32_t tensor : p.inputs[member]) consider(p.producer[tensor], bits >> (2 * shift++ % 60));
-        if (direction != 0)
-            for (int32_t tensor = p.output_begin[member]; tensor < p.output_begin[member + 1]; ++tensor)
-                for (int32_t consumer : p.consumers[tensor]) consider(consumer, bits >> (2 * shift++ % 60));
-    }
-}
-
-// The device of an op beside the cluster, drawn among a few; -1 when none stands elsewhere.
-int32_t ScheduleAnnealing::neighbouring_device(const RandomStream& stream) const {
-    const Problem& p = *problem_;
-    int32_t found = -1;
-    uint32_t seen = 0;
-    const auto consider = [&](int32_t other) {
-        if (cluster_epoch_[other] == epoch_) return;
-        const int32_t device = graph_.device_of()[size_t(other)];
-        if (device == graph_.device_of()[size_t(cluster_[0])]) return;
-        ++seen;
-        if (stream.below(kGrowth + 200 + seen, seen) == 0) found = device;
-    };
-    for (int32_t member : cluster_) {
-        for (int32_t tensor : p.inputs[member]) consider(p.producer[tensor]);
-        for (int32_t tensor = p.output_begin[member]; tensor < p.output_begin[member + 1]; ++tensor)
-            for (int32_t consumer : p.consumers[tensor]) consider(consumer);
-        if (seen > 16) break;
-    }
-    return found;
-}
-
 void ScheduleAnnealing::move_cluster(int32_t device) {
-    for (int32_t member : cluster_)
+    for (int32_t member : cluster_.members())
         if (problem_->allowed[member] >> device & 1) edits_.push_back({Edit::Kind::device, member, device});
 }
 
@@ -232,10 +178,10 @@ void ScheduleAnnealing::draw_device_move(const RandomStream& stream, int32_t op)
     if (problem_->num_devices == 1) return;
     const uint64_t bits = stream.bits(kSize);
     const int32_t size = bits % 2 == 0 ? 1 : std::min(config_.largest_cluster, 1 << halving(bits >> 1));
-    grow_cluster(stream, op, 1 + static_cast<int32_t>(stream.below(kSize + 1, uint32_t(size))),
-                 stream.below(kDirection, 3));
+    const auto direction = static_cast<OpCluster::Direction>(stream.below(kDirection, 3));
+    cluster_.grow(stream, graph_.device_of(), op, 1 + int32_t(stream.below(kSize + 1, uint32_t(size))), direction);
     const int32_t here = graph_.device_of()[size_t(op)];
-    int32_t device = stream.bits(kTarget) % 8 == 0 ? -1 : neighbouring_device(stream);
+    int32_t device = stream.bits(kTarget) % 8 == 0 ? -1 : cluster_.neighbouring_device(stream, graph_.device_of());
     if (device < 0) {
         const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << here);
         if (others == 0) return;
@@ -298,8 +244,8 @@ void ScheduleAnnealing::draw_swap(const RandomStream& stream, int32_t op) {
     const int32_t here = graph_.device_of()[size_t(op)], there = graph_.device_of()[size_t(other)];
     if (here == there) return;
     if (!(problem_->allowed[op] >> there & 1) || !(problem_->allowed[other] >> here & 1)) return;
-    for (int32_t member : members_[problem_->group[op]]) edits_.push_back({Edit::Kind::device, member, there});
-    for (int32_t member : members_[problem_->group[other]]) edits_.push_back({Edit::Kind::device, member, here});
+    for (int32_t member : cluster_.group(op)) edits_.push_back({Edit::Kind::device, member, there});
+    for (int32_t member : cluster_.group(other)) edits_.push_back({Edit::Kind::device, member, here});
 }
 
 }  // namespace placewright

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "disjunctive_graph.hpp"
+#include "op_cluster.hpp"
 #include "placements.hpp"
 #include "problem.hpp"
 #include "random.hpp"
@@ -17,10 +18,10 @@ struct ScheduleAnnealingConfig {
     double first_temperature = 2.0;  // in mean times of an op
     double last_temperature = 0.02;
     int32_t largest_cluster = 64;  // ops that change their device together, groups apart
-    // Beside the step time the mean finish of all ops counts, so many times: many moves leave the step time as it is, and
-    // an early finish of all else makes room for those that do not.
+    // Beside the step time the mean finish of all ops counts, so many times: many moves leave the step time as it is,
+    // and an early finish of all else makes room for those that do not.
     double mean_finish_weight = 2.0;
-    double critical_share = 0.95;   // of the moves, which start from an op that delays the step
+    double critical_share = 0.95;  // of the moves, which start from an op that delays the step
 };
 
 class ScheduleAnnealing {
@@ -53,10 +54,7 @@ class ScheduleAnnealing {
     void draw_order_move(const RandomStream& stream, int32_t op);
     void draw_sending_move(const RandomStream& stream, int32_t op);
     void draw_swap(const RandomStream& stream, int32_t op);
-    void grow_cluster(const RandomStream& stream, int32_t op, int32_t size, uint32_t direction);
-    void add_group(int32_t op);
     void move_cluster(int32_t device);
-    int32_t neighbouring_device(const RandomStream& stream) const;
     int32_t first_place(int32_t op) const;
     int32_t last_place(int32_t op) const;
     double energy() const;
@@ -68,7 +66,6 @@ class ScheduleAnnealing {
     std::shared_ptr<const Problem> problem_;
     ScheduleAnnealingConfig config_;
     uint64_t seed_;
-    Csr members_;  // first op of a group -> its ops
     double mean_time_;
     std::vector<Start> starts_;
     DisjunctiveGraph graph_;
@@ -81,9 +78,7 @@ class ScheduleAnnealing {
     std::vector<int32_t> critical_;  // ops, as of a while ago
     int64_t critical_until_ = 0;     // when to look again
     std::vector<Edit> edits_;
-    std::vector<int32_t> cluster_;
-    std::vector<uint32_t> cluster_epoch_;  // [op]
-    uint32_t epoch_ = 0;
+    OpCluster cluster_;
     int64_t evaluations_ = 0;
     int64_t accepted_ = 0;
 };

@@ -117,6 +117,47 @@ TEST("a move is given up exactly when its step time would exceed the limit") {
     });
 }
 
+// Single moves of either kind, most of them refused, as an annealing makes them.
+TEST("after a long walk of single moves heads and tails are as if loaded") {
+    for (uint64_t seed = 0; seed < 24; ++seed) {
+        current_seed = seed;
+        RandomProblemConfig config = varied(seed);
+        config.num_ops = 40;
+        config.num_devices = 2 + int32_t(seed % 3);
+        config.free_links = config.with_groups = config.with_in_place = false;
+        const auto p = random_problem(config, seed);
+        DisjunctiveGraph graph = random_schedule(p, seed);
+        for (uint64_t move = 0; move < 300; ++move) {
+            const RandomStream stream(seed, 5, move, 0);
+            const std::vector<Edit> drawn = random_edits(*p, graph, stream);
+            const std::span<const Edit> edits(drawn.data(), std::min<size_t>(drawn.size(), 1));
+            const bool within = graph.try_move(edits, graph.step_time_ns() + int64_t(stream.below(32, 40)));
+            within ? graph.keep() : graph.undo();
+            CHECK(is_as_if_loaded(p, graph));
+        }
+    }
+}
+
+TEST("what surely stays within the limits does, and with room for everything everything surely does") {
+    int64_t sure = 0, within_limits = 0;
+    for_each_problem(96, [&](const auto& p, uint64_t seed) {
+        DisjunctiveGraph graph = random_schedule(p, seed);
+        SimulationScratch scratch(*p);
+        std::vector<Step> order;
+        for (uint64_t move = 0; move < 30; ++move) {
+            graph.try_move(random_edits(*p, graph, RandomStream(seed, 6, move, 0)), INT64_MAX);
+            graph.write_order(order);
+            const bool within = simulate(*p, graph.device_of(), order, scratch).bytes_over_limit == 0;
+            CHECK(within || !graph.is_surely_within_limits());
+            CHECK(p->needs_memory || p->minimize_memory || graph.is_surely_within_limits());
+            sure += p->needs_memory && graph.is_surely_within_limits();
+            within_limits += p->needs_memory && within;
+            move % 2 == 0 ? graph.keep() : graph.undo();
+        }
+    });
+    CHECK(0 < sure && sure < within_limits);
+}
+
 }  // namespace
 
 }  // namespace placewright::testing
