@@ -32,9 +32,10 @@ class Auto:
     """No worse than any baseline, by construction: it returns the best of all that ran.
 
     What is left of the budget after the baselines goes to one search, by rules that were measured
-    (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where transfers block and
-    cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits, `peak-search` first looks
-    for a plan that does. With a proposal a guided `brkga` takes half.
+    (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
+    that block and cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits, `peak-search`
+    first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends where it meets the
+    lower bound.
 
     threads: that search; the result does not depend on it.
     """
@@ -56,6 +57,7 @@ class Auto:
         interrupt only shorten them. A search follows unless a bound proves that nothing is left to gain."""
         began = time.perf_counter()
         results = _run_baselines(problem, budget, seed, began, on_progress, interrupted)
+        budget = replace(budget, bound=lower_bound(problem).value)
         ranked, reason = _by_fitness(problem, results), "complete"
         spent = sum(result.evaluations for result in results)
         for search, share in self._searches(problem, ranked[0], proposal):
@@ -102,7 +104,7 @@ class Auto:
             return
         if best.metrics.bytes_over_limit > 0:
             yield PeakSearch(), _FEASIBILITY_SHARE
-        yield SuperstepAnnealing() if _core.has_free_barriers(problem.core) else ScheduleAnnealing(), 1.0
+        yield SuperstepAnnealing() if _has_free_barriers(problem) else ScheduleAnnealing(), 1.0
 
 
 def default_evaluations(problem: Problem) -> int:
@@ -110,9 +112,15 @@ def default_evaluations(problem: Problem) -> int:
     num_ops = problem.core.num_ops
     if problem.objective == "peak-memory":
         return max(2_000, min(200_000, 20_000_000 // num_ops))
-    if _core.has_free_barriers(problem.core):
+    if _has_free_barriers(problem):
         return 10_000_000
     return max(2_000, min(1_000_000, 100_000_000 // num_ops))
+
+
+def _has_free_barriers(problem: Problem) -> bool:
+    """Whether transfers block and cost nothing, and there is something to transfer; with control dependencies alone
+    there is no barrier."""
+    return _core.has_free_barriers(problem.core) and len(problem.lowered.inputs) > 0
 
 
 def _by_fitness(problem: Problem, results: list[Result]) -> list[Result]:
@@ -121,7 +129,8 @@ def _by_fitness(problem: Problem, results: list[Result]) -> list[Result]:
 
 def _part_of_rest(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
     """A share of what is left, at least something."""
-    return Budget(
+    return replace(
+        budget,
         evaluations=max(1, min(budget.evaluations - spent, int((budget.evaluations - spent) * share))),
         seconds=None if budget.seconds is None else max(1e-3, (budget.seconds - elapsed) * share),
     )
@@ -134,7 +143,7 @@ def _reason_to_stop(
     metrics = best.metrics
     if interrupted is not None and interrupted():
         return "interrupted"
-    if metrics.bytes_over_limit == 0 and metrics.objective_value(problem.objective) <= lower_bound(problem).value:
+    if budget.is_optimal(metrics.objective_value(problem.objective), metrics.bytes_over_limit):
         return "optimal"
     if nothing_fits(problem):
         return "infeasible"

@@ -11,10 +11,12 @@ from placewright.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """evaluations: at most this many, the reproducible limit. seconds: wall-clock limit, None for none."""
+    """evaluations: at most this many, the reproducible limit. seconds: wall-clock limit, None for none. bound: a proven
+    lower bound of the objective, in ns or bytes; a search that meets it may end, None where none is known."""
 
     evaluations: int = 5000
     seconds: float | None = None
+    bound: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.evaluations < 2**62:
@@ -29,6 +31,10 @@ class Budget:
         if self.seconds is not None and seconds >= self.seconds:
             return "time"
         return None
+
+    def is_optimal(self, best: int, bytes_over_limit: int) -> bool:
+        """Whether a solution within limits meets the bound."""
+        return self.bound is not None and bytes_over_limit == 0 and best <= self.bound
 
 
 def key_search_evaluations(num_keys: int) -> int:

@@ -55,23 +55,35 @@ def run(
 ) -> Run:
     """Advance `search` until the budget is spent or it is interrupted. began: time.perf_counter() at the start of the
     method. spent: evaluations of the budget gone before this search. With a time limit the search is told as many
-    evaluations as it will reach at its speed so far."""
+    evaluations as it will reach at its speed so far. Where the budget has a bound, a best that meets it ends the search
+    soon: it is looked for after numbers of evaluations that no clock decides, and the result stays reproducible."""
     trace: list[TracePoint] = []
     batch, reason = first_batch, None
+    look = _next_look(budget, search.evaluations)
     search_began = time.perf_counter()
     while reason is None:
         batch_began = time.perf_counter()
         seconds_left = None if budget.seconds is None else budget.seconds - (batch_began - began)
         expected = _expected_evaluations(search.evaluations, batch_began - search_began, seconds_left)
         enough = max(1, budget.evaluations - spent)
-        search.advance(min(enough, max(expected, search.evaluations + batch)), at_most=batch)
+        at_most = min(batch, look - search.evaluations)
+        search.advance(min(enough, max(expected, search.evaluations + batch)), at_most=at_most)
         now = time.perf_counter()
-        batch = _next_batch(batch, now - batch_began)
+        batch = _next_batch(batch, (now - batch_began) * batch / at_most)
         _record(trace, method, search, spent, now - began, on_progress)
         reason = budget.reason_to_stop(spent + search.evaluations, now - began)
         if reason is None and interrupted is not None and interrupted():
             reason = "interrupted"
+        if reason is not None or search.evaluations >= look:
+            look = _next_look(budget, search.evaluations)
+            if budget.is_optimal(search.best_objective, search.best_bytes_over_limit):
+                reason = "optimal"
     return Run(stopped_because=reason, trace=tuple(trace))
+
+
+def _next_look(budget: Budget, evaluations: int) -> int:
+    """After how many evaluations the best is compared with the bound again: at most an eighth is spent in vain."""
+    return 2**62 if budget.bound is None else evaluations + max(1, evaluations // 8)
 
 
 def _expected_evaluations(evaluations: int, seconds: float, seconds_left: float | None) -> int:

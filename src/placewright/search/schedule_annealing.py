@@ -123,7 +123,8 @@ class ScheduleAnnealing:
 def _part(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
     """The budget until a share of what is left of it is spent too."""
     seconds = budget.seconds
-    return Budget(
+    return replace(
+        budget,
         evaluations=max(1, min(budget.evaluations, spent + int((budget.evaluations - spent) * share))),
         seconds=None if seconds is None else max(1e-3, elapsed + (seconds - elapsed) * share),
     )
