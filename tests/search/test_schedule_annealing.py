@@ -63,14 +63,14 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
     problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"))
     start: Solution = ListScheduling().solve(problem, Budget(), seed=0).solution
     found = ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 1, seeds=[start])
-    assert evaluations <= found.evaluations <= evaluations + 1
+    assert evaluations <= found.evaluations <= evaluations + 2
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
         ({"ops_per_cluster": 1}, "clusters of 1 ops"),
-        ({"coarse_share": 1.0}, "a share of 1.0"),
+        ({"coarse_share": 0.8}, "shares of 0.2 and 0.8 leave nothing"),
         ({"fine_temperature": 0.001}, "temperatures must"),
     ],
 )

@@ -24,6 +24,9 @@ from placewright.search.result import Result, Solution
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
 #: A few candidates of each list method.
 _FOR_A_START = Budget(evaluations=6)
+#: Relative to the objective.
+_FIRST_PLACEMENT_TEMPERATURE = 0.02
+_LAST_PLACEMENT_TEMPERATURE = 0.0005
 #: Graphs of fewer ops are not made coarse.
 _WORTH_CLUSTERING = 200
 
@@ -33,17 +36,20 @@ class ScheduleAnnealing:
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983) over schedules, with moves evaluated on the disjunctive
     graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument and the figures.
 
-    The first part of the budget goes to a coarse problem of clusters, where one move reorders or places many ops; what
-    is found there is a start for the ops themselves. With limits, bytes over them never rise.
+    The first part of the budget goes to a coarse problem of clusters, where one move reorders or places many ops: to
+    placements whose ops are dispatched anew each time, then to whole schedules. What is found there is a start for the
+    ops themselves. With limits, bytes over them never rise.
 
-    ops_per_cluster: how many ops are one op of the coarse problem on average. coarse_share: of the budget, spent there.
+    ops_per_cluster: how many ops are one op of the coarse problem on average. placement_share, coarse_share: of the
+    budget, for placements and for schedules of the coarse problem.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
     problem that was coarse before from the second, to the last, falling geometrically over the budget.
     """
 
     name: str = "schedule-annealing"
     ops_per_cluster: int = 4
-    coarse_share: float = 0.3
+    placement_share: float = 0.2
+    coarse_share: float = 0.2
     first_temperature: float = 2.0
     fine_temperature: float = 0.3
     last_temperature: float = 0.02
@@ -51,8 +57,9 @@ class ScheduleAnnealing:
     def __post_init__(self) -> None:
         if self.ops_per_cluster < 2:
             raise InputError(f"clusters of {self.ops_per_cluster} ops make nothing coarse: at least 2 are needed")
-        if not 0 <= self.coarse_share < 1:
-            raise InputError(f"a share of {self.coarse_share} for the coarse problem lies outside [0, 1)")
+        shares = (self.placement_share, self.coarse_share)
+        if min(shares) < 0 or sum(shares) >= 1:
+            raise InputError(f"shares of {shares[0]} and {shares[1]} leave nothing for the ops themselves")
         temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
         if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
             raise InputError(f"temperatures must be positive and fall, not be {temperatures}")
@@ -77,7 +84,7 @@ class ScheduleAnnealing:
             seeds, spent = [result.solution for result in found], sum(result.evaluations for result in found)
         starts = [_placed(solution) for solution in seeds]
         temperature = self.first_temperature
-        if self.coarse_share > 0 and problem.core.num_ops >= _WORTH_CLUSTERING:
+        if problem.core.num_ops >= _WORTH_CLUSTERING:
             coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, spent, interrupted)
             # As it is, and with its devices only, their ops ordered anew.
             starts += [coarse, (coarse[0], _core.dispatch_order(problem.core, coarse[0]))]
@@ -102,8 +109,22 @@ class ScheduleAnnealing:
         by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
         projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
         starts = [*projected, _core.earliest_task_first(coarse), by_level]
-        search = self._search(coarse, starts, seed, self.first_temperature)
-        share = _part(budget, self.coarse_share, spent, time.perf_counter() - began)
+        placements = _core.PlacementAnnealing(
+            problem=coarse,
+            seed=seed,
+            starts=[device_of for device_of, _ in starts],
+            first_temperature=_FIRST_PLACEMENT_TEMPERATURE,
+            last_temperature=_LAST_PLACEMENT_TEMPERATURE,
+        )
+        share = _part(budget, self.placement_share, spent, time.perf_counter() - began)
+        run(placements, self.name, share, began, None, interrupted, spent=spent)
+        spent += placements.evaluations
+        device_of = placements.best_device_of()
+        search = self._search(
+            coarse, [*starts, (device_of, _core.dispatch_order(coarse, device_of))], seed, self.first_temperature
+        )
+        rest = self.coarse_share / (1 - self.placement_share)
+        share = _part(budget, rest, spent, time.perf_counter() - began)
         run(search, self.name, share, began, None, interrupted, spent=spent)
         placed = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
         return placed, spent + search.evaluations
