@@ -34,7 +34,7 @@ class Auto:
     What is left of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
     that block and cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits,
-    `peak-search` first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends where it
+    `peak-search` first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends when it
     meets the lower bound.
 
     threads: that search; the result does not depend on it.
@@ -131,7 +131,7 @@ def _part_of_rest(budget: Budget, share: float, spent: int, elapsed: float) -> B
     """A share of what is left, at least something."""
     return replace(
         budget,
-        evaluations=max(1, min(budget.evaluations - spent, int((budget.evaluations - spent) * share))),
+        evaluations=max(1, int((budget.evaluations - spent) * share)),
         seconds=None if budget.seconds is None else max(1e-3, (budget.seconds - elapsed) * share),
     )
 

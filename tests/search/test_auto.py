@@ -1,0 +1,77 @@
+"""Which search follows the baselines, and when it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+from instances import graph_of, machine_of, problem_of
+
+from placewright.bounds import lower_bound
+from placewright.problem import Problem
+from placewright.search.auto import Auto
+from placewright.search.budget import Budget
+from placewright.search.result import Result
+
+#: Transfers cost nothing and block.
+FREE = machine_of(2, transfer_model="blocking")
+LARGE = Budget(evaluations=1_000_000)
+PARTS = dict.fromkeys("abcdefg", ("", 4))
+
+
+def solve(problem: Problem, budget: Budget = LARGE) -> Result:
+    return Auto().solve(problem, budget, seed=0)
+
+
+def two_loads() -> Problem:
+    """Longest first, list schedules give 7 + 4 + 4 = 15 and 6 + 5 + 3 + 3 = 17, but 7 + 5 + 4 = 6 + 4 + 3 + 3 = 16,
+    half of the work. Nothing reads anything: no schedule has a transfer."""
+    return problem_of(graph_of(PARTS), FREE, (7, 6, 5, 4, 4, 3, 3))
+
+
+def two_loads_and_a_reader() -> Problem:
+    """The same, and h reads a in no time: there may be a transfer."""
+    return problem_of(graph_of({**PARTS, "h": ("a", 4)}), FREE, (7, 6, 5, 4, 4, 3, 3, 0))
+
+
+def test_schedules_are_annealed_where_there_is_nothing_to_transfer() -> None:
+    result = solve(two_loads())
+    assert min(baseline.metrics.step_time_ns for baseline in result.baselines) == 17
+    assert (result.metrics.step_time_ns, result.found_by) == (16, "schedule-annealing")
+
+
+def test_supersteps_are_annealed_where_free_transfers_make_barriers() -> None:
+    result = solve(two_loads_and_a_reader())
+    assert min(baseline.metrics.step_time_ns for baseline in result.baselines) == 17
+    assert (result.metrics.step_time_ns, result.found_by) == (16, "superstep-annealing")
+
+
+def test_control_dependencies_alone_are_scheduled_to_the_bound() -> None:
+    # g waits for all but h, 39 ns of work, which two devices end at 20 or later; then g takes 4 and h 8.
+    controls = {"b": "a", "e": "c d", "f": "d", "g": "b e f", "h": "d f g"}
+    graph = graph_of(dict.fromkeys("abcdefgh", ("", 4)), controls)
+    problem = problem_of(graph, FREE, (8, 8, 9, 4, 6, 4, 4, 8), control="signal")
+    result = solve(problem)
+    assert min(baseline.metrics.step_time_ns for baseline in result.baselines) == 33
+    assert result.metrics.step_time_ns == lower_bound(problem).value == 32
+
+
+def test_a_search_that_meets_the_bound_ends_long_before_its_budget() -> None:
+    for problem in (two_loads(), two_loads_and_a_reader()):
+        result = solve(problem)
+        assert result.metrics.step_time_ns == lower_bound(problem).value
+        assert result.stopped_because == "optimal"
+        assert result.evaluations < LARGE.evaluations / 100
+
+
+def test_ending_at_the_bound_gives_the_same_plan_every_time() -> None:
+    for problem in (two_loads(), two_loads_and_a_reader()):
+        first, second = solve(problem), solve(problem)
+        assert first.evaluations == second.evaluations
+        assert np.array_equal(first.solution.device_of, second.solution.device_of)
+        assert np.array_equal(first.solution.order, second.solution.order)
+
+
+def test_baselines_that_meet_the_bound_leave_nothing_to_search() -> None:
+    # Two ops of 5 on two devices.
+    result = solve(problem_of(graph_of({"a": ("", 4), "b": ("", 4)}), FREE, (5, 5)))
+    assert result.stopped_because == "optimal"
+    assert result.evaluations == sum(baseline.evaluations for baseline in result.baselines)
