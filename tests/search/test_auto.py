@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from instances import graph_of, machine_of, problem_of
 
+from placewright.arguments import UNLIMITED
 from placewright.bounds import lower_bound
 from placewright.problem import Problem
 from placewright.search.auto import Auto
@@ -68,6 +69,12 @@ def test_ending_at_the_bound_gives_the_same_plan_every_time() -> None:
         assert first.evaluations == second.evaluations
         assert np.array_equal(first.solution.device_of, second.solution.device_of)
         assert np.array_equal(first.solution.order, second.solution.order)
+
+
+def test_a_time_limit_alone_leaves_room_for_a_search() -> None:
+    # As many evaluations as a budget can have, less those of the baselines, rounded to a float are too many.
+    result = solve(two_loads(), Budget(evaluations=UNLIMITED, seconds=5.0))
+    assert (result.metrics.step_time_ns, result.found_by) == (16, "schedule-annealing")
 
 
 def test_baselines_that_meet_the_bound_leave_nothing_to_search() -> None:

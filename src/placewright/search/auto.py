@@ -129,9 +129,10 @@ def _by_fitness(problem: Problem, results: list[Result]) -> list[Result]:
 
 def _part_of_rest(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
     """A share of what is left, at least something."""
+    left = budget.evaluations - spent
     return replace(
         budget,
-        evaluations=max(1, int((budget.evaluations - spent) * share)),
+        evaluations=max(1, min(left, int(left * share))),  # a float may round up beyond what is left
         seconds=None if budget.seconds is None else max(1e-3, (budget.seconds - elapsed) * share),
     )
 
