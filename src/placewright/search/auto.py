@@ -13,6 +13,7 @@ from placewright.proposal import Proposal
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
@@ -22,6 +23,8 @@ from placewright.search.superstep_annealing import SuperstepAnnealing
 NUM_SEEDS = 4
 #: Of a time limit: each baseline ends its candidates after it.
 _BASELINE_SHARE = 0.1
+#: Partitioning takes too long for larger graphs: 5 s of processor time for 20,000 ops in wide layers.
+_MOST_OPS_TO_PARTITION = 10_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
 _FEASIBILITY_SHARE = 0.3
 _GUIDED_SHARE = 0.5
@@ -114,7 +117,7 @@ def default_evaluations(problem: Problem) -> int:
         return max(2_000, min(200_000, 20_000_000 // num_ops))
     if _has_free_barriers(problem):
         return 10_000_000
-    return max(2_000, min(1_000_000, 100_000_000 // num_ops))
+    return max(2_000, min(1_000_000, 60_000_000 // num_ops))
 
 
 def _has_free_barriers(problem: Problem) -> bool:
@@ -162,6 +165,8 @@ def _run_baselines(
     seconds = None if budget.seconds is None else budget.seconds * _BASELINE_SHARE
     results: list[Result] = []
     for method in BASELINES:
+        if method is CLUSTER_PARTITION and problem.core.num_ops > _MOST_OPS_TO_PARTITION:
+            continue
         results.append(method.solve(problem, Budget(seconds=seconds), seed))
         best = _by_fitness(problem, results)[0].metrics
         if on_progress is not None:
