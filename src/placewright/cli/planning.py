@@ -45,7 +45,7 @@ def plan(
     dim: Dims = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="auto, brkga or one of the baselines.")] = "auto",
     evaluations: Annotated[
-        int | None, typer.Option(metavar="N", help="Budget; reproducible. 5000, or fewer above 1,500 ops.")
+        int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
     ] = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Budget in time, like 1s; not reproducible.")
