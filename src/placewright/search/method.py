@@ -14,7 +14,7 @@ from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress, key_search_evaluations
-from placewright.search.cp_sat import CpSat
+from placewright.search.cp_sat import CpSat, CpWindows
 from placewright.search.cpop import Cpop
 from placewright.search.graph_partition import GP_DFS, METIS_DFS
 from placewright.search.heft import Heft
@@ -66,6 +66,7 @@ _ALL: tuple[Method, ...] = (
     MemoryEtf(),
     RandomSearch(),
     CpSat(),
+    CpWindows(),
     LocalSearch(),
     Annealing(),
     ScheduleAnnealing(),

@@ -21,6 +21,7 @@ class Best:
     ) -> None:
         self._problem, self._began, self._method, self._on_progress = problem, began, method, on_progress
         self.warm = warm
+        self._evaluations = warm.evaluations
         self.solution, self.metrics, self.found_by = warm.solution, warm.metrics, warm.found_by
         self.proven_bound: int | None = self.objective if warm.stopped_because == "optimal" else None
         self.trace: list[TracePoint] = []
@@ -38,8 +39,9 @@ class Best:
     def seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    def offer(self, solution: Solution, found_by: str) -> None:
-        """Measures a solution and keeps it where it is better."""
+    def offer(self, solution: Solution, found_by: str, evaluations: int = 0) -> None:
+        """Measures a solution and keeps it where it is better. evaluations: since the warm start."""
+        self._evaluations = self.warm.evaluations + evaluations
         metrics = measure(self._problem, solution)
         if metrics.fitness(self._problem.objective) < self.metrics.fitness(self._problem.objective):
             self.solution, self.metrics, self.found_by = solution, metrics, found_by
@@ -57,9 +59,7 @@ class Best:
         now = (self.objective, self.metrics.bytes_over_limit)
         if not self.trace or (self.trace[-1].best, self.trace[-1].bytes_over_limit) != now:
             self.trace.append(
-                TracePoint(
-                    evaluations=self.warm.evaluations, seconds=self.seconds(), best=now[0], bytes_over_limit=now[1]
-                )
+                TracePoint(evaluations=self._evaluations, seconds=self.seconds(), best=now[0], bytes_over_limit=now[1])
             )
         self.report()
 
@@ -69,7 +69,7 @@ class Best:
             self._on_progress(
                 Progress(
                     method=self._method,
-                    evaluations=self.warm.evaluations,
+                    evaluations=self._evaluations,
                     seconds=self.seconds(),
                     best=self.objective,
                     bytes_over_limit=self.metrics.bytes_over_limit,

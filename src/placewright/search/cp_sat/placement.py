@@ -20,7 +20,7 @@ class Placement:
         of_group: dict[int, dict[int, Expression]] = {}
         for op, first in enumerate(structure.group):
             if first not in of_group:
-                of_group[first] = _literals(model, self._devices(op, len(of_group)))
+                of_group[first] = device_literals(model, self._devices(op, len(of_group)))
             self.on.append(of_group[first])
         self._of_group = of_group
 
@@ -52,7 +52,8 @@ class Placement:
         return [next(d for d, literal in own.items() if value(literal)) for own in self.on]
 
 
-def _literals(model: CpModel, devices: Sequence[int]) -> dict[int, Expression]:
+def device_literals(model: CpModel, devices: Sequence[int]) -> dict[int, Expression]:
+    """One per device; exactly one of them is true."""
     if len(devices) == 1:
         return {devices[0]: model.new_constant(1)}
     if len(devices) == 2:

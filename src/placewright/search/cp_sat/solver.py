@@ -6,12 +6,13 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from placewright.bounds import lower_bound
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cp_sat.best import Best
+from placewright.search.cp_sat.require import require_ortools
 from placewright.search.cp_sat.structure import Formulation, structure_of
 from placewright.search.result import Result
 
@@ -58,7 +59,7 @@ class CpSat:
     ) -> Result:
         """As Method.solve. Raises MissingExtraError without OR-tools."""
         began = time.perf_counter()
-        _require_ortools()
+        require_ortools(self.name)
         evaluations = min(budget.evaluations, self.warm_evaluations)
         warm = Auto().solve(
             problem,
@@ -105,13 +106,6 @@ class CpSat:
         if ended.interrupted:
             return "interrupted"
         return "complete" if ended.exhausted or left is None else "time"
-
-
-def _require_ortools() -> None:
-    try:
-        import ortools.sat.python.cp_model  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("OR-tools", "cp", "the method 'cp-sat'") from error
 
 
 def _reason_to_skip(problem: Problem, warm: Result, budget: Budget, seconds: float) -> str | None:

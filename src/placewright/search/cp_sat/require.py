@@ -1,0 +1,13 @@
+"""OR-tools, where it is needed."""
+
+from __future__ import annotations
+
+from placewright.errors import MissingExtraError
+
+
+def require_ortools(method: str) -> None:
+    """Raises MissingExtraError, naming the extra, where OR-tools is not installed."""
+    try:
+        import ortools.sat.python.cp_model  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("OR-tools", "cp", f"the method '{method}'") from error
