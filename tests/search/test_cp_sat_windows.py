@@ -147,8 +147,8 @@ def layers() -> Problem:
 
 def test_windows_improve_a_plan_and_effort_makes_it_reproducible() -> None:
     problem = layers()
-    method = CpWindows(warm_share=0.01, effort=0.05, total_effort=0.2)
-    first, second = (method.solve(problem, Budget(evaluations=60), seed=5) for _ in range(2))
+    method = CpWindows(warm_share=0.01, effort=0.05, total_effort=0.5)
+    first, second = (method.solve(problem, Budget(evaluations=66), seed=5) for _ in range(2))
     assert first.found_by == "cp-windows"
     assert first.metrics.step_time_ns < min(b.metrics.step_time_ns for b in first.baselines)
     assert first.trace[-1].best == first.metrics.step_time_ns
