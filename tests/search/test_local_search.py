@@ -109,6 +109,13 @@ class SlowSearch:
             done.add(op)
         return True
 
+    def some_limit_could_be_exceeded(self) -> bool:
+        """By everything standing on one device at once: each tensor, all residents, the largest workspace."""
+        lowered = self.problem.lowered
+        everything = int(np.maximum(lowered.home_bytes, lowered.remote_bytes).sum() + lowered.resident_bytes.sum())
+        everything += int(lowered.workspace_bytes.max())
+        return any(limit is not None and limit < everything for limit in self.problem.memory_limits_bytes)
+
     def cost(self, device_of: list[int], ops: list[int]) -> tuple[int, ...]:
         needed = self.structure.needed_transfers(device_of)
         order = []
@@ -116,10 +123,7 @@ class SlowSearch:
             order.append((op, -1))
             order += [step for step in needed if step[0] in self.structure.outputs[op]]
         cost = simulate(self.problem, device_of, order)
-        memory_decides = self.problem.objective == "peak-memory" or any(
-            limit is not None for limit in self.problem.memory_limits_bytes
-        )
-        if not memory_decides:
+        if self.problem.objective != "peak-memory" and not self.some_limit_could_be_exceeded():
             return (0, cost.step_time_ns)
         times = (cost.step_time_ns, cost.peak_memory_bytes)
         return (cost.bytes_over_limit, *(times if self.problem.objective == "step-time" else times[::-1]))
