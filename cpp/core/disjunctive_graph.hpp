@@ -61,9 +61,6 @@ class DisjunctiveGraph {
     // True only where memory stays within all limits, whatever the times.
     bool is_surely_within_limits() const { return memory_.is_within_limits(); }
 
-    // Nodes whose times were computed by moves, for measurements.
-    int64_t visited() const { return visited_; }
-
   private:
     // Nodes are ops, then transfers by tensor and destination; each stands in the sequence of its device or link, a
     // blocking transfer in those of both its devices. -1 is no node, which ends at 0 and from which nothing follows.
@@ -166,7 +163,6 @@ class DisjunctiveGraph {
     int64_t previous_step_time_ = 0;
     __int128 previous_total_finish_ = 0;
     PositionSet dirty_;
-    int64_t visited_ = 0;
 };
 
 }  // namespace placewright

@@ -28,7 +28,6 @@ bool DisjunctiveGraph::visit_heads(int32_t place, int64_t at_most) {
     const Problem& p = *problem_;
     const int32_t op = ops_[place], here = device_of_[op];
     const Node& at = node(op);
-    ++visited_;
     int64_t arrived = 0;
     if (at.received > 0)
         for (int32_t tensor : inputs_[op]) {
@@ -98,7 +97,6 @@ void DisjunctiveGraph::visit_tails(int32_t place) {
     const Problem& p = *problem_;
     const int32_t op = ops_[place], here = device_of_[op];
     const Node& at = node(op);
-    ++visited_;
     int64_t longest = 0;
     if (at.sent > 0)
         for (int32_t tensor = p.output_begin[op + 1]; tensor-- > p.output_begin[op];)

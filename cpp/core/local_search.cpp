@@ -19,18 +19,6 @@ void check(const LocalSearchConfig& c) {
     if (c.reach < 1) throw std::invalid_argument("reach must be at least 1");
 }
 
-Csr ops_by_group(const Problem& p) {
-    std::vector<std::vector<int32_t>> members(p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) members[p.group[op]].push_back(op);
-    return Csr::from_rows(members);
-}
-
-// The set bit number `index` of a mask, from the lowest.
-int32_t nth_device(uint64_t mask, uint32_t index) {
-    for (; index > 0; --index) mask &= mask - 1;
-    return std::countr_zero(mask);
-}
-
 size_t most_steps(const Problem& p) { return p.num_ops + size_t(p.num_tensors) * (p.num_devices - 1); }
 
 }  // namespace
@@ -39,7 +27,6 @@ LocalSearch::LocalSearch(std::shared_ptr<const Problem> problem, const LocalSear
     : problem_(std::move(problem)),
       config_(config),
       seed_(seed),
-      members_(ops_by_group(*problem_)),
       place_of_(problem_->num_ops),
       destinations_(problem_->num_tensors),
       scratch_(*problem_) {
@@ -67,7 +54,7 @@ void LocalSearch::start(uint64_t number) {
     for (int32_t op = 0; op < problem_->num_ops; ++op) {
         const auto first = static_cast<uint64_t>(problem_->group[op]);
         const uint64_t allowed = problem_->allowed[op] & problem_->everywhere();
-        current_.device_of[op] = nth_device(allowed, stream.below(first, uint32_t(std::popcount(allowed))));
+        current_.device_of[op] = drawn_bit(allowed, stream.bits(first));
     }
     spend(evaluate_current());
 }
@@ -97,7 +84,7 @@ LocalSearch::Move LocalSearch::draw_device(const RandomStream& stream) const {
     const int32_t from = current_.device_of[op];
     const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << from);
     if (others == 0) return {true, op, from, from};
-    return {true, op, from, nth_device(others, stream.below(kTarget, uint32_t(std::popcount(others))))};
+    return {true, op, from, drawn_bit(others, stream.bits(kTarget))};
 }
 
 // To a place after everything the op depends on and before everything that depends on it.
@@ -117,7 +104,7 @@ LocalSearch::Move LocalSearch::draw_place(const RandomStream& stream) const {
 
 void LocalSearch::apply(const Move& move) {
     if (move.of_device) {
-        for (int32_t op : members_[problem_->group[move.op]]) current_.device_of[op] = move.to;
+        for (int32_t op : problem_->members[problem_->group[move.op]]) current_.device_of[op] = move.to;
         return;
     }
     const auto at = [&](int32_t place) { return current_.ops.begin() + place; };

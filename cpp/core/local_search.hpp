@@ -59,7 +59,6 @@ class LocalSearch {
     std::shared_ptr<const Problem> problem_;
     LocalSearchConfig config_;
     uint64_t seed_;
-    Csr members_;  // first op of a group -> its ops
     Solution current_, best_;
     std::vector<int32_t> place_of_;       // [op] in current_.ops
     std::vector<uint64_t> destinations_;  // [tensor] mask of the devices that read it

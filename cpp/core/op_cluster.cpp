@@ -7,16 +7,9 @@ namespace {
 constexpr uint64_t kGrowth = 100, kDevice = 300;  // indices of a stream
 constexpr uint32_t kDevicesSeen = 16;             // among which one is drawn
 
-Csr ops_by_group(const Problem& p) {
-    std::vector<std::vector<int32_t>> members(p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) members[p.group[op]].push_back(op);
-    return Csr::from_rows(members);
-}
-
 }  // namespace
 
-OpCluster::OpCluster(const Problem& problem)
-    : problem_(problem), groups_(ops_by_group(problem)), joined_in_(problem.num_ops) {
+OpCluster::OpCluster(const Problem& problem) : problem_(problem), joined_in_(problem.num_ops) {
     members_.reserve(problem.num_ops);
 }
 

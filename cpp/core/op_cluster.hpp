@@ -25,14 +25,13 @@ class OpCluster {
     int32_t neighbouring_device(const RandomStream& stream, std::span<const int32_t> device_of) const;
 
     // The ops that share the device of `op`, itself among them.
-    std::span<const int32_t> group(int32_t op) const { return groups_[problem_.group[op]]; }
+    std::span<const int32_t> group(int32_t op) const { return problem_.members[problem_.group[op]]; }
 
   private:
     bool contains(int32_t op) const { return joined_in_[op] == number_; }
     void add_group(int32_t op);
 
     const Problem& problem_;
-    Csr groups_;  // first op of a group -> its ops
     std::vector<int32_t> members_;
     std::vector<uint32_t> joined_in_;  // [op] number of the last cluster it belonged to
     uint32_t number_ = 0;

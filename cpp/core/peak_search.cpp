@@ -33,19 +33,6 @@ constexpr uint64_t kClusterDoublings = 6;  // clusters of 2 to 64 ops change the
 constexpr uint64_t kMostAttempts = 20;
 constexpr uint64_t kMostDraws = 4;
 
-Csr ops_by_group(const Problem& p) {
-    std::vector<std::vector<int32_t>> members(p.num_ops);
-    for (int32_t op = 0; op < p.num_ops; ++op) members[p.group[op]].push_back(op);
-    return Csr::from_rows(members);
-}
-
-int32_t nth_device(uint64_t mask, uint32_t index) {
-    for (; index > 0; --index) mask &= mask - 1;
-    return std::countr_zero(mask);
-}
-
-double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
-
 void check(const PeakSearchConfig& c) {
     const auto require = [](bool holds, const char* what) {
         if (!holds) throw std::invalid_argument(what);
@@ -68,7 +55,6 @@ PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchC
       config_(config),
       starts_(std::move(starts)),
       seed_(seed),
-      members_(ops_by_group(*problem_)),
       reach_(std::clamp(kReachPerOp * problem_->num_ops, kLeastReach, kMostReach)),
       order_(*problem_, first_of(starts_).ops),
       device_of_(starts_.front().device_of),
@@ -128,7 +114,7 @@ void PeakSearch::try_move() {
     if (!moved) return;
     // Metropolis' rule, its random number drawn first: what it will refuse need not be scored to the end.
     const RandomStream stream(seed_, static_cast<uint64_t>(evaluations_), kMostDraws, kMove);
-    const double most_energy = current_energy_ - temperature() * std::log(1 - unit(stream.bits(kAccept)));
+    const double most_energy = current_energy_ - temperature() * std::log(1 - uniform(stream.bits(kAccept)));
     const Scored scored = score(most_energy);
     if (scored.fitness < best_fitness_)
         keep_as_best(scored.fitness);
@@ -141,7 +127,7 @@ void PeakSearch::try_move() {
 bool PeakSearch::draw_move(const RandomStream& stream) {
     window_ = {};
     moved_.clear();
-    return (unit(stream.bits(kTargeted)) < kTargetedShare && draw_targeted(stream)) || draw_any(stream);
+    return (uniform(stream.bits(kTargeted)) < kTargetedShare && draw_targeted(stream)) || draw_any(stream);
 }
 
 // A tensor that is held on the device while an op near the peak runs there: its producer goes past that op, its last
@@ -165,7 +151,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
         if (!here || order_.place_of(last) < peak) continue;
         const bool of_producer = stream.bits(kOp) & 1;
         if (draws_device(stream)) return move_devices(of_producer ? producer : last, stream);
-        const double far = unit(stream.bits(kPlace));
+        const double far = uniform(stream.bits(kPlace));
         const auto beyond = static_cast<int32_t>(far * far * reach_);
         return of_producer ? move_op(producer, peak + beyond) : move_op(last, peak - beyond);
     }
@@ -175,13 +161,13 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
 bool PeakSearch::draw_any(const RandomStream& stream) {
     const auto op = static_cast<int32_t>(stream.below(kOp, uint32_t(problem_->num_ops)));
     if (draws_device(stream)) return move_devices(op, stream);
-    const double far = 2 * unit(stream.bits(kPlace)) - 1;
+    const double far = 2 * uniform(stream.bits(kPlace)) - 1;
     const auto beyond = 1 + static_cast<int32_t>(far * far * reach_);
     return move_op(op, order_.place_of(op) + (far < 0 ? -beyond : beyond));
 }
 
 bool PeakSearch::draws_device(const RandomStream& stream) const {
-    return problem_->num_devices > 1 && unit(stream.bits(kKind)) < kDeviceShare;
+    return problem_->num_devices > 1 && uniform(stream.bits(kKind)) < kDeviceShare;
 }
 
 bool PeakSearch::move_op(int32_t op, int32_t to) {
@@ -197,7 +183,7 @@ bool PeakSearch::move_devices(int32_t op, const RandomStream& stream) {
     moved_from_ = device_of_[op];
     const uint64_t others = p.allowed[op] & p.everywhere() & ~(uint64_t{1} << moved_from_);
     if (others == 0) return false;
-    const int32_t to = nth_device(others, stream.below(kDevice, uint32_t(std::popcount(others))));
+    const int32_t to = drawn_bit(others, stream.bits(kDevice));
     const uint64_t bits = stream.bits(kCluster);
     const size_t size = bits & 1 ? 1 : size_t{2} << (bits >> 1) % kClusterDoublings;
     move_group(op, to);
@@ -213,13 +199,13 @@ bool PeakSearch::move_devices(int32_t op, const RandomStream& stream) {
 }
 
 void PeakSearch::move_group(int32_t op, int32_t to) {
-    for (int32_t member : members_[problem_->group[op]]) device_of_[member] = to;
+    for (int32_t member : problem_->members[problem_->group[op]]) device_of_[member] = to;
     moved_.push_back(op);
 }
 
 void PeakSearch::undo_move() {
     for (int32_t op : moved_)
-        for (int32_t member : members_[problem_->group[op]]) device_of_[member] = moved_from_;
+        for (int32_t member : problem_->members[problem_->group[op]]) device_of_[member] = moved_from_;
     if (window_.empty()) return;
     order_.undo();
     if (profile_) profile_->undo();

@@ -76,7 +76,6 @@ class PeakSearch {
     PeakSearchConfig config_;
     std::vector<PlacedOrder> starts_;
     uint64_t seed_;
-    Csr members_;   // first op of a group -> its ops
     double reach_;  // places, at most, beyond the peak or from where an op was; near ones are drawn more often
     OpOrder order_;
     std::vector<int32_t> device_of_;

@@ -12,8 +12,6 @@ namespace {
 
 enum Draw : uint64_t { kAccept, kKind, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
-double uniform(uint64_t bits) { return (double(bits >> 11) + 0.5) * 0x1p-53; }
-
 }  // namespace
 
 PlacementAnnealing::PlacementAnnealing(std::shared_ptr<const Problem> problem, const PlacementAnnealingConfig& config,
@@ -101,10 +99,8 @@ void PlacementAnnealing::draw_move(const RandomStream& stream) {
 
 // Any other device, -1 where there is none.
 int32_t PlacementAnnealing::draw_device(const RandomStream& stream, int32_t op) const {
-    uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << device_of_[op]);
-    if (others == 0) return -1;
-    for (uint32_t skip = stream.below(kTarget, uint32_t(std::popcount(others))); skip > 0; --skip) others &= others - 1;
-    return std::countr_zero(others);
+    const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << device_of_[op]);
+    return others == 0 ? -1 : drawn_bit(others, stream.bits(kTarget));
 }
 
 void PlacementAnnealing::place_group(int32_t op, int32_t device) {

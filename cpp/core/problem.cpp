@@ -118,6 +118,9 @@ void Problem::finish() {
         for (int32_t next : controls[op]) edges.values.push_back(2 * next + 1);
         edges.begin.push_back(static_cast<int32_t>(edges.values.size()));
     }
+    std::vector<std::vector<int32_t>> members_of(num_ops);
+    for (int32_t op = 0; op < num_ops; ++op) members_of[group[op]].push_back(op);
+    members = Csr::from_rows(members_of);
     const int64_t most = most_memory(*this);
     needs_memory = minimize_memory || std::ranges::any_of(memory_limit, [&](int64_t limit) { return limit < most; });
 }

@@ -72,6 +72,7 @@ struct Problem {
     std::vector<int32_t> in_degree;     // [op] input tensors plus control predecessors
     Csr consumers;                      // tensor -> ops reading it
     Csr predecessors;                   // op -> control predecessors
+    Csr members;                        // first op of a group -> its ops
     std::vector<int32_t> sources;       // ops that depend on nothing
     // What waits for an op: its tensors' consumers tensor by tensor, then its control successors; 2 * op each, plus 1
     // for a control dependency. A tensor's consumers are the part of it from tensor_edge_begin.

@@ -3,6 +3,7 @@
 // 2014).
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace placewright {
@@ -13,6 +14,16 @@ constexpr uint64_t mix64(uint64_t x) {
     x ^= x >> 27;
     x *= 0x94d049bb133111ebu;
     return x ^ (x >> 31);
+}
+
+// Uniform in (0, 1), from 64 random bits.
+constexpr double uniform(uint64_t bits) { return (double(bits >> 11) + 0.5) * 0x1p-53; }
+
+// One of the set bits of a mask that has some, each as likely as the others.
+constexpr int32_t drawn_bit(uint64_t mask, uint64_t bits) {
+    for (auto skip = static_cast<uint32_t>((bits >> 32) * uint64_t(std::popcount(mask)) >> 32); skip > 0; --skip)
+        mask &= mask - 1;
+    return std::countr_zero(mask);
 }
 
 class RandomStream {

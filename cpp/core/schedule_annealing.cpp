@@ -18,15 +18,8 @@ double mean_time_ns(const Problem& p) {
     return std::max(1.0, total / double(p.op_time_ns.size()));
 }
 
-double uniform(uint64_t bits) { return (double(bits >> 11) + 0.5) * 0x1p-53; }
-
 // 1, 2, 3, ... with half the probability each.
 int32_t halving(uint64_t bits) { return 1 + std::countr_zero(bits | uint64_t{1} << 40); }
-
-int32_t nth_device(uint64_t mask, uint32_t index) {
-    for (; index > 0; --index) mask &= mask - 1;
-    return std::countr_zero(mask);
-}
 
 }  // namespace
 
@@ -185,7 +178,7 @@ void ScheduleAnnealing::draw_device_move(const RandomStream& stream, int32_t op)
     if (device < 0) {
         const uint64_t others = problem_->allowed[op] & problem_->everywhere() & ~(uint64_t{1} << here);
         if (others == 0) return;
-        device = nth_device(others, stream.below(kTarget + 1, uint32_t(std::popcount(others))));
+        device = drawn_bit(others, stream.bits(kTarget + 1));
     }
     move_cluster(device);
 }

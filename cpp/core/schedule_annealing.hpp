@@ -37,7 +37,6 @@ class ScheduleAnnealing {
     const Fitness& best_fitness() const { return best_fitness_; }
     std::span<const int32_t> best_device_of() const { return best_device_of_; }
     std::vector<Step> best_order() const;
-    int64_t visited() const { return graph_.visited(); }
     int64_t accepted() const { return accepted_; }
 
   private:
