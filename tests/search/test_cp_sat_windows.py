@@ -14,8 +14,11 @@ from reference import every_solution, rule_broken_by, simulate
 from strategies import problems
 
 from placewright import _core
+from placewright.api import make_problem
 from placewright.errors import InputError
+from placewright.importers import load_graph
 from placewright.machine import Link
+from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpWindows
@@ -158,7 +161,9 @@ def test_windows_improve_a_plan_and_effort_makes_it_reproducible() -> None:
 
 
 def test_a_time_limit_is_kept() -> None:
-    result = CpWindows(warm_share=0.1).solve(layers(), Budget(evaluations=10**9, seconds=0.5), seed=0)
+    # A real network, whose bound no plan meets.
+    problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"))
+    result = CpWindows(warm_share=0.1).solve(problem, Budget(evaluations=10**9, seconds=0.5), seed=0)
     assert result.stopped_because == "time"
     assert result.seconds < 5
 
