@@ -40,6 +40,10 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       memory_(*problem_),
       changed_to_(problem_->num_tensors),
       dirty_(problem_->num_ops) {
+    // What a move fills, so that moves rarely allocate.
+    for (auto* nodes : {&heads_touched_, &tails_touched_}) nodes->reserve(size_t(problem_->num_ops));
+    edits_.reserve(size_t(problem_->num_ops));
+    saved_.reserve(size_t(problem_->num_ops) + size_t(problem_->num_tensors));
     for (int32_t op = 0; op < problem_->num_ops; ++op) node(op).anchor = op;
     for (int32_t tensor = 0; tensor < problem_->num_tensors; ++tensor)
         for (int32_t device = 0; device < problem_->num_devices; ++device)

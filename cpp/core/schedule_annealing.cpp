@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <stdexcept>
-#include <utility>
 
 namespace placewright {
 
@@ -33,6 +32,8 @@ ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, con
       simulation_(*problem_),
       cluster_(*problem_) {
     if (starts.empty()) throw std::invalid_argument("there must be a start");
+    critical_.reserve(size_t(problem_->num_ops));
+    edits_.reserve(size_t(problem_->num_ops));
     for (const PlacedOrder& start : starts)
         for (uint8_t early : {uint8_t{0}, uint8_t{1}}) starts_.push_back({start, early});
 }
@@ -94,9 +95,8 @@ void ScheduleAnnealing::try_move(double temperature) {
     Fitness found;
     if (accepted) {
         found = fitness();
-        accepted = by_time ? found.bytes_over_limit == 0
-                           : std::pair(found.bytes_over_limit, found.objective) <=
-                                 std::pair(fitness_.bytes_over_limit, fitness_.objective);
+        accepted = found.bytes_over_limit <= fitness_.bytes_over_limit &&
+                   (by_time || !problem_->minimize_memory || found <= fitness_);
     }
     if (!accepted) return graph_.undo();
     graph_.keep();

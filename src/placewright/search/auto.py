@@ -40,7 +40,7 @@ class Auto:
     `peak-search` first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends when it
     meets the lower bound.
 
-    threads: that search; the result does not depend on it.
+    threads: of the guided search; the others use one. The result does not depend on it.
     """
 
     name: str = "auto"

@@ -4,8 +4,9 @@ first, then for the ops themselves."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +17,15 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cluster_list import ClusterList
-from placewright.search.etf import EarliestTaskFirst
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
 
 #: Devices and an order of all ops, both int32 [num scheduled ops].
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
-#: A few candidates of each list method.
-_FOR_A_START = Budget(evaluations=6)
+#: How many candidates of cluster-list are starts where none are given.
+_NUM_CLUSTER_LISTS = 3
+#: With fewer there is no coarse problem.
+_FEWEST_EVALUATIONS = 50
 #: Relative to the objective.
 _FIRST_PLACEMENT_TEMPERATURE = 0.02
 _LAST_PLACEMENT_TEMPERATURE = 0.0005
@@ -79,17 +81,16 @@ class ScheduleAnnealing:
         the proposal does not matter."""
         began = time.perf_counter()
         spent = 0
-        if not seeds:
-            found = [method.solve(problem, _FOR_A_START, seed) for method in (EarliestTaskFirst(), ClusterList())]
-            seeds, spent = [result.solution for result in found], sum(result.evaluations for result in found)
-        starts = [_placed(solution) for solution in seeds]
+        starts = [_placed(solution) for solution in seeds] or list(_list_schedules(problem))
         temperature = self.first_temperature
-        if problem.core.num_ops >= _WORTH_CLUSTERING:
-            coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, spent, interrupted)
+        if problem.core.num_ops >= _WORTH_CLUSTERING and budget.evaluations >= _FEWEST_EVALUATIONS:
+            coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, interrupted)
             # As it is, and with its devices only, their ops ordered anew.
-            starts += [coarse, (coarse[0], _core.dispatch_order(problem.core, coarse[0]))]
+            starts = [coarse, (coarse[0], _core.dispatch_order(problem.core, coarse[0])), *starts]
             temperature = self.fine_temperature
         search = self._search(problem.core, starts, seed, temperature)
+        # Whatever ends the search, it has seen the first two starts, with tensors sent late and early.
+        search.advance(budget.evaluations - spent, at_most=4)
         ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)
         result = result_of(self.name, asdict(self), problem, search, ran, _solution(search), seed=seed, began=began)
         return replace(result, evaluations=spent + search.evaluations)
@@ -101,10 +102,9 @@ class ScheduleAnnealing:
         seed: int,
         starts: Sequence[Placed],
         began: float,
-        spent: int,
         interrupted: Interrupted | None,
     ) -> tuple[Placed, int]:
-        """What the coarse problem's share of the budget finds, for the ops themselves; evaluations spent by then."""
+        """What the coarse problem's share of the budget finds, for the ops themselves; and the evaluations spent."""
         coarse, cluster_of = _core.coarsen(problem.core, problem.core.num_ops // self.ops_per_cluster)
         by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
         projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
@@ -116,9 +116,9 @@ class ScheduleAnnealing:
             first_temperature=_FIRST_PLACEMENT_TEMPERATURE,
             last_temperature=_LAST_PLACEMENT_TEMPERATURE,
         )
-        share = _part(budget, self.placement_share, spent, time.perf_counter() - began)
-        run(placements, self.name, share, began, None, interrupted, spent=spent)
-        spent += placements.evaluations
+        share = _part(budget, self.placement_share, 0, time.perf_counter() - began)
+        run(placements, self.name, share, began, None, interrupted)
+        spent = placements.evaluations
         device_of = placements.best_device_of()
         search = self._search(
             coarse, [*starts, (device_of, _core.dispatch_order(coarse, device_of))], seed, self.first_temperature
@@ -149,6 +149,13 @@ def _part(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
         evaluations=max(1, min(budget.evaluations, spent + int((budget.evaluations - spent) * share))),
         seconds=None if seconds is None else max(1e-3, elapsed + (seconds - elapsed) * share),
     )
+
+
+def _list_schedules(problem: Problem) -> Iterator[Placed]:
+    """By earliest task first and of clusters."""
+    yield _core.earliest_task_first(problem.core)
+    for candidate in islice(ClusterList().candidates(problem), _NUM_CLUSTER_LISTS):
+        yield candidate.device_of, candidate.order
 
 
 def _placed(solution: Solution) -> Placed:
