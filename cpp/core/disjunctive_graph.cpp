@@ -38,11 +38,15 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       sequences_(problem_->num_devices * (problem_->blocking ? 1 : 1 + problem_->num_devices)),
       nodes_(1 + problem_->num_ops + first_reader_.size()),
       memory_(*problem_),
+      goes_to_(problem_->num_ops, -1),
+      estimated_(problem_->num_ops),
+      last_estimated_(problem_->num_devices),
       changed_to_(problem_->num_tensors),
       dirty_(problem_->num_ops) {
     // What a move fills, so that moves rarely allocate.
     for (auto* nodes : {&heads_touched_, &tails_touched_}) nodes->reserve(size_t(problem_->num_ops));
     edits_.reserve(size_t(problem_->num_ops));
+    moving_.reserve(size_t(problem_->num_ops));
     saved_.reserve(size_t(problem_->num_ops) + size_t(problem_->num_tensors));
     for (int32_t op = 0; op < problem_->num_ops; ++op) node(op).anchor = op;
     for (int32_t tensor = 0; tensor < problem_->num_tensors; ++tensor)

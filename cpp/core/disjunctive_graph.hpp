@@ -33,6 +33,10 @@ class DisjunctiveGraph {
     // Takes over a solution. `ops` holds every op once, after all it depends on; `early`: one flag per tensor.
     void load(std::span<const int32_t> device_of, std::span<const int32_t> ops, std::span<const uint8_t> early);
 
+    // False where the step would almost surely end after `at_most`, told at the cost of the ops that change their device:
+    // each would start after what it reads and what stands before it there, what follows would take as long as now, and
+    // those before it in the order make it earlier by their times at most.
+    bool may_end_within(std::span<const Edit> edits, int64_t at_most);
     // Makes the edits and computes times. The order must be valid after the last of them, and groups together. False
     // as soon as the step time is known to exceed `at_most`; then, or whenever else, undo() takes the move back.
     bool try_move(std::span<const Edit> edits, int64_t at_most);
@@ -126,6 +130,9 @@ class DisjunctiveGraph {
     void mark_next(NodeId id) {
         if (id >= 0) mark(id);
     }
+    int64_t estimate_head(int32_t op, int32_t device, NodeId before) const;
+    int64_t estimate_tail(int32_t op, int32_t device, NodeId after) const;
+    Neighbours neighbours_on(int32_t device, int32_t op) const;
     bool propagate_heads(int64_t at_most);
     bool visit_heads(int32_t place, int64_t at_most);
     bool visit_transfer_head(NodeId id, int32_t place, int64_t at_most);
@@ -151,6 +158,12 @@ class DisjunctiveGraph {
     MemoryBound memory_;
     int64_t step_time_ = 0;
     __int128 total_finish_ = 0;  // of all ops
+
+    // Of the move to estimate.
+    std::vector<int32_t> moving_;          // ops by place
+    std::vector<int32_t> goes_to_;         // [op] device, -1 between moves and where it stays
+    std::vector<int64_t> estimated_;       // [op] finish
+    std::vector<int64_t> last_estimated_;  // [device] of the ops that go there
 
     // Of the move at hand.
     std::vector<Edit> edits_;            // those that take it back

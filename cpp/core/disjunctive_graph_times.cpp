@@ -6,6 +6,68 @@
 
 namespace placewright {
 
+// ---- Estimates
+
+bool DisjunctiveGraph::may_end_within(std::span<const Edit> edits, int64_t at_most) {
+    moving_.clear();
+    for (const Edit& edit : edits) {
+        if (edit.kind != Edit::Kind::device) return true;
+        moving_.push_back(edit.id);
+    }
+    for (const Edit& edit : edits) {
+        goes_to_[edit.id] = edit.to;
+        last_estimated_[edit.to] = 0;
+    }
+    std::ranges::sort(moving_, {}, [&](int32_t op) { return place_of_[op]; });
+    bool may_end = true;
+    int64_t freed = 0;  // where the ops before it stood
+    for (int32_t op : moving_) {
+        const int32_t device = goes_to_[op];
+        const auto [before, after] = neighbours_on(device, op);
+        estimated_[op] = last_estimated_[device] = estimate_head(op, device, before) + problem_->op_time(op, device);
+        may_end = estimated_[op] + estimate_tail(op, device, after) - freed <= at_most;
+        freed += node(op).duration;
+        if (!may_end) break;
+    }
+    for (int32_t op : moving_) goes_to_[op] = -1;
+    return may_end;
+}
+
+int64_t DisjunctiveGraph::estimate_head(int32_t op, int32_t device, NodeId before) const {
+    int64_t head = std::max(last_estimated_[device], node(before).finish);
+    for (int32_t tensor : inputs_[op]) {
+        const int32_t producer = problem_->producer[tensor];
+        const bool moves = goes_to_[producer] >= 0;
+        const int32_t source = moves ? goes_to_[producer] : device_of_[producer];
+        const int64_t finish = moves ? estimated_[producer] : node(producer).finish;
+        head = std::max(head, finish + (source == device ? 0 : problem_->transfer_time(tensor, source, device)));
+    }
+    return head;
+}
+
+int64_t DisjunctiveGraph::estimate_tail(int32_t op, int32_t device, NodeId after) const {
+    const Problem& p = *problem_;
+    int64_t tail = node(after).through;
+    for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor)
+        for (int32_t consumer : p.consumers[tensor]) {
+            const int32_t there = device_of_[consumer];
+            const int64_t moving = there == device ? 0 : p.transfer_time(tensor, device, there);
+            if (goes_to_[consumer] < 0) tail = std::max(tail, moving + node(consumer).through);
+        }
+    return tail;
+}
+
+// Between which nodes of the device the op would stand, those apart that leave it.
+DisjunctiveGraph::Neighbours DisjunctiveGraph::neighbours_on(int32_t device, int32_t op) const {
+    const auto& ids = sequences_[size_t(device)];
+    const auto leaves = [&](NodeId id) { return is_op(id) && goes_to_[id] >= 0; };
+    auto after = std::ranges::lower_bound(ids, sequence_key(op), {}, [&](NodeId id) { return sequence_key(id); });
+    auto before = after;
+    while (before != ids.begin() && leaves(*(before - 1))) --before;
+    while (after != ids.end() && leaves(*after)) ++after;
+    return {before == ids.begin() ? -1 : *(before - 1), after == ids.end() ? -1 : *after};
+}
+
 // ---- Heads
 
 bool DisjunctiveGraph::propagate_heads(int64_t at_most) {

@@ -98,7 +98,7 @@ class Bisection {
             }
         }
         for (size_t i = moved.size(); i > kept; --i) flip(moved[i - 1]);
-        return most > 0;
+        return most > 0 || settle();
     }
 
     std::vector<int32_t> on_side(int side) const {
@@ -127,6 +127,19 @@ class Bisection {
         }
         for (int32_t vertex : vertices_)
             for (int32_t net : h_.nets[vertex]) ++held_[net][side_[vertex]];
+    }
+
+    // A pass takes the best vertex of a side only: behind one that does not fit another can gain. Whether one did.
+    bool settle() {
+        for (int32_t vertex : vertices_) {
+            if (!free_[vertex] || !fits(vertex)) continue;
+            int64_t gain = 0;
+            for (int32_t net : h_.nets[vertex]) gain += gain_on(net, side_[vertex]);
+            if (gain <= 0) continue;
+            flip(vertex);
+            return true;
+        }
+        return false;
     }
 
     void open() {

@@ -90,6 +90,7 @@ void ScheduleAnnealing::try_move(double temperature) {
     // Bytes over a limit come first: until there are none, time does not matter.
     const bool by_time = fitness_.bytes_over_limit == 0 && !problem_->minimize_memory;
     const int64_t limit = graph_.step_time_ns() + static_cast<int64_t>(std::min(rise, 1e18));
+    if (by_time && !graph_.may_end_within(edits_, limit)) return;
     leave_best();
     bool accepted = graph_.try_move(edits_, by_time ? limit : INT64_MAX) && (!by_time || energy() <= most);
     Fitness found;

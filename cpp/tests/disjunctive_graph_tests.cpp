@@ -117,6 +117,32 @@ TEST("a move is given up exactly when its step time would exceed the limit") {
     });
 }
 
+// In schedules from which single moves gain little, as an annealing meets them.
+TEST("most moves to other devices that end too late are told without trying them, and hardly any others") {
+    int64_t too_late = 0, refused = 0, wrongly = 0;
+    for_each_problem(96, [&](const auto& p, uint64_t seed) {
+        DisjunctiveGraph graph = random_schedule(p, seed);
+        for (uint64_t move = 0; move < 600; ++move) {
+            const RandomStream stream(seed, 6, move, 0);
+            const std::vector<Edit> edits = random_edits(*p, graph, stream);
+            const bool one_group = std::ranges::all_of(edits, [&](const Edit& e) {
+                return e.kind == Kind::device && p->group[e.id] == p->group[edits[0].id];
+            });
+            const int64_t limit = graph.step_time_ns();
+            const bool may = graph.may_end_within(edits, limit);
+            const bool within = graph.try_move(edits, limit);
+            within ? graph.keep() : graph.undo();
+            if (std::ranges::none_of(edits, [](const Edit& e) { return e.kind == Kind::device; })) CHECK(may);
+            if (move < 300 || !one_group) continue;
+            too_late += !within;
+            refused += !may;
+            wrongly += !may && within;
+        }
+        CHECK(is_as_if_loaded(p, graph));
+    });
+    CHECK(too_late > 400 && 3 * refused > 2 * too_late && 50 * wrongly < refused);
+}
+
 // Single moves of either kind, most of them refused, as an annealing makes them.
 TEST("after a long walk of single moves heads and tails are as if loaded") {
     for (uint64_t seed = 0; seed < 24; ++seed) {
