@@ -11,6 +11,8 @@ namespace {
 
 enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
+constexpr int32_t kMostUnchecked = 64;
+
 double mean_time_ns(const Problem& p) {
     double total = 0;
     for (int64_t time : p.op_time_ns) total += double(time);
@@ -57,10 +59,10 @@ void ScheduleAnnealing::evaluate_start() {
     const Start& start = starts_[size_t(evaluations_)];
     const std::vector<uint8_t> early(size_t(problem_->num_tensors), start.early);
     graph_.load(start.placed.device_of, start.placed.ops, early);
-    fitness_ = fitness();
+    fitness_ = simulated_fitness();
     if (evaluations_ == 0 || fitness_ < best_fitness_) keep_best();
     if (evaluations_ + 1 < int64_t(starts_.size())) return;
-    graph_.load(best_device_of_, best_ops_, best_early_);
+    load(best_);
     fitness_ = best_fitness_;
     at_best_ = true;
 }
@@ -69,13 +71,8 @@ double ScheduleAnnealing::energy() const {
     return double(graph_.step_time_ns()) + config_.mean_finish_weight * graph_.mean_finish();
 }
 
-Fitness ScheduleAnnealing::fitness() {
+Fitness ScheduleAnnealing::simulated_fitness() {
     if (!problem_->needs_memory) return problem_->fitness(0, graph_.step_time_ns(), 0);
-    // How much memory is used matters only when it may exceed a limit or settles whether this is the best.
-    const Fitness without_memory{0, graph_.step_time_ns(), 0};
-    if (!problem_->minimize_memory && evaluations_ >= int64_t(starts_.size()) && graph_.is_surely_within_limits() &&
-        without_memory.objective > best_fitness_.objective && best_fitness_.bytes_over_limit == 0)
-        return without_memory;
     graph_.write_order(order_);
     return evaluate(*problem_, graph_.device_of(), order_, simulation_);
 }
@@ -92,21 +89,63 @@ void ScheduleAnnealing::try_move(double temperature) {
     const int64_t limit = graph_.step_time_ns() + static_cast<int64_t>(std::min(rise, 1e18));
     if (by_time && !graph_.may_end_within(edits_, limit)) return;
     leave_best();
-    bool accepted = graph_.try_move(edits_, by_time ? limit : INT64_MAX) && (!by_time || energy() <= most);
-    Fitness found;
-    if (accepted) {
-        found = fitness();
-        accepted = found.bytes_over_limit <= fitness_.bytes_over_limit &&
-                   (by_time || !problem_->minimize_memory || found <= fitness_);
-    }
-    if (!accepted) return graph_.undo();
+    if (!graph_.try_move(edits_, by_time ? limit : INT64_MAX) || (by_time && energy() > most)) return graph_.undo();
+    if (by_time ? !keeps_limits() : !improves_memory()) return;
     graph_.keep();
     ++accepted_;
-    fitness_ = found;
     if (fitness_ < best_fitness_) {
         best_fitness_ = fitness_;
         at_best_ = true;
     }
+}
+
+// After a move that time accepts. Where limits turn out not to hold the graph goes back to where they did.
+bool ScheduleAnnealing::keeps_limits() {
+    const Fitness by_time{0, graph_.step_time_ns(), INT64_MAX};
+    if (!problem_->needs_memory) {
+        fitness_ = problem_->fitness(0, by_time.objective, 0);
+        return true;
+    }
+    const bool is_best = by_time.objective < best_fitness_.objective;
+    const bool within = graph_.is_surely_within_limits();
+    if (!is_best && (within || (can_go_back_ && unchecked_ + 1 < most_unchecked_))) {
+        can_go_back_ = !within;
+        unchecked_ = within ? 0 : unchecked_ + 1;
+        fitness_ = by_time;
+        return true;
+    }
+    const Fitness found = simulated_fitness();
+    if (found.bytes_over_limit == 0) {
+        fitness_ = found;
+        copy_to(within_limits_);
+        can_go_back_ = true;
+        unchecked_ = 0;
+        most_unchecked_ = std::min(2 * most_unchecked_, kMostUnchecked);
+        return true;
+    }
+    if (unchecked_ == 0) {
+        graph_.undo();
+    } else {
+        load(within_limits_);
+        fitness_ = {0, graph_.step_time_ns(), INT64_MAX};
+    }
+    unchecked_ = 0;
+    most_unchecked_ = std::max(1, most_unchecked_ / 2);
+    return false;
+}
+
+// After a move while memory comes before time; one that takes more is taken back.
+bool ScheduleAnnealing::improves_memory() {
+    can_go_back_ = false;
+    unchecked_ = 0;
+    const Fitness found = simulated_fitness();
+    const bool improves =
+        found.bytes_over_limit <= fitness_.bytes_over_limit && (!problem_->minimize_memory || found <= fitness_);
+    if (improves)
+        fitness_ = found;
+    else
+        graph_.undo();
+    return improves;
 }
 
 // Before the graph changes what is best there is copied.
@@ -117,14 +156,20 @@ void ScheduleAnnealing::leave_best() {
 
 void ScheduleAnnealing::keep_best() {
     best_fitness_ = fitness_;
-    best_device_of_.assign(graph_.device_of().begin(), graph_.device_of().end());
-    best_ops_.assign(graph_.ops().begin(), graph_.ops().end());
-    best_early_.assign(graph_.early().begin(), graph_.early().end());
+    copy_to(best_);
 }
+
+void ScheduleAnnealing::copy_to(State& state) const {
+    state.device_of.assign(graph_.device_of().begin(), graph_.device_of().end());
+    state.ops.assign(graph_.ops().begin(), graph_.ops().end());
+    state.early.assign(graph_.early().begin(), graph_.early().end());
+}
+
+void ScheduleAnnealing::load(const State& state) { graph_.load(state.device_of, state.ops, state.early); }
 
 std::vector<Step> ScheduleAnnealing::best_order() const {
     DisjunctiveGraph best(problem_);
-    best.load(best_device_of_, best_ops_, best_early_);
+    best.load(best_.device_of, best_.ops, best_.early);
     std::vector<Step> order;
     best.write_order(order);
     return order;

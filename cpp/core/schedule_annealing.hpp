@@ -35,7 +35,7 @@ class ScheduleAnnealing {
 
     int64_t evaluations() const { return evaluations_; }
     const Fitness& best_fitness() const { return best_fitness_; }
-    std::span<const int32_t> best_device_of() const { return best_device_of_; }
+    std::span<const int32_t> best_device_of() const { return best_.device_of; }
     std::vector<Step> best_order() const;
     int64_t accepted() const { return accepted_; }
 
@@ -45,8 +45,16 @@ class ScheduleAnnealing {
         uint8_t early;
     };
 
+    // What a graph loads.
+    struct State {
+        std::vector<int32_t> device_of, ops;
+        std::vector<uint8_t> early;
+    };
+
     void evaluate_start();
     void try_move(double temperature);
+    bool keeps_limits();
+    bool improves_memory();
     void draw_move(const RandomStream& stream);
     int32_t draw_op(const RandomStream& stream);
     void draw_device_move(const RandomStream& stream, int32_t op);
@@ -57,9 +65,11 @@ class ScheduleAnnealing {
     int32_t first_place(int32_t op) const;
     int32_t last_place(int32_t op) const;
     double energy() const;
-    Fitness fitness();
+    Fitness simulated_fitness();
     void leave_best();
     void keep_best();
+    void copy_to(State& state) const;
+    void load(const State& state);
     void find_critical();
 
     std::shared_ptr<const Problem> problem_;
@@ -72,8 +82,13 @@ class ScheduleAnnealing {
     std::vector<Step> order_;
     Fitness fitness_, best_fitness_;
     bool at_best_ = false;  // what the graph holds is the best and has not been copied yet
-    std::vector<int32_t> best_device_of_, best_ops_;
-    std::vector<uint8_t> best_early_;
+    State best_;
+    // Simulating memory costs more than a move, so several are accepted by time before the limits are looked at; where
+    // they do not hold the search goes back.
+    State within_limits_;       // as simulated last
+    bool can_go_back_ = false;  // there, since when only these moves were accepted:
+    int32_t unchecked_ = 0;
+    int32_t most_unchecked_ = 1;
     std::vector<int32_t> critical_;  // ops, as of a while ago
     int64_t critical_until_ = 0;     // when to look again
     std::vector<Edit> edits_;

@@ -69,11 +69,11 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"ops_per_cluster": 1}, "clusters of 1 ops"),
-        ({"coarse_share": 0.8}, "shares of 0.2 and 0.8 leave nothing"),
+        ({"ops_per_cluster": (4, 1)}, "clusters of 1 ops"),
+        ({"coarse_share": 0.45}, "shares of 0.1 and 0.45 leave nothing"),
         ({"fine_temperature": 0.001}, "temperatures must"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         ScheduleAnnealing(**wrong)  # type: ignore[arg-type]

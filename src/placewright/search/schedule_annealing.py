@@ -38,29 +38,29 @@ class ScheduleAnnealing:
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983) over schedules, with moves evaluated on the disjunctive
     graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument and the figures.
 
-    The first part of the budget goes to a coarse problem of clusters, where one move reorders or places many ops: to
-    placements whose ops are dispatched anew each time, then to whole schedules. What is found there is a start for the
-    ops themselves. With limits, bytes over them never rise.
+    The first half of the budget goes to coarse problems of clusters, each finer than the one before, where one move
+    reorders or places many ops: to placements of the first whose ops are dispatched anew each time, then to whole
+    schedules. What is found there is a start for the ops themselves. With limits, bytes over them never rise.
 
-    ops_per_cluster: how many ops are one op of the coarse problem on average. placement_share, coarse_share: of the
-    budget, for placements and for schedules of the coarse problem.
+    ops_per_cluster: how many ops are one op of each coarse problem on average. placement_share, coarse_share: of the
+    budget, for placements of the first and for schedules of each.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
-    problem that was coarse before from the second, to the last, falling geometrically over the budget.
+    problem that was coarse before from the second, to the last, falling geometrically over each part of the budget.
     """
 
     name: str = "schedule-annealing"
-    ops_per_cluster: int = 4
-    placement_share: float = 0.2
+    ops_per_cluster: tuple[int, ...] = (4, 2)
+    placement_share: float = 0.1
     coarse_share: float = 0.2
     first_temperature: float = 2.0
     fine_temperature: float = 0.3
     last_temperature: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.ops_per_cluster < 2:
-            raise InputError(f"clusters of {self.ops_per_cluster} ops make nothing coarse: at least 2 are needed")
+        if any(ops < 2 for ops in self.ops_per_cluster):
+            raise InputError(f"clusters of {min(self.ops_per_cluster)} ops make nothing coarse: at least 2 are needed")
         shares = (self.placement_share, self.coarse_share)
-        if min(shares) < 0 or sum(shares) >= 1:
+        if min(shares) < 0 or self.placement_share + len(self.ops_per_cluster) * self.coarse_share >= 1:
             raise InputError(f"shares of {shares[0]} and {shares[1]} leave nothing for the ops themselves")
         temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
         if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
@@ -84,9 +84,7 @@ class ScheduleAnnealing:
         starts = [_placed(solution) for solution in seeds] or list(_list_schedules(problem))
         temperature = self.first_temperature
         if problem.core.num_ops >= _WORTH_CLUSTERING and budget.evaluations >= _FEWEST_EVALUATIONS:
-            coarse, spent = self._solve_coarse(problem, budget, seed, starts, began, interrupted)
-            # As it is, and with its devices only, their ops ordered anew.
-            starts = [coarse, (coarse[0], _core.dispatch_order(problem.core, coarse[0])), *starts]
+            starts, spent = self._solve_coarse(problem, budget, seed, starts, began, interrupted)
             temperature = self.fine_temperature
         search = self._search(problem.core, starts, seed, temperature)
         # Whatever ends the search, it has seen the first two starts, with tensors sent late and early.
@@ -100,34 +98,37 @@ class ScheduleAnnealing:
         problem: Problem,
         budget: Budget,
         seed: int,
-        starts: Sequence[Placed],
+        starts: list[Placed],
         began: float,
         interrupted: Interrupted | None,
-    ) -> tuple[Placed, int]:
-        """What the coarse problem's share of the budget finds, for the ops themselves; and the evaluations spent."""
-        coarse, cluster_of = _core.coarsen(problem.core, problem.core.num_ops // self.ops_per_cluster)
-        by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
-        projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
-        starts = [*projected, _core.earliest_task_first(coarse), by_level]
-        placements = _core.PlacementAnnealing(
-            problem=coarse,
-            seed=seed,
-            starts=[device_of for device_of, _ in starts],
-            first_temperature=_FIRST_PLACEMENT_TEMPERATURE,
-            last_temperature=_LAST_PLACEMENT_TEMPERATURE,
-        )
-        share = _part(budget, self.placement_share, 0, time.perf_counter() - began)
-        run(placements, self.name, share, began, None, interrupted)
-        spent = placements.evaluations
-        device_of = placements.best_device_of()
-        search = self._search(
-            coarse, [*starts, (device_of, _core.dispatch_order(coarse, device_of))], seed, self.first_temperature
-        )
-        rest = self.coarse_share / (1 - self.placement_share)
-        share = _part(budget, rest, spent, time.perf_counter() - began)
-        run(search, self.name, share, began, None, interrupted, spent=spent)
-        placed = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
-        return placed, spent + search.evaluations
+    ) -> tuple[list[Placed], int]:
+        """The starts behind what the coarse problems add, the best first; and the evaluations spent."""
+        spent = 0
+        for level, ops_per_cluster in enumerate(self.ops_per_cluster):
+            coarse, cluster_of = _core.coarsen(problem.core, problem.core.num_ops // ops_per_cluster)
+            by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
+            projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
+            placed = [*projected, _core.earliest_task_first(coarse), by_level]
+            if level == 0:
+                placements = _core.PlacementAnnealing(
+                    problem=coarse,
+                    seed=seed,
+                    starts=[device_of for device_of, _ in placed],
+                    first_temperature=_FIRST_PLACEMENT_TEMPERATURE,
+                    last_temperature=_LAST_PLACEMENT_TEMPERATURE,
+                )
+                run(placements, self.name, _part(budget, self.placement_share), began, None, interrupted)
+                spent += placements.evaluations
+                device_of = placements.best_device_of()
+                placed.append((device_of, _core.dispatch_order(coarse, device_of)))
+            search = self._search(coarse, placed, seed, self.first_temperature)
+            share = _part(budget, self.placement_share + (level + 1) * self.coarse_share)
+            run(search, self.name, share, began, None, interrupted, spent=spent)
+            spent += search.evaluations
+            found = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
+            # As it is, and with its devices only, their ops ordered anew.
+            starts = [found, (found[0], _core.dispatch_order(problem.core, found[0])), *starts]
+        return starts, spent
 
     def _search(
         self, core: _core.Problem, starts: Sequence[Placed], seed: int, temperature: float
@@ -141,13 +142,12 @@ class ScheduleAnnealing:
         )
 
 
-def _part(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
-    """The budget until a share of what is left of it is spent too."""
-    seconds = budget.seconds
+def _part(budget: Budget, share: float) -> Budget:
+    """The budget until so much of it is spent."""
     return replace(
         budget,
-        evaluations=max(1, min(budget.evaluations, spent + int((budget.evaluations - spent) * share))),
-        seconds=None if seconds is None else max(1e-3, elapsed + (seconds - elapsed) * share),
+        evaluations=max(1, int(budget.evaluations * share)),
+        seconds=None if budget.seconds is None else max(1e-3, budget.seconds * share),
     )
 
 
