@@ -16,7 +16,6 @@ void bind_annealing(nb::module_& m);
 void bind_peak_search(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_schedule_annealing(nb::module_& m);
-void bind_placement_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
 void bind_superstep(nb::module_& m);
 void bind_bounds(nb::module_& m);
@@ -36,7 +35,6 @@ NB_MODULE(_core, m) {
     placewright::bind_peak_search(m);
     placewright::bind_partition(m);
     placewright::bind_schedule_annealing(m);
-    placewright::bind_placement_annealing(m);
     placewright::bind_coarsening(m);
     placewright::bind_superstep(m);
     placewright::bind_bounds(m);

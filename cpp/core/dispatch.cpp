@@ -1,6 +1,58 @@
 #include "dispatch.hpp"
 
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "readiness.hpp"
+
 namespace placewright {
+
+namespace {
+
+class Dispatcher {
+  public:
+    Dispatcher(const Problem& problem, std::span<const int32_t> device_of);
+
+    std::vector<int32_t> order();
+
+  private:
+    // What waits for one device.
+    class Queue {
+      public:
+        void push(int64_t ready, int64_t level, int32_t op) { waiting_.push({-ready, level, -op}); }
+        bool empty() const { return waiting_.empty() && available_.empty(); }
+        int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
+        int32_t pop();  // the op to start at next_start()
+        int64_t run(int64_t time) { return clock_ += time; }
+
+      private:
+        // Negated where the least comes first.
+        struct Waiting {
+            int64_t ready, level;
+            int32_t op;
+            auto operator<=>(const Waiting&) const = default;
+        };
+        std::priority_queue<Waiting> waiting_;
+        std::priority_queue<std::pair<int64_t, int32_t>> available_;
+        int64_t clock_ = 0;
+    };
+
+    void find_levels();
+    int32_t start_next();
+    void send(int32_t tensor, int32_t source, int64_t finish);
+    int64_t signal(int32_t op, int32_t follower, int64_t finish) const;
+
+    const Problem& problem_;
+    std::span<const int32_t> device_of_;
+    Readiness readiness_;
+    std::vector<int64_t> level_;      // [op] ns along its longest path to the end on these devices
+    std::vector<int64_t> ready_;      // [op]
+    std::vector<int64_t> link_free_;  // [source][destination]
+    std::vector<int64_t> arrival_;    // [device] of the tensor being sent
+    std::vector<Queue> queues_;
+    std::vector<int32_t> order_;
+};
 
 int32_t Dispatcher::Queue::pop() {
     clock_ = next_start();
@@ -11,8 +63,9 @@ int32_t Dispatcher::Queue::pop() {
     return op;
 }
 
-Dispatcher::Dispatcher(const Problem& problem)
+Dispatcher::Dispatcher(const Problem& problem, std::span<const int32_t> device_of)
     : problem_(problem),
+      device_of_(device_of),
       readiness_(problem),
       level_(problem.num_ops),
       ready_(problem.num_ops),
@@ -22,21 +75,16 @@ Dispatcher::Dispatcher(const Problem& problem)
     order_.reserve(problem.num_ops);
 }
 
-std::span<const int32_t> Dispatcher::order(std::span<const int32_t> device_of) {
-    device_of_ = device_of;
+std::vector<int32_t> Dispatcher::order() {
     find_levels();
-    std::ranges::fill(ready_, 0);
-    std::ranges::fill(link_free_, 0);
     readiness_.reset();
-    for (Queue& queue : queues_) queue.reset();
-    order_.clear();
     const auto push = [&](int32_t op) { queues_[device_of_[op]].push(ready_[op], level_[op], op); };
     readiness_.for_each_source(push);
     while (static_cast<int32_t>(order_.size()) < problem_.num_ops) {
         order_.push_back(start_next());
         readiness_.finish(order_.back(), push);
     }
-    return order_;
+    return std::move(order_);
 }
 
 void Dispatcher::find_levels() {
@@ -86,6 +134,12 @@ int64_t Dispatcher::signal(int32_t op, int32_t follower, int64_t finish) const {
     return problem_.signals
                ? finish + problem_.latency_ns[size_t(source) * size_t(problem_.num_devices) + size_t(device)]
                : 0;
+}
+
+}  // namespace
+
+std::vector<int32_t> dispatch_order(const Problem& problem, std::span<const int32_t> device_of) {
+    return Dispatcher(problem, device_of).order();
 }
 
 }  // namespace placewright

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -92,6 +93,7 @@ void ScheduleAnnealing::try_move(double temperature) {
     if (!graph_.try_move(edits_, by_time ? limit : INT64_MAX) || (by_time && energy() > most)) return graph_.undo();
     if (by_time ? !keeps_limits() : !improves_memory()) return;
     graph_.keep();
+    assert(agrees_with_simulation());
     ++accepted_;
     if (fitness_ < best_fitness_) {
         best_fitness_ = fitness_;
@@ -146,6 +148,12 @@ bool ScheduleAnnealing::improves_memory() {
     else
         graph_.undo();
     return improves;
+}
+
+// Asserted after every accepted move: of a debug build only.
+bool ScheduleAnnealing::agrees_with_simulation() {
+    graph_.write_order(order_);
+    return simulate_time(*problem_, graph_.device_of(), order_, simulation_) == graph_.step_time_ns();
 }
 
 // Before the graph changes what is best there is copied.

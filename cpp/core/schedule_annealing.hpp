@@ -55,6 +55,7 @@ class ScheduleAnnealing {
     void try_move(double temperature);
     bool keeps_limits();
     bool improves_memory();
+    bool agrees_with_simulation();
     void draw_move(const RandomStream& stream);
     int32_t draw_op(const RandomStream& stream);
     void draw_device_move(const RandomStream& stream, int32_t op);

@@ -263,27 +263,6 @@ class ScheduleAnnealing:
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
 
-class PlacementAnnealing:
-    """
-    Simulated annealing over placements; see placewright.search.schedule_annealing.
-    """
-
-    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]], first_temperature: float, last_temperature: float) -> None: ...
-
-    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
-
-    @property
-    def evaluations(self) -> int: ...
-
-    @property
-    def best_objective(self) -> int: ...
-
-    @property
-    def best_bytes_over_limit(self) -> int: ...
-
-    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
-
 def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
     A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
@@ -70,7 +72,7 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
     ("wrong", "sentence"),
     [
         ({"ops_per_cluster": (4, 1)}, "clusters of 1 ops"),
-        ({"coarse_share": 0.45}, "shares of 0.1 and 0.45 leave nothing"),
+        ({"coarse_share": 0.5}, "a share of 0.5"),
         ({"fine_temperature": 0.001}, "temperatures must"),
     ],
 )

@@ -26,9 +26,6 @@ Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
 _NUM_CLUSTER_LISTS = 3
 #: With fewer there is no coarse problem.
 _FEWEST_EVALUATIONS = 50
-#: Relative to the objective.
-_FIRST_PLACEMENT_TEMPERATURE = 0.02
-_LAST_PLACEMENT_TEMPERATURE = 0.0005
 #: Graphs of fewer ops are not made coarse.
 _WORTH_CLUSTERING = 200
 
@@ -38,30 +35,27 @@ class ScheduleAnnealing:
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983) over schedules, with moves evaluated on the disjunctive
     graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument and the figures.
 
-    The first half of the budget goes to coarse problems of clusters, each finer than the one before, where one move
-    reorders or places many ops: to placements of the first whose ops are dispatched anew each time, then to whole
-    schedules. What is found there is a start for the ops themselves. With limits, bytes over them never rise.
+    The first two fifths of the budget go to coarse problems of clusters, each finer than the one before, where one move
+    reorders or places many ops. What is found there is a start for the ops themselves. With limits, bytes over them
+    never rise.
 
-    ops_per_cluster: how many ops are one op of each coarse problem on average. placement_share, coarse_share: of the
-    budget, for placements of the first and for schedules of each.
+    ops_per_cluster: how many ops are one op of each coarse problem on average. coarse_share: of the budget, for each.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
     problem that was coarse before from the second, to the last, falling geometrically over each part of the budget.
     """
 
     name: str = "schedule-annealing"
     ops_per_cluster: tuple[int, ...] = (4, 2)
-    placement_share: float = 0.1
     coarse_share: float = 0.2
     first_temperature: float = 2.0
-    fine_temperature: float = 0.3
+    fine_temperature: float = 1.0
     last_temperature: float = 0.02
 
     def __post_init__(self) -> None:
         if any(ops < 2 for ops in self.ops_per_cluster):
             raise InputError(f"clusters of {min(self.ops_per_cluster)} ops make nothing coarse: at least 2 are needed")
-        shares = (self.placement_share, self.coarse_share)
-        if min(shares) < 0 or self.placement_share + len(self.ops_per_cluster) * self.coarse_share >= 1:
-            raise InputError(f"shares of {shares[0]} and {shares[1]} leave nothing for the ops themselves")
+        if self.coarse_share < 0 or len(self.ops_per_cluster) * self.coarse_share >= 1:
+            raise InputError(f"a share of {self.coarse_share} for each coarse problem leaves nothing for the ops")
         temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
         if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
             raise InputError(f"temperatures must be positive and fall, not be {temperatures}")
@@ -109,20 +103,8 @@ class ScheduleAnnealing:
             by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
             projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
             placed = [*projected, _core.earliest_task_first(coarse), by_level]
-            if level == 0:
-                placements = _core.PlacementAnnealing(
-                    problem=coarse,
-                    seed=seed,
-                    starts=[device_of for device_of, _ in placed],
-                    first_temperature=_FIRST_PLACEMENT_TEMPERATURE,
-                    last_temperature=_LAST_PLACEMENT_TEMPERATURE,
-                )
-                run(placements, self.name, _part(budget, self.placement_share), began, None, interrupted)
-                spent += placements.evaluations
-                device_of = placements.best_device_of()
-                placed.append((device_of, _core.dispatch_order(coarse, device_of)))
             search = self._search(coarse, placed, seed, self.first_temperature)
-            share = _part(budget, self.placement_share + (level + 1) * self.coarse_share)
+            share = _part(budget, (level + 1) * self.coarse_share)
             run(search, self.name, share, began, None, interrupted, spent=spent)
             spent += search.evaluations
             found = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
