@@ -89,26 +89,30 @@ tables: $(VENV)/dev
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
 
 REAL := real-nvlink-2 real-nvlink-4 real-pcie-2 real-pcie-4 real-memory-60
-SEARCHES := auto
-LIMITS := --evaluations 1000,5000 --time-limit 0.1s,1s,10s
+KEY_SEARCHES := brkga,tuned-brkga,brkga-lazy,brkga-segment-fill,brkga-earliest-finish,random-search,local-search,annealing
 ORDERS := input-order,dfs,bfs,lpmf,xla-list,reverse-greedy,single-device
+LIMITS := --evaluations 1000,5000 --time-limit 0.1s,1s
 
-# Real networks on real links and on one device: searches at equal evaluations and equal seconds beside all heuristics.
-# Two hours; wants a machine with nothing else to do.
+# The tables in benchmarks/results/real: real networks on real links and on one device, searches at equal evaluations
+# and equal seconds beside all heuristics. An hour and a half of two cores; wants a machine with nothing else to do.
 tables-real: $(VENV)/dev
 	for suite in $(REAL); do \
-	  $(RUN)/$$suite.toml --solvers $(BUILDERS),$(SEARCHES) $(LIMITS) --out out/tables/$$suite || exit 1; done
-	$(RUN)/one-device.toml --solvers $(ORDERS),$(SEARCHES) $(LIMITS) --out out/tables/one-device
-	$(BIN)/placewright bench report $(patsubst %,out/tables/%,$(REAL) one-device) \
-	  --table heuristics --table limits --table graphs --out out/tables/real
+	  $(RUN)/$$suite.toml --solvers $(BUILDERS),auto $(LIMITS),10s --out out/tables/$$suite && \
+	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite || exit 1; done
+	$(RUN)/one-device.toml --solvers $(ORDERS),auto $(LIMITS),10s --out out/tables/one-device
+	for suite in $(REAL) one-device; do \
+	  mkdir -p benchmarks/results/real/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/real/rows/$$suite/ && \
+	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/real/rows/$$suite/rows.jsonl.gz || exit 1; done
+	$(BIN)/placewright bench report benchmarks/results/real/rows/* --table heuristics --table limits --table graphs \
+	  --out benchmarks/results/real/tables
 
 # The Standard Task Graphs of 50 tasks with certified optima, which are other people's: STG names their folder.
 STG ?= ../shared/data/stg50
 tables-stg: $(VENV)/dev
 	$(BIN)/python benchmarks/stg.py $(STG) out/stg
 	for count in 2 4 8 16; do \
-	  $(BIN)/placewright bench run out/stg/stg-$$count.toml --solvers cluster-list,heft,etf,list,$(SEARCHES) \
-	    --time-limit 1s --out out/tables/stg-$$count || exit 1; done
+	  $(BIN)/placewright bench run out/stg/stg-$$count.toml --solvers cluster-list,heft,etf,list,auto \
+	    --time-limit 0.1s,1s --out out/tables/stg-$$count || exit 1; done
 	$(BIN)/placewright bench report $(patsubst %,out/tables/stg-%,2 4 8 16) --table heuristics --out out/tables/stg
 
 # What the package is built with. As root on Debian whatever is missing is installed.

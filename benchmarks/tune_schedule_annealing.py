@@ -82,7 +82,7 @@ def main() -> None:
     for name in SETTINGS:
         by_machine = [mean(found[network, machine][name] for network in NETWORKS) for machine in MACHINES]
         lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in [*by_machine, mean(by_machine)]) + " |")
-    title = f"Mean gain in percent over the best baseline, {len(NETWORKS)} networks, {seconds:g} s, {seeds} seeds."
+    title = f"Mean gain in percent over the best baseline, {len(NETWORKS)} networks, {seconds:g} s; seeds: {seeds}."
     text = "\n".join(["# Settings of schedule-annealing", "", title, "", *lines, ""])
     print(text)
     if len(sys.argv) > 3:

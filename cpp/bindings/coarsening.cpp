@@ -50,15 +50,6 @@ void bind_coarsening(nb::module_& m) {
         arg("problem"), arg("max_clusters"),
         "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.");
     m.def(
-        "coarsen_solution",
-        [](const Problem& problem, int32_t max_clusters, ArrayIn<int32_t> device_of, ArrayIn<int32_t> ops) {
-            as_placement(problem, device_of), as_op_order(problem, ops);
-            const PlacedOrder solution{as_vector(device_of), as_vector(ops)};
-            return coarsened_by(max_clusters, [&] { return coarsen(problem, max_clusters, solution); });
-        },
-        arg("problem"), arg("max_clusters"), arg("device_of").noconvert(), arg("ops").noconvert(),
-        "As coarsen, with clusters that keep what a solution runs together together: projected, it stays as it is.");
-    m.def(
         "chain_clusters",
         [](const Problem& problem, int64_t cap_ns) {
             std::vector<int32_t> cluster_of;

@@ -17,7 +17,10 @@ void bind_schedule_annealing(nb::module_& m) {
         std::vector<PlacedOrder> placed;
         for (const auto& [device_of, ops] : starts) placed.push_back({as_vector(device_of), as_vector(ops)});
         for (size_t i = 0; i < starts.size(); ++i) {
-            as_placement(*problem, starts[i].first);
+            const std::span<const int32_t> device_of = as_placement(*problem, starts[i].first);
+            for (size_t op = 0; op < device_of.size(); ++op)
+                if (device_of[op] != device_of[size_t(problem->group[op])])
+                    throw std::invalid_argument("ops of one group need one device");
             as_op_order(*problem, starts[i].second);
         }
         const ScheduleAnnealingConfig config{first_temperature, last_temperature};

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "placements.hpp"
 #include "problem.hpp"
 
 namespace placewright {
@@ -18,10 +17,5 @@ namespace placewright {
 // Herrmann et al., SISC 2019, for why a partition of a DAG must stay acyclic and what else keeps it so). Near-linear in
 // ops and edges.
 std::vector<int32_t> cluster_ops(const Problem& problem, int32_t max_clusters);
-
-// Clusters of a solution, for which it is nearly as good as it was: what a device runs one after another without
-// waiting for another device, of no more than 2 / max_clusters of all work. Numbered by their last ops in the order.
-// There may be more than `max_clusters`, as many as the devices wait for one another.
-std::vector<int32_t> cluster_solution(const Problem& problem, int32_t max_clusters, const PlacedOrder& solution);
 
 }  // namespace placewright

@@ -225,11 +225,6 @@ Coarsening coarsen(const Problem& fine, int32_t max_clusters) {
     return {coarse_problem(fine, cluster_of), std::move(cluster_of)};
 }
 
-Coarsening coarsen(const Problem& fine, int32_t max_clusters, const PlacedOrder& solution) {
-    std::vector<int32_t> cluster_of = cluster_solution(fine, max_clusters, solution);
-    return {coarse_problem(fine, cluster_of), std::move(cluster_of)};
-}
-
 PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
                    std::span<const int32_t> coarse_ops) {
     const Csr members = members_by(cluster_of, static_cast<int32_t>(coarse_device_of.size()));

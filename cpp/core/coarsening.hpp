@@ -31,9 +31,6 @@ std::shared_ptr<Problem> coarse_problem(const Problem& fine, std::span<const int
 // With clusters as cluster_ops makes them.
 Coarsening coarsen(const Problem& fine, int32_t max_clusters);
 
-// With clusters as cluster_solution makes them: the solution, projected, stands in the coarse problem as it is.
-Coarsening coarsen(const Problem& fine, int32_t max_clusters, const PlacedOrder& solution);
-
 // A solution of the coarse problem as one of the fine: valid whenever the coarse one is.
 PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
                    std::span<const int32_t> coarse_ops);

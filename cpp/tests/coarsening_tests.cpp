@@ -72,28 +72,6 @@ TEST("without constraints there are no more clusters than asked for") {
     }
 }
 
-TEST("a solution stays what it is in a coarse problem made for it") {
-    for_each_problem(300, [](const auto& p, uint64_t seed) {
-        const PlacedOrder placed = list_schedule(*p, bottom_level_order(*p));
-        const Coarsening c = coarsen(*p, clusters_for(seed), placed);
-        const PlacedOrder coarse = project(*c.coarse, c.cluster_of, placed.device_of, placed.ops);
-        const PlacedOrder fine = expand(*p, c.cluster_of, coarse.device_of, coarse.ops);
-        CHECK(fine.device_of == placed.device_of);
-        CHECK(is_valid_order(*p, fine.ops));
-        // What a device runs keeps its sequence, and clusters come in that of their last ops.
-        std::vector<int32_t> next(size_t(p->num_devices), -1), position(size_t(p -> num_ops));
-        for (size_t k = 0; k < placed.ops.size(); ++k) position[size_t(placed.ops[k])] = int32_t(k);
-        for (int32_t op : fine.ops) {
-            int32_t& last = next[size_t(fine.device_of[op])];
-            CHECK(c.cluster_of[op] >= (last < 0 ? 0 : c.cluster_of[last]));
-            if (last >= 0 && c.cluster_of[op] != c.cluster_of[last])
-                CHECK(position[size_t(op)] > position[size_t(last)]);
-            last = op;
-        }
-        for (int32_t own = 0; own < c.coarse->num_ops; ++own) CHECK(coarse.ops[size_t(own)] == own);
-    });
-}
-
 TEST("a solution projected onto any clusters is a solution there") {
     for_each_problem(200, [](const auto& p, uint64_t seed) {
         const Coarsening c = coarsen(*p, clusters_for(seed));

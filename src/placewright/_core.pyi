@@ -268,11 +268,6 @@ def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDA
     A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.
     """
 
-def coarsen_solution(problem: Problem, max_clusters: int, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """
-    As coarsen, with clusters that keep what a solution runs together together: projected, it stays as it is.
-    """
-
 def chain_clusters(problem: Problem, cap_ns: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
     The cluster of each op where clusters of at most that mean time grow along chains, numbered as coarse_problem takes them.

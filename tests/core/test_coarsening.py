@@ -26,16 +26,6 @@ def test_what_is_found_for_the_coarse_problem_is_a_solution(problem: Problem, ma
     problem.core.check_order(device_of, problem.core.with_transfers(device_of, ops, early=False))
 
 
-@settings(max_examples=80, deadline=None)
-@given(problem=problems(max_ops=10), max_clusters=st.integers(1, 10))
-def test_a_solution_outlives_the_clusters_made_for_it(problem: Problem, max_clusters: int) -> None:
-    solution = placed(problem.core)
-    coarse, cluster_of = _core.coarsen_solution(problem.core, max_clusters, *solution)
-    projected = _core.project(problem.core, coarse, cluster_of, *solution)
-    expanded, _ = _core.expand(problem.core, coarse, cluster_of, *projected)
-    assert expanded.tolist() == solution[0].tolist()
-
-
 def two_chains(**fields: object) -> Problem:
     """Captured in turns: a0 b0 a1 b1 ... a3 b3, each 10 ns; nothing passes between the chains."""
     reads = {f"{chain}{i}": (f"{chain}{i - 1}" if i else "", 4) for i in range(4) for chain in "ab"}

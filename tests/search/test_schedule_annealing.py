@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
+from placewright import _core
 from placewright.api import make_problem
+from placewright.constraints import Constraints
 from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.machine import Link
@@ -79,3 +82,11 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         ScheduleAnnealing(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_start_that_parts_a_group_is_refused() -> None:
+    together = Constraints(colocations=(("a", "b"),))
+    core = problem_of(graph_of({"a": ("", 1), "b": ("a", 1)}), machine_of(2), constraints=together).core
+    apart = (np.array([0, 1], np.int32), np.array([0, 1], np.int32))
+    with pytest.raises(ValueError, match="one group need one device"):
+        _core.ScheduleAnnealing(problem=core, seed=0, starts=[apart], first_temperature=1, last_temperature=1)

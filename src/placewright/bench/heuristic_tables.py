@@ -12,8 +12,9 @@ from placewright.bench.study import Study
 from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
 from placewright.quantities import format_bytes, format_time_ns
 
-#: A study of more graphs has no table of single ones.
+#: A study of more graphs has no table of single ones; of searches it has the best.
 _MOST_LINES = 100
+_MOST_SEARCHES = 6
 
 
 def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Standing] | None:
@@ -22,7 +23,7 @@ def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Stan
     if best is None:
         return None
     columns = [CONTESTANT, _FEASIBLE, _GAIN, _MOST_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
-    rows = sorted(found, key=lambda standing: -fmean(standing.gain.values()) if standing.gain else float("inf"))
+    rows = sorted(found, key=_by_gain)
     return BenchTable(
         name="table-heuristics",
         title="Beside the best of all heuristics",
@@ -71,18 +72,23 @@ def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | N
     )
 
 
+def _by_gain(standing: Standing) -> float:
+    return -fmean(standing.gain.values()) if standing.gain else float("inf")
+
+
 def _by_limit(contestant: Contestant) -> tuple[float, float]:
     """Evaluations before seconds, both ascending."""
     return contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0
 
 
 def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | None:
-    """Every graph: what one device takes, and which share of it the others do; None without one or of many graphs."""
+    """Every graph: what one device takes, and which share of it the best do; None without one or of many graphs."""
     num_ops = {row.graph: row.num_ops for row in study.rows}
     best = best_heuristic(study)
     if best is None or not best.share or len(num_ops) > _MOST_LINES:
         return None
-    shown = [best, *(standing for standing in found if not standing.contestant.is_heuristic)]
+    searches = sorted((standing for standing in found if not standing.contestant.is_heuristic), key=_by_gain)
+    shown = [best, *searches[:_MOST_SEARCHES]]
     write = format_bytes if study.header.objective == "peak-memory" else format_time_ns
     fixed = [
         Column[str](name="graph", heading="graph", meaning="its label in the suite", value=lambda graph: graph),

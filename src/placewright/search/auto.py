@@ -117,7 +117,7 @@ def default_evaluations(problem: Problem) -> int:
         return max(2_000, min(200_000, 20_000_000 // num_ops))
     if _has_free_barriers(problem):
         return 10_000_000
-    return max(2_000, min(1_000_000, 100_000_000 // num_ops))
+    return max(2_000, min(1_000_000, 250_000_000 // num_ops))
 
 
 def _has_free_barriers(problem: Problem) -> bool:

@@ -81,8 +81,8 @@ class ScheduleAnnealing:
             starts, spent = self._solve_coarse(problem, budget, seed, starts, began, interrupted)
             temperature = self.fine_temperature
         search = self._search(problem.core, starts, seed, temperature)
-        # Whatever ends the search, it has seen the first two starts, with tensors sent late and early.
-        search.advance(budget.evaluations - spent, at_most=4)
+        # Whatever ends the search, it has seen two starts of each coarse problem, with tensors sent late and early.
+        search.advance(budget.evaluations - spent, at_most=4 * max(1, len(self.ops_per_cluster)))
         ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)
         result = result_of(self.name, asdict(self), problem, search, ran, _solution(search), seed=seed, began=began)
         return replace(result, evaluations=spent + search.evaluations)
