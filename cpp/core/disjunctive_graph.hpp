@@ -33,9 +33,9 @@ class DisjunctiveGraph {
     // Takes over a solution. `ops` holds every op once, after all it depends on; `early`: one flag per tensor.
     void load(std::span<const int32_t> device_of, std::span<const int32_t> ops, std::span<const uint8_t> early);
 
-    // False where the step would almost surely end after `at_most`, told at the cost of the ops that change their device:
-    // each would start after what it reads and what stands before it there, what follows would take as long as now, and
-    // those before it in the order make it earlier by their times at most.
+    // False where the step would almost surely end after `at_most`, told at the cost of the ops that change their
+    // device: each would start after what it reads and what stands before it there, what follows would take as long as
+    // now, and those before it in the order make it earlier by their times at most.
     bool may_end_within(std::span<const Edit> edits, int64_t at_most);
     // Makes the edits and computes times. The order must be valid after the last of them, and groups together. False
     // as soon as the step time is known to exceed `at_most`; then, or whenever else, undo() takes the move back.
