@@ -3,7 +3,8 @@
     python benchmarks/tune_schedule_annealing.py SECONDS SEEDS [OUTPUT]
 
 One line per setting: mean gain in percent on two P100 over PCI Express and on four over NVLink, and the mean of both,
-which decides. The graphs are of the zoo's training set, none of them in benchmarks/instances/real-networks.graphs.gz.
+which decides. The graphs are of the zoo's training set, none of them in benchmarks/instances/real-networks.graphs.gz,
+which has the inference of NASNet-A large.
 A setting takes a minute of two cores for a second and a seed.
 """
 

@@ -10,136 +10,125 @@ namespace placewright {
 
 namespace {
 
-class Dispatcher {
-  public:
-    Dispatcher(const Problem& problem, std::span<const int32_t> device_of);
+// Per op, ns along its longest path to the end on these devices.
+std::vector<int64_t> placed_levels(const Problem& problem, std::span<const int32_t> device_of) {
+    std::vector<int64_t> level(problem.num_ops);
+    for (int32_t op = problem.num_ops - 1; op >= 0; --op) {
+        const int32_t own = device_of[op];
+        int64_t longest = 0;
+        for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
+            for (int32_t next : problem.consumers[tensor]) {
+                const int32_t other = device_of[next];
+                const int64_t moving = own == other ? 0 : problem.transfer_time(tensor, own, other);
+                longest = std::max(longest, moving + level[next]);
+            }
+        for (int32_t next : problem.controls[op]) longest = std::max(longest, level[next]);
+        level[op] = problem.op_time(op, own) + longest;
+    }
+    return level;
+}
 
-    std::vector<int32_t> order();
+// What waits for one device.
+class Queue {
+  public:
+    void push(int64_t ready, int64_t level, int32_t op) { waiting_.push({-ready, level, -op}); }
+    bool empty() const { return waiting_.empty() && available_.empty(); }
+    int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
+
+    // The op to start at next_start().
+    int32_t pop() {
+        clock_ = next_start();
+        for (; !waiting_.empty() && -waiting_.top().ready <= clock_; waiting_.pop())
+            available_.emplace(waiting_.top().level, waiting_.top().op);
+        const int32_t op = -available_.top().second;
+        available_.pop();
+        return op;
+    }
+    int64_t run(int64_t time) { return clock_ += time; }
 
   private:
-    // What waits for one device.
-    class Queue {
-      public:
-        void push(int64_t ready, int64_t level, int32_t op) { waiting_.push({-ready, level, -op}); }
-        bool empty() const { return waiting_.empty() && available_.empty(); }
-        int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
-        int32_t pop();  // the op to start at next_start()
-        int64_t run(int64_t time) { return clock_ += time; }
-
-      private:
-        // Negated where the least comes first.
-        struct Waiting {
-            int64_t ready, level;
-            int32_t op;
-            auto operator<=>(const Waiting&) const = default;
-        };
-        std::priority_queue<Waiting> waiting_;
-        std::priority_queue<std::pair<int64_t, int32_t>> available_;
-        int64_t clock_ = 0;
+    // Negated where the least comes first.
+    struct Waiting {
+        int64_t ready, level;
+        int32_t op;
+        auto operator<=>(const Waiting&) const = default;
     };
+    std::priority_queue<Waiting> waiting_;
+    std::priority_queue<std::pair<int64_t, int32_t>> available_;
+    int64_t clock_ = 0;
+};
 
-    void find_levels();
-    int32_t start_next();
-    void send(int32_t tensor, int32_t source, int64_t finish);
-    int64_t signal(int32_t op, int32_t follower, int64_t finish) const;
+class Dispatcher {
+  public:
+    Dispatcher(const Problem& problem, std::span<const int32_t> device_of)
+        : problem_(problem),
+          device_of_(device_of),
+          level_(placed_levels(problem, device_of)),
+          ready_(problem.num_ops),
+          link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
+          arrival_(problem.num_devices),
+          queues_(problem.num_devices) {}
+
+    std::vector<int32_t> run() {
+        Readiness readiness(problem_);
+        const auto push = [&](int32_t op) { queues_[device_of_[op]].push(ready_[op], level_[op], op); };
+        readiness.for_each_source(push);
+        std::vector<int32_t> order;
+        while (static_cast<int32_t>(order.size()) < problem_.num_ops) {
+            order.push_back(start_next());
+            readiness.finish(order.back(), push);
+        }
+        return order;
+    }
+
+  private:
+    int32_t start_next() {
+        Queue* next = nullptr;
+        for (Queue& queue : queues_)
+            if (!queue.empty() && (next == nullptr || queue.next_start() < next->next_start())) next = &queue;
+        const int32_t op = next->pop();
+        const int64_t finish = next->run(problem_.op_time(op, device_of_[op]));
+        for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
+            send(tensor, device_of_[op], finish);
+        for (int32_t follower : problem_.controls[op])
+            ready_[follower] = std::max(ready_[follower], signal(op, follower, finish));
+        return op;
+    }
+
+    void send(int32_t tensor, int32_t source, int64_t finish) {
+        uint64_t sent = 0;
+        for (int32_t reader : problem_.consumers[tensor]) {
+            const int32_t device = device_of_[reader];
+            if (device != source && !(sent >> device & 1)) {
+                int64_t& link = link_free_[size_t(source) * size_t(problem_.num_devices) + size_t(device)];
+                link = arrival_[device] = std::max(link, finish) + problem_.transfer_time(tensor, source, device);
+                sent |= uint64_t{1} << device;
+            }
+            ready_[reader] = std::max(ready_[reader], device == source ? finish : arrival_[device]);
+        }
+    }
+
+    int64_t signal(int32_t op, int32_t follower, int64_t finish) const {
+        const int32_t source = device_of_[op], device = device_of_[follower];
+        if (source == device) return finish;
+        return problem_.signals
+                   ? finish + problem_.latency_ns[size_t(source) * size_t(problem_.num_devices) + size_t(device)]
+                   : 0;
+    }
 
     const Problem& problem_;
     std::span<const int32_t> device_of_;
-    Readiness readiness_;
-    std::vector<int64_t> level_;      // [op] ns along its longest path to the end on these devices
+    const std::vector<int64_t> level_;
     std::vector<int64_t> ready_;      // [op]
     std::vector<int64_t> link_free_;  // [source][destination]
     std::vector<int64_t> arrival_;    // [device] of the tensor being sent
     std::vector<Queue> queues_;
-    std::vector<int32_t> order_;
 };
-
-int32_t Dispatcher::Queue::pop() {
-    clock_ = next_start();
-    for (; !waiting_.empty() && -waiting_.top().ready <= clock_; waiting_.pop())
-        available_.emplace(waiting_.top().level, waiting_.top().op);
-    const int32_t op = -available_.top().second;
-    available_.pop();
-    return op;
-}
-
-Dispatcher::Dispatcher(const Problem& problem, std::span<const int32_t> device_of)
-    : problem_(problem),
-      device_of_(device_of),
-      readiness_(problem),
-      level_(problem.num_ops),
-      ready_(problem.num_ops),
-      link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
-      arrival_(problem.num_devices),
-      queues_(problem.num_devices) {
-    order_.reserve(problem.num_ops);
-}
-
-std::vector<int32_t> Dispatcher::order() {
-    find_levels();
-    readiness_.reset();
-    const auto push = [&](int32_t op) { queues_[device_of_[op]].push(ready_[op], level_[op], op); };
-    readiness_.for_each_source(push);
-    while (static_cast<int32_t>(order_.size()) < problem_.num_ops) {
-        order_.push_back(start_next());
-        readiness_.finish(order_.back(), push);
-    }
-    return std::move(order_);
-}
-
-void Dispatcher::find_levels() {
-    for (int32_t op = problem_.num_ops - 1; op >= 0; --op) {
-        const int32_t own = device_of_[op];
-        int64_t longest = 0;
-        for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
-            for (int32_t next : problem_.consumers[tensor]) {
-                const int32_t other = device_of_[next];
-                const int64_t moving = own == other ? 0 : problem_.transfer_time(tensor, own, other);
-                longest = std::max(longest, moving + level_[next]);
-            }
-        for (int32_t next : problem_.controls[op]) longest = std::max(longest, level_[next]);
-        level_[op] = problem_.op_time(op, own) + longest;
-    }
-}
-
-int32_t Dispatcher::start_next() {
-    Queue* next = nullptr;
-    for (Queue& queue : queues_)
-        if (!queue.empty() && (next == nullptr || queue.next_start() < next->next_start())) next = &queue;
-    const int32_t op = next->pop();
-    const int64_t finish = next->run(problem_.op_time(op, device_of_[op]));
-    for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
-        send(tensor, device_of_[op], finish);
-    for (int32_t follower : problem_.controls[op])
-        ready_[follower] = std::max(ready_[follower], signal(op, follower, finish));
-    return op;
-}
-
-void Dispatcher::send(int32_t tensor, int32_t source, int64_t finish) {
-    uint64_t sent = 0;
-    for (int32_t reader : problem_.consumers[tensor]) {
-        const int32_t device = device_of_[reader];
-        if (device != source && !(sent >> device & 1)) {
-            int64_t& link = link_free_[size_t(source) * size_t(problem_.num_devices) + size_t(device)];
-            link = arrival_[device] = std::max(link, finish) + problem_.transfer_time(tensor, source, device);
-            sent |= uint64_t{1} << device;
-        }
-        ready_[reader] = std::max(ready_[reader], device == source ? finish : arrival_[device]);
-    }
-}
-
-int64_t Dispatcher::signal(int32_t op, int32_t follower, int64_t finish) const {
-    const int32_t source = device_of_[op], device = device_of_[follower];
-    if (source == device) return finish;
-    return problem_.signals
-               ? finish + problem_.latency_ns[size_t(source) * size_t(problem_.num_devices) + size_t(device)]
-               : 0;
-}
 
 }  // namespace
 
 std::vector<int32_t> dispatch_order(const Problem& problem, std::span<const int32_t> device_of) {
-    return Dispatcher(problem, device_of).order();
+    return Dispatcher(problem, device_of).run();
 }
 
 }  // namespace placewright

@@ -12,7 +12,12 @@ namespace {
 
 enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
-constexpr int32_t kMostUnchecked = 64;
+constexpr int32_t kLargestCluster = 64;  // ops that change their device together, groups apart
+// Beside the step time the mean finish of all ops counts, so many times: many moves leave the step time as it is, and
+// an early finish of all else makes room for those that do not.
+constexpr double kMeanFinishWeight = 2.0;
+constexpr double kCriticalShare = 0.95;  // of the moves, which start from an op that delays the step
+constexpr int32_t kMostUnchecked = 64;   // moves accepted by time between two looks at the limits
 
 double mean_time_ns(const Problem& p) {
     double total = 0;
@@ -69,7 +74,7 @@ void ScheduleAnnealing::evaluate_start() {
 }
 
 double ScheduleAnnealing::energy() const {
-    return double(graph_.step_time_ns()) + config_.mean_finish_weight * graph_.mean_finish();
+    return double(graph_.step_time_ns()) + kMeanFinishWeight * graph_.mean_finish();
 }
 
 Fitness ScheduleAnnealing::simulated_fitness() {
@@ -199,7 +204,7 @@ void ScheduleAnnealing::draw_move(const RandomStream& stream) {
 }
 
 int32_t ScheduleAnnealing::draw_op(const RandomStream& stream) {
-    if (uniform(stream.bits(kWhere)) < config_.critical_share) {
+    if (uniform(stream.bits(kWhere)) < kCriticalShare) {
         if (evaluations_ >= critical_until_) find_critical();
         for (uint64_t i = 0; i < 4 && !critical_.empty(); ++i) {
             const int32_t op = critical_[stream.below(kOp + 50 + i, static_cast<uint32_t>(critical_.size()))];
@@ -224,7 +229,7 @@ void ScheduleAnnealing::move_cluster(int32_t device) {
 void ScheduleAnnealing::draw_device_move(const RandomStream& stream, int32_t op) {
     if (problem_->num_devices == 1) return;
     const uint64_t bits = stream.bits(kSize);
-    const int32_t size = bits % 2 == 0 ? 1 : std::min(config_.largest_cluster, 1 << halving(bits >> 1));
+    const int32_t size = bits % 2 == 0 ? 1 : std::min(kLargestCluster, 1 << halving(bits >> 1));
     const auto direction = static_cast<OpCluster::Direction>(stream.below(kDirection, 3));
     cluster_.grow(stream, graph_.device_of(), op, 1 + int32_t(stream.below(kSize + 1, uint32_t(size))), direction);
     const int32_t here = graph_.device_of()[size_t(op)];

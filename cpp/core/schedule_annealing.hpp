@@ -17,11 +17,6 @@ namespace placewright {
 struct ScheduleAnnealingConfig {
     double first_temperature = 2.0;  // in mean times of an op
     double last_temperature = 0.02;
-    int32_t largest_cluster = 64;  // ops that change their device together, groups apart
-    // Beside the step time the mean finish of all ops counts, so many times: many moves leave the step time as it is,
-    // and an early finish of all else makes room for those that do not.
-    double mean_finish_weight = 2.0;
-    double critical_share = 0.95;  // of the moves, which start from an op that delays the step
 };
 
 class ScheduleAnnealing {
