@@ -15,6 +15,7 @@ from strategies import problems
 
 from placewright import _core
 from placewright.api import make_problem
+from placewright.constraints import Constraints
 from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.machine import Link
@@ -128,6 +129,50 @@ def test_tails_are_the_longest_way_to_the_end() -> None:
     order = problem.core.with_transfers(device_of, np.arange(4, dtype=np.int32), True)
     tail = timed(problem, replace(solution, device_of=device_of, order=order)).tail
     assert tail == {(3, -1): 1, (2, 0): 2, (2, -1): 6, (1, -1): 5, (0, 1): 7, (0, -1): 9}
+
+
+def test_what_is_read_of_one_tensor_delays_no_other_on_the_link() -> None:
+    # x and y are made on d1 and read on d0, 1 ns a transfer: p 0-1; x 0-1, y 1-2; their transfers 1-2, 2-3; r reads x
+    # 2-7, s reads y 7-8. s 1; r 5 + 1; y's transfer 1 + 1; x's 1 + 6; y 1 + 2; x 1 + 7; p 1 + 6.
+    graph = graph_of({"p": ("", 1), "x": ("", 1), "y": ("", 1), "r": ("x", 1), "s": ("y", 1)})
+    problem = problem_of(graph, machine_of(2, Link(bandwidth_bytes_per_s=1e9)), [1, 1, 1, 5, 1])
+    device_of = np.array([0, 1, 1, 0, 0], np.int32)
+    order = problem.core.with_transfers(device_of, np.arange(5, dtype=np.int32), True)
+    found = timed(problem, Solution(device_of=device_of, order=order))
+    assert found.step_time_ns == 8
+    assert [found.tail[op, -1] for op in range(5)] == [7, 8, 3, 6, 1]
+    assert (found.tail[1, 0], found.tail[2, 0]) == (7, 2)
+
+
+def test_an_op_that_takes_no_time_comes_before_one_that_starts_with_it() -> None:
+    # z takes no time and shares a's device: z 0-0, a 0-1 there, b reads z elsewhere 0-1.
+    problem = problem_of(
+        graph_of({"a": ("", 1), "z": ("", 1), "b": ("z", 1)}),
+        machine_of(2),
+        [1, 0, 1],
+        constraints=Constraints(colocations=(("a", "z"),)),
+    )
+    start = timed(problem)
+    assert start.step_time_ns == 2
+    found = solved(Window(start, 0, 3))
+    assert found.solution is not None
+    assert timed(problem, found.solution).step_time_ns == 1
+
+
+def test_a_transfer_that_takes_no_time_comes_before_one_that_starts_with_it() -> None:
+    # a on d1 0-1, c and d on d0. The token of the control dependency is sent at 1, then a's output until 5: c 1-2, d 5-6.
+    # The other way round c would run 5-6 and d 6-7.
+    problem = problem_of(
+        graph_of({"a": ("", 4), "c": ("", 1), "d": ("a c", 1)}, {"c": "a"}),
+        machine_of(2, Link(bandwidth_bytes_per_s=1e9)),
+        control="transfer",
+        constraints=Constraints(pins=(("a", "d1"), ("c", "d0"), ("d", "d0"))),
+    )
+    start = timed(problem)
+    assert start.step_time_ns == 7
+    found = solved(Window(start, 0, 3))
+    assert found.solution is not None
+    assert timed(problem, found.solution).step_time_ns == 6
 
 
 def test_windows_overlap_by_half_reach_the_end_and_begin_anew() -> None:

@@ -45,12 +45,14 @@ class Timed:
         for before, after in structure.controls if structure.problem.control == "signal" else ():
             signals[after].append(before)
         tail: dict[Step, int] = {}
-        behind: dict[object, int] = defaultdict(int)
+        behind: dict[Step, int] = defaultdict(int)
+        # By device, which is the link to itself here, or link: the tail of the step served there next.
+        behind_on: dict[tuple[int, int], int] = defaultdict(int)
         for step in reversed(steps):
             index, d = step
-            occupied: object = device_of[index] if d < 0 else self.link_of(step)
+            link = (device_of[index], device_of[index]) if d < 0 else self.link_of(step)
             own = self.finish[step] - self.start[step]
-            tail[step] = behind[occupied] = own + max(behind[step], behind[occupied])
+            tail[step] = behind_on[link] = own + max(behind[step], behind_on[link])
             if d >= 0:
                 maker = structure.producer[index], -1
                 behind[maker] = max(behind[maker], tail[step])

@@ -204,15 +204,19 @@ class Window:
             d = device_of[op]
             start[op] = max(timed.start[op, -1] - gained, clock[d], *self._arrivals(op, device_of, finish, value), 0)
             finish[op] = clock[d] = start[op] + structure.time_ns[op][d]
-        op_key = [(start[op], self._phase[op], timed.place[op, -1]) for op in range(structure.num_ops)]
+        # What takes no time comes before what starts with it on its device or link and does.
+        op_key = [(start[op], finish[op], self._phase[op], timed.place[op, -1]) for op in range(structure.num_ops)]
         keys = {}
         for at in structure.needed_transfers(device_of):
             maker = structure.producer[at[0]]
             if at in self.transfers:
-                keys[at] = (max(finish[maker], value(self.transfers[at][0])), 0, 0)
+                begin, end = map(value, self.transfers[at])
+                earliest, place = begin, 0
             else:
-                later = max(finish[maker], timed.start[at] - gained)
-                keys[at] = (timed.start[at] if self._phase[maker] == 0 else later, 0, timed.place[at])
+                begin, end, place = timed.start[at], timed.finish[at], timed.place[at]
+                earliest = begin if self._phase[maker] == 0 else begin - gained
+            leaves = max(finish[maker], earliest)
+            keys[at] = (leaves, leaves + end - begin, 0, place)
         return whole_order(structure, device_of, op_key, keys)
 
     def _arrivals(self, op: int, device_of: Sequence[int], finish: dict[int, int], value: Value) -> list[int]:
