@@ -116,6 +116,7 @@ void bind_problem(nb::module_& m) {
         .def_ro("num_tensors", &Problem::num_tensors)
         .def_ro("num_devices", &Problem::num_devices)
         .def_prop_ro("num_keys", &Problem::num_keys)
+        .def_ro("needs_memory", &Problem::needs_memory)
         .def("simulate", &simulate_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
              "Checks, then simulates an order. Raises ValueError when the order is not valid.")
         .def(

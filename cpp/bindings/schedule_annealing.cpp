@@ -13,7 +13,8 @@ void bind_schedule_annealing(nb::module_& m) {
     using nb::arg;
     using Start = std::pair<ArrayIn<int32_t>, ArrayIn<int32_t>>;
     const auto init = [](ScheduleAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
-                         const std::vector<Start>& starts, double first_temperature, double last_temperature) {
+                         const std::vector<Start>& starts, double first_temperature, double last_temperature,
+                         bool ignores_limits) {
         std::vector<PlacedOrder> placed;
         for (const auto& [device_of, ops] : starts) placed.push_back({as_vector(device_of), as_vector(ops)});
         for (size_t i = 0; i < starts.size(); ++i) {
@@ -23,13 +24,13 @@ void bind_schedule_annealing(nb::module_& m) {
                     throw std::invalid_argument("ops of one group need one device");
             as_op_order(*problem, starts[i].second);
         }
-        const ScheduleAnnealingConfig config{first_temperature, last_temperature};
+        const ScheduleAnnealingConfig config{first_temperature, last_temperature, ignores_limits};
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
     nb::class_<ScheduleAnnealing>(m, "ScheduleAnnealing",
                                   "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
-             arg("last_temperature"))
+             arg("last_temperature"), arg("ignores_limits") = false)
         .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
         .def_prop_ro("evaluations", &ScheduleAnnealing::evaluations)

@@ -35,6 +35,7 @@ ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, con
     : problem_(std::move(problem)),
       config_(config),
       seed_(seed),
+      heeds_memory_(problem_->needs_memory && !config.ignores_limits),
       mean_time_(mean_time_ns(*problem_)),
       graph_(problem_),
       simulation_(*problem_),
@@ -78,7 +79,7 @@ double ScheduleAnnealing::energy() const {
 }
 
 Fitness ScheduleAnnealing::simulated_fitness() {
-    if (!problem_->needs_memory) return problem_->fitness(0, graph_.step_time_ns(), 0);
+    if (!heeds_memory_) return problem_->fitness(0, graph_.step_time_ns(), 0);
     graph_.write_order(order_);
     return evaluate(*problem_, graph_.device_of(), order_, simulation_);
 }
@@ -96,7 +97,7 @@ void ScheduleAnnealing::try_move(double temperature) {
     if (by_time && !graph_.may_end_within(edits_, limit)) return;
     leave_best();
     if (!graph_.try_move(edits_, by_time ? limit : INT64_MAX) || (by_time && energy() > most)) return graph_.undo();
-    if (by_time ? !keeps_limits() : !improves_memory()) return;
+    if (by_time ? !keeps_limits() : !improves_memory(most)) return;
     graph_.keep();
     assert(agrees_with_simulation());
     ++accepted_;
@@ -109,7 +110,7 @@ void ScheduleAnnealing::try_move(double temperature) {
 // After a move that time accepts. Where limits turn out not to hold the graph goes back to where they did.
 bool ScheduleAnnealing::keeps_limits() {
     const Fitness by_time{0, graph_.step_time_ns(), INT64_MAX};
-    if (!problem_->needs_memory) {
+    if (!heeds_memory_) {
         fitness_ = problem_->fitness(0, by_time.objective, 0);
         return true;
     }
@@ -141,13 +142,20 @@ bool ScheduleAnnealing::keeps_limits() {
     return false;
 }
 
-// After a move while memory comes before time; one that takes more is taken back.
-bool ScheduleAnnealing::improves_memory() {
+// After a move while memory comes before time; one that takes more is taken back, and where memory is not itself the
+// objective so is one that lengthens the step by a larger share than it takes off the bytes over the limits.
+bool ScheduleAnnealing::improves_memory(double most) {
     can_go_back_ = false;
     unchecked_ = 0;
     const Fitness found = simulated_fitness();
-    const bool improves =
-        found.bytes_over_limit <= fitness_.bytes_over_limit && (!problem_->minimize_memory || found <= fitness_);
+    bool improves = found.bytes_over_limit <= fitness_.bytes_over_limit;
+    if (problem_->minimize_memory) {
+        improves = improves && found <= fitness_;
+    } else if (improves && energy() > most) {
+        const double saved = double(fitness_.bytes_over_limit - found.bytes_over_limit);
+        const double lost = double(graph_.step_time_ns() - fitness_.objective);
+        improves = saved > 0 && lost * double(fitness_.bytes_over_limit) <= saved * double(fitness_.objective);
+    }
     if (improves)
         fitness_ = found;
     else
@@ -204,7 +212,8 @@ void ScheduleAnnealing::draw_move(const RandomStream& stream) {
 }
 
 int32_t ScheduleAnnealing::draw_op(const RandomStream& stream) {
-    if (uniform(stream.bits(kWhere)) < kCriticalShare) {
+    const double share = fitness_.bytes_over_limit > 0 ? 0.5 : kCriticalShare;
+    if (uniform(stream.bits(kWhere)) < share) {
         if (evaluations_ >= critical_until_) find_critical();
         for (uint64_t i = 0; i < 4 && !critical_.empty(); ++i) {
             const int32_t op = critical_[stream.below(kOp + 50 + i, static_cast<uint32_t>(critical_.size()))];

@@ -17,6 +17,7 @@ namespace placewright {
 struct ScheduleAnnealingConfig {
     double first_temperature = 2.0;  // in mean times of an op
     double last_temperature = 0.02;
+    bool ignores_limits = false;  // of memory, as if there were none
 };
 
 class ScheduleAnnealing {
@@ -49,7 +50,7 @@ class ScheduleAnnealing {
     void evaluate_start();
     void try_move(double temperature);
     bool keeps_limits();
-    bool improves_memory();
+    bool improves_memory(double most);
     bool agrees_with_simulation();
     void draw_move(const RandomStream& stream);
     int32_t draw_op(const RandomStream& stream);
@@ -71,6 +72,7 @@ class ScheduleAnnealing {
     std::shared_ptr<const Problem> problem_;
     ScheduleAnnealingConfig config_;
     uint64_t seed_;
+    bool heeds_memory_;
     double mean_time_;
     std::vector<Start> starts_;
     DisjunctiveGraph graph_;

@@ -48,6 +48,9 @@ class Problem:
     @property
     def num_keys(self) -> int: ...
 
+    @property
+    def needs_memory(self) -> bool: ...
+
     def simulate(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Simulation:
         """
         Checks, then simulates an order. Raises ValueError when the order is not valid.
@@ -245,7 +248,7 @@ class ScheduleAnnealing:
     Simulated annealing over schedules; see placewright.search.schedule_annealing.
     """
 
-    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """Searches until `evaluations` in all are spent."""

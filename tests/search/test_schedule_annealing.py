@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
@@ -55,6 +57,27 @@ def test_it_is_never_worse_than_what_it_starts_from(problem: Problem) -> None:
     assert found.metrics.fitness(problem.objective)[:2] <= min(fitness)[:2]
 
 
+@given(problem=problems(), seed=st.integers(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_who_ignores_limits_goes_where_one_without_limits_goes(problem: Problem, seed: int) -> None:
+    problem = replace(problem, objective="step-time")
+    without = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
+    found = []
+    for core, ignores_limits in ((problem.core, True), (without.core, False)):
+        ops = np.arange(core.num_ops, dtype=np.int32)
+        search = _core.ScheduleAnnealing(
+            problem=core,
+            seed=seed,
+            starts=[(_core.all_on(core, 0), ops)],
+            first_temperature=2.0,
+            last_temperature=0.02,
+            ignores_limits=ignores_limits,
+        )
+        search.advance(300)
+        found.append((search.best_objective, search.best_bytes_over_limit, search.best_order().tolist()))
+    assert found[0] == found[1]
+
+
 def test_a_real_training_step_gains_over_its_starts() -> None:
     problem = make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
     start = EarliestTaskFirst().solve(problem, Budget(), seed=0)
@@ -63,9 +86,10 @@ def test_a_real_training_step_gains_over_its_starts() -> None:
     assert found.metrics.step_time_ns < 0.97 * start.metrics.step_time_ns
 
 
-@pytest.mark.parametrize("evaluations", [1, 50, 500])
-def test_what_the_coarse_problem_takes_counts(evaluations: int) -> None:
-    problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"))
+@pytest.mark.parametrize("evaluations", [1, 50, 60, 500])
+@pytest.mark.parametrize("memory_limit", [None, 300_000_000, 100_000])
+def test_what_the_coarse_problem_takes_counts(evaluations: int, memory_limit: int | None) -> None:
+    problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"), memory_limit=memory_limit)
     start: Solution = ListScheduling().solve(problem, Budget(), seed=0).solution
     found = ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 1, seeds=[start])
     assert found.evaluations == evaluations

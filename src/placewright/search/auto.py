@@ -22,7 +22,9 @@ from placewright.search.superstep_annealing import SuperstepAnnealing
 #: How many of the best solutions a search starts from.
 NUM_SEEDS = 4
 #: Of a time limit: each baseline ends its candidates after it.
-_BASELINE_SHARE = 0.1
+_BASELINE_SHARE = 0.15
+#: Evaluations of a baseline times ops: above 100,000 ops not all of its candidates are made.
+_OPS_TO_BASELINE = 10_000_000
 #: Partitioning takes too long for larger graphs: 5 s of processor time for 20,000 ops in wide layers.
 _MOST_OPS_TO_PARTITION = 10_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
@@ -56,8 +58,8 @@ class Auto:
         on_progress: OnProgress | None = None,
         interrupted: Interrupted | None = None,
     ) -> Result:
-        """Runs the baselines, whatever the budget: they are what the result must not be worse than; a time limit and an
-        interrupt only shorten them. A search follows unless a bound proves that nothing is left to gain."""
+        """Runs the baselines, whatever the budget: they are what the result must not be worse than; only a time limit, an
+        interrupt and a size above 100,000 ops shorten them. A search follows unless a bound proves that nothing is left to gain."""
         began = time.perf_counter()
         results = _run_baselines(problem, budget, seed, began, on_progress, interrupted)
         budget = replace(budget, bound=lower_bound(problem).value)
@@ -117,7 +119,7 @@ def default_evaluations(problem: Problem) -> int:
         return max(2_000, min(200_000, 20_000_000 // num_ops))
     if _has_free_barriers(problem):
         return 10_000_000
-    return max(2_000, min(1_000_000, 250_000_000 // num_ops))
+    return max(100, min(1_000_000, 250_000_000 // num_ops))
 
 
 def _has_free_barriers(problem: Problem) -> bool:
@@ -163,11 +165,12 @@ def _run_baselines(
     interrupted: Interrupted | None,
 ) -> list[Result]:
     seconds = None if budget.seconds is None else budget.seconds * _BASELINE_SHARE
+    own = Budget(evaluations=max(1, _OPS_TO_BASELINE // problem.core.num_ops), seconds=seconds)
     results: list[Result] = []
     for method in BASELINES:
         if method is CLUSTER_PARTITION and problem.core.num_ops > _MOST_OPS_TO_PARTITION:
             continue
-        results.append(method.solve(problem, Budget(seconds=seconds), seed))
+        results.append(method.solve(problem, own, seed))
         best = _by_fitness(problem, results)[0].metrics
         if on_progress is not None:
             on_progress(

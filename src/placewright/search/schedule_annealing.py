@@ -96,24 +96,48 @@ class ScheduleAnnealing:
         began: float,
         interrupted: Interrupted | None,
     ) -> tuple[list[Placed], int]:
-        """The starts behind what the coarse problems add, the best first; and the evaluations spent."""
+        """The starts behind what the coarse problems add, the best first; and the evaluations spent.
+
+        With memory limits the first coarse problem is solved as if there were none: a way around them from the best
+        without them often leads elsewhere than one within them. Where that exceeds a limit it is a start of its own.
+        """
         spent = 0
+        beyond_limits: list[Placed] = []
         for level, ops_per_cluster in enumerate(self.ops_per_cluster):
-            coarse, cluster_of = _core.coarsen(problem.core, problem.core.num_ops // ops_per_cluster)
-            by_level = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
-            projected = [_core.project(problem.core, coarse, cluster_of, *start) for start in starts]
-            placed = [*projected, _core.earliest_task_first(coarse), by_level]
-            search = self._search(coarse, placed, seed, self.first_temperature)
-            share = _part(budget, (level + 1) * self.coarse_share)
-            run(search, self.name, share, began, None, interrupted, spent=spent)
-            spent += search.evaluations
-            found = _core.expand(problem.core, coarse, cluster_of, *_placed(_solution(search)))
-            # As it is, and with its devices only, their ops ordered anew.
-            starts = [found, (found[0], _core.dispatch_order(problem.core, found[0])), *starts]
+            clusters = _Clusters(problem.core, ops_per_cluster)
+
+            def anneal(
+                starts: Sequence[Placed], until: float, clusters: _Clusters = clusters, ignores_limits: bool = False
+            ) -> Placed:
+                nonlocal spent
+                search = self._search(clusters.core, starts, seed, self.first_temperature, ignores_limits)
+                share = _part(budget, until * self.coarse_share)
+                run(search, self.name, share, began, None, interrupted, spent=spent)
+                spent += search.evaluations
+                return clusters.expand(_placed(_solution(search)))
+
+            placed = [*map(clusters.project, starts), *clusters.lists()]
+            if level == 0 and _limits_memory(problem) and len(self.ops_per_cluster) > 1:
+                found = [anneal(placed, 0.5, ignores_limits=True)]
+                _, fitness, evaluations = _core.best_transfers(problem.core, *found[0], 2)
+                spent += evaluations
+                if fitness[0] > 0:
+                    beyond_limits, found = found, []
+            else:
+                found = [anneal([clusters.project(start)], level + 0.25) for start in beyond_limits]
+                found.append(anneal(placed, level + 1))
+            # As they are, and with their devices only, their ops ordered anew.
+            anew = [(device_of, _core.dispatch_order(problem.core, device_of)) for device_of, _ in found]
+            starts = [*found, *anew, *starts]
         return starts, spent
 
     def _search(
-        self, core: _core.Problem, starts: Sequence[Placed], seed: int, temperature: float
+        self,
+        core: _core.Problem,
+        starts: Sequence[Placed],
+        seed: int,
+        temperature: float,
+        ignores_limits: bool = False,
     ) -> _core.ScheduleAnnealing:
         return _core.ScheduleAnnealing(
             problem=core,
@@ -121,7 +145,32 @@ class ScheduleAnnealing:
             starts=list(starts),
             first_temperature=temperature,
             last_temperature=self.last_temperature,
+            ignores_limits=ignores_limits,
         )
+
+
+class _Clusters:
+    """A coarse problem, `core`, and how its solutions are those of the fine one."""
+
+    def __init__(self, fine: _core.Problem, ops_per_cluster: int) -> None:
+        self._fine = fine
+        self.core, self._cluster_of = _core.coarsen(fine, fine.num_ops // ops_per_cluster)
+
+    def project(self, start: Placed) -> Placed:
+        return _core.project(self._fine, self.core, self._cluster_of, *start)
+
+    def expand(self, found: Placed) -> Placed:
+        return _core.expand(self._fine, self.core, self._cluster_of, *found)
+
+    def lists(self) -> Iterator[Placed]:
+        """By earliest task first and by bottom level."""
+        yield _core.earliest_task_first(self.core)
+        yield _core.list_schedule(self.core, _core.bottom_level_order(self.core), False)
+
+
+def _limits_memory(problem: Problem) -> bool:
+    """Whether time is to be least within limits that some plan exceeds."""
+    return problem.objective == "step-time" and problem.core.needs_memory
 
 
 def _part(budget: Budget, share: float) -> Budget:
