@@ -97,7 +97,7 @@ void ScheduleAnnealing::try_move(double temperature) {
     if (by_time && !graph_.may_end_within(edits_, limit)) return;
     leave_best();
     if (!graph_.try_move(edits_, by_time ? limit : INT64_MAX) || (by_time && energy() > most)) return graph_.undo();
-    if (by_time ? !keeps_limits() : !improves_memory(most)) return;
+    if (by_time ? !keeps_limits() : !improves_memory(temperature, most)) return;
     graph_.keep();
     assert(agrees_with_simulation());
     ++accepted_;
@@ -142,19 +142,22 @@ bool ScheduleAnnealing::keeps_limits() {
     return false;
 }
 
-// After a move while memory comes before time; one that takes more is taken back, and where memory is not itself the
-// objective so is one that lengthens the step by a larger share than it takes off the bytes over the limits.
-bool ScheduleAnnealing::improves_memory(double most) {
+// After a move while memory comes before time; one that takes more is taken back. Where memory is not itself the
+// objective a byte over the limits has a price in time for the first half of the search, as if the step were as long as
+// they are many; then time does not matter until there are none.
+bool ScheduleAnnealing::improves_memory(double temperature, double most) {
     can_go_back_ = false;
     unchecked_ = 0;
     const Fitness found = simulated_fitness();
+    const bool is_early = temperature * temperature > config_.first_temperature * config_.last_temperature;
     bool improves = found.bytes_over_limit <= fitness_.bytes_over_limit;
     if (problem_->minimize_memory) {
         improves = improves && found <= fitness_;
-    } else if (improves && energy() > most) {
-        const double saved = double(fitness_.bytes_over_limit - found.bytes_over_limit);
-        const double lost = double(graph_.step_time_ns() - fitness_.objective);
-        improves = saved > 0 && lost * double(fitness_.bytes_over_limit) <= saved * double(fitness_.objective);
+    } else if (improves && is_early && energy() > most) {
+        const double saved = double(fitness_.bytes_over_limit - found.bytes_over_limit) * double(fitness_.objective);
+        const double lost = double(graph_.step_time_ns() - fitness_.objective) * double(fitness_.bytes_over_limit);
+        improves = saved > 0 &&
+                   lost * temperature * temperature <= saved * config_.first_temperature * config_.first_temperature;
     }
     if (improves)
         fitness_ = found;

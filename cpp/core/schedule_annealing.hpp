@@ -50,7 +50,7 @@ class ScheduleAnnealing {
     void evaluate_start();
     void try_move(double temperature);
     bool keeps_limits();
-    bool improves_memory(double most);
+    bool improves_memory(double temperature, double most);
     bool agrees_with_simulation();
     void draw_move(const RandomStream& stream);
     int32_t draw_op(const RandomStream& stream);

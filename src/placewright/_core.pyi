@@ -238,6 +238,30 @@ class PeakSearch:
 
     def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
 
+class ExactOrder:
+    """
+    The order of least peak on one device; see placewright.search.exact_order.
+    """
+
+    def __init__(self, *, problem: Problem, start: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """Searches until `evaluations` in all are spent."""
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def is_optimal(self) -> bool: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best_ops(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
     Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.

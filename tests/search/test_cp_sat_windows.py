@@ -160,8 +160,8 @@ def test_an_op_that_takes_no_time_comes_before_one_that_starts_with_it() -> None
 
 
 def test_a_transfer_that_takes_no_time_comes_before_one_that_starts_with_it() -> None:
-    # a on d1 0-1, c and d on d0. The token of the control dependency is sent at 1, then a's output until 5: c 1-2, d 5-6.
-    # The other way round c would run 5-6 and d 6-7.
+    # a on d1 0-1, c and d on d0. The token of the control dependency is sent at 1, then a's output until 5: c 1-2, d
+    # 5-6. The other way round c would run 5-6 and d 6-7.
     problem = problem_of(
         graph_of({"a": ("", 4), "c": ("", 1), "d": ("a c", 1)}, {"c": "a"}),
         machine_of(2, Link(bandwidth_bytes_per_s=1e9)),

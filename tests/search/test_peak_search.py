@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
+from reference import best_objective
 from strategies import problems
 
+from placewright.bench.suite import read_suite
+from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
+from placewright.planning import assemble_plan
 from placewright.problem import Problem
+from placewright.search.auto import Auto
 from placewright.search.baseline import Baseline
 from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
@@ -63,6 +70,26 @@ def test_on_one_device_it_is_never_worse_than_a_simple_order(method: Baseline, p
     result = PeakSearch().solve(problem, Budget(evaluations=20), seed=0)
     simple = method.solve(problem, Budget(), seed=0)
     assert result.metrics.fitness(problem.objective) <= simple.metrics.fitness(problem.objective)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(max_ops=6, max_devices=1))
+def test_on_one_device_it_proves_the_least_peak(problem: Problem) -> None:
+    problem = replace(problem, objective="peak-memory", memory_limits_bytes=(None,))
+    result = PeakSearch().solve(problem, Budget(evaluations=5000), seed=0)
+    assert result.metrics.peak_memory_bytes == best_objective(problem)
+    assert result.stopped_because == "optimal"
+    assert result.proven_bound == result.metrics.peak_memory_bytes
+
+
+def test_nasnet_needs_no_less_than_the_best_of_simple_orders() -> None:
+    # No cut proves it: the plan is optimal because every set of finished ops that matters has been looked through.
+    suite = read_suite(Path(__file__).parents[2] / "benchmarks" / "suites" / "one-device.toml")
+    problem = suite.problem(suite.graph(suite.labels.index("nasnet_a_large-inference")))
+    result = Auto().solve(problem, Budget(evaluations=20_000), seed=0)
+    assert lower_bound(problem).value < 0.96 * result.metrics.peak_memory_bytes
+    assert (result.found_by, result.stopped_because) == ("single-device: lpmf", "optimal")
+    assert assemble_plan(problem, result, solver="auto", seconds=1.0).status == "optimal"
 
 
 def test_it_reaches_what_cp_sat_proved_to_be_least() -> None:

@@ -58,8 +58,9 @@ class Auto:
         on_progress: OnProgress | None = None,
         interrupted: Interrupted | None = None,
     ) -> Result:
-        """Runs the baselines, whatever the budget: they are what the result must not be worse than; only a time limit, an
-        interrupt and a size above 100,000 ops shorten them. A search follows unless a bound proves that nothing is left to gain."""
+        """Runs the baselines, whatever the budget: they are what the result must not be worse than; only a time limit,
+        an interrupt and a size above 100,000 ops shorten them. A search follows unless a bound proves that nothing is
+        left to gain."""
         began = time.perf_counter()
         results = _run_baselines(problem, budget, seed, began, on_progress, interrupted)
         budget = replace(budget, bound=lower_bound(problem).value)
@@ -96,6 +97,7 @@ class Auto:
             stopped_because=reason,
             seed=seed,
             baselines=tuple(results),
+            proven_bound=max((r.proven_bound for r in ranked if r.proven_bound is not None), default=None),
         )
 
     def _searches(

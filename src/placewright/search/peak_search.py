@@ -16,6 +16,7 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.contiguous_split import ContiguousSplit
+from placewright.search.exact_order import is_provable, part_to_anneal, proven
 from placewright.search.input_order import INPUT_ORDER
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
@@ -33,8 +34,8 @@ class PeakSearch:
     that is alive near the peak and put its producer past the peak, its last reader before it, or either of them on
     another device; what must stay before or after a moved op goes with it. Bytes held near the peak count a little, so
     that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
-    device only the order is searched, and a move costs what it changes, not what the graph is long. docs/algorithms.md
-    has the argument and the figures.
+    device only the order is searched, and a move costs what it changes, not what the graph is long; half of the budget
+    then goes to a proof that no order is better (exact_order.py). docs/algorithms.md has the argument and the figures.
 
     first_temperature, last_temperature: relative to the peak; falls geometrically over the evaluations of the budget.
     With more than 200,000 of them, or a time limit alone, it falls in rounds, each from the best so far and twice as
@@ -63,17 +64,21 @@ class PeakSearch:
     ) -> Result:
         """As Method.solve; the proposal does not matter."""
         began = time.perf_counter()
+        annealed = part_to_anneal(budget) if is_provable(problem) else budget
         search = _core.PeakSearch(
             problem=problem.core,
             seed=seed,
-            evaluations=budget.evaluations,
+            evaluations=annealed.evaluations,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
-            starts=list(islice(_starts(problem), budget.evaluations)),
+            starts=list(islice(_starts(problem), annealed.evaluations)),
         )
-        ran = run(search, self.name, budget, began, on_progress, interrupted)
+        ran = run(search, self.name, annealed, began, on_progress, interrupted)
         solution = Solution(device_of=search.best_device_of(), order=search.best_order())
-        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+        result = result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+        if annealed is budget or ran.stopped_because in ("optimal", "interrupted"):
+            return result
+        return proven(problem, result, budget, began, on_progress, interrupted)
 
 
 def _starts(problem: Problem) -> Iterator[Start]:
