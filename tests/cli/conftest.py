@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from command_line import Outcome, Placewright, chain_graph
 
 from placewright import cli
 from placewright.importers import save_graph
+
+# What a shell starts in the background ignores Ctrl-C, and so would all processes that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
