@@ -56,6 +56,7 @@ bench: $(VENV)/base
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
+TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
 
 # The tables on a few graphs, in five minutes; capturing the zoo alone takes longer.
@@ -73,14 +74,18 @@ bench-quick: $(VENV)/dev
 
 # The tables and figures in benchmarks/results/tables. Rows are kept in out/tables: killed, it goes on from there.
 tables: $(VENV)/dev
-	$(RUN)/synthetic.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(BUILDERS) --seeds 3 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
-	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),peak-search,$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
+	for suite in zoo zoo-peak-memory; do \
+	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
 	for suite in synthetic synthetic-peak-memory zoo zoo-peak-memory; do \
@@ -90,15 +95,17 @@ tables: $(VENV)/dev
 
 REAL := real-nvlink-2 real-nvlink-4 real-pcie-2 real-pcie-4 real-memory-60
 KEY_SEARCHES := brkga,tuned-brkga,brkga-lazy,brkga-segment-fill,brkga-earliest-finish,random-search,local-search,annealing
+LONG_SEARCHES := brkga,brkga-segment-fill,brkga-earliest-finish,local-search
 ORDERS := input-order,dfs,bfs,lpmf,xla-list,reverse-greedy,single-device
 LIMITS := --evaluations 1000,5000 --time-limit 0.1s,1s
 
 # The tables in benchmarks/results/real: real networks on real links and on one device, searches at equal evaluations
-# and equal seconds beside all heuristics. An hour and a half of two cores; wants a machine with nothing else to do.
+# and equal seconds beside all heuristics. Three hours of two cores; wants a machine with nothing else to do.
 tables-real: $(VENV)/dev
 	for suite in $(REAL); do \
 	  $(RUN)/$$suite.toml --solvers $(BUILDERS),auto $(LIMITS),10s --out out/tables/$$suite && \
-	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite || exit 1; done
+	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite && \
+	  $(RUN)/$$suite.toml --solvers $(LONG_SEARCHES) --time-limit 10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/one-device.toml --solvers $(ORDERS),auto $(LIMITS),10s --out out/tables/one-device
 	for suite in $(REAL) one-device; do \
 	  mkdir -p benchmarks/results/real/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/real/rows/$$suite/ && \

@@ -46,9 +46,9 @@ def proven(
 
     It looks, depth first, through sets of finished ops for an order whose peak is below the best so far. What a set
     keeps in use does not depend on the order in it, so that none is searched twice, and an op that fits and frees at
-    least what it makes runs at once (Liu 1987; for networks Ahn et al., Ordering Chaos, MLSys 2020). The argument is in
-    docs/algorithms.md. One evaluation is one set. began: time.perf_counter() at the start of the method whose result it
-    is, whose evaluations count.
+    least what it makes runs at once (dynamic programming as in Ahn et al., Ordering Chaos, MLSys 2020); the argument
+    is in docs/algorithms.md. One evaluation is one set. began: time.perf_counter() at the start of the method whose
+    result it is; its evaluations count.
     """
     if result.evaluations >= budget.evaluations:
         return result

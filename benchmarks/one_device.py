@@ -1,0 +1,46 @@
+"""The least peak memory on one V100 of networks whose order matters: simple orders, `auto` after a second, the bound.
+
+    python benchmarks/one_device.py
+
+Needs the extra `zoo`; two minutes, most of them to capture the networks. Peaks are relative to the captured order's.
+"""
+
+from __future__ import annotations
+
+from placewright.api import make_problem
+from placewright.datasets.zoo.capture import capture_network
+from placewright.datasets.zoo.catalogue import all_networks
+from placewright.datasets.zoo.network import Mode
+from placewright.machines import load_machine
+from placewright.planning import assemble_plan
+from placewright.search.auto import Auto
+from placewright.search.budget import Budget
+
+NETWORKS: tuple[tuple[str, Mode], ...] = (
+    *((name, "inference") for name in ("randwire_er", "randwire_ws", "randwire_ba")),
+    *((name, "inference") for name in ("nasnet_a_mobile", "nasnet_a_large", "amoebanet_d")),
+    ("gnmt8", "training"),
+    ("bert_base", "training"),
+)
+LIMIT = Budget(evaluations=10**12, seconds=1.0)
+
+
+def main() -> None:
+    by_name = {network.name: network for network in all_networks()}
+    print("| network | ops | LPMF | reverse greedy | auto, 1 s | bound | status | seconds |")
+    for name, mode in NETWORKS:
+        graph = capture_network(by_name[name], mode, "v100")
+        problem = make_problem(graph, load_machine("1xv100-32g"), objective="peak-memory")
+        result = Auto().solve(problem, LIMIT, seed=0)
+        plan = assemble_plan(problem, result, solver="auto", seconds=result.seconds)
+        peaks = {of.method: of.metrics.peak_memory_bytes for of in result.baselines}
+        peaks |= {"auto": result.metrics.peak_memory_bytes, "bound": plan.lower_bound}
+        shown = " | ".join(
+            f"{peaks[of] / peaks['input-order']:.3f}" for of in ("lpmf", "reverse-greedy", "auto", "bound")
+        )
+        ended = f"{plan.status} | {result.seconds:.2f}"
+        print(f"| {graph.name} | {problem.core.num_ops:,} | {shown} | {ended} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
