@@ -9,18 +9,20 @@ namespace placewright {
 
 void bind_exact_order(nb::module_& m) {
     using nb::arg;
-    const auto init = [](ExactOrder* self, std::shared_ptr<Problem> problem, ArrayIn<int32_t> start) {
+    const auto init = [](ExactOrder* self, std::shared_ptr<Problem> problem, ArrayIn<int32_t> start,
+                         int64_t least_bytes) {
         if (problem->num_devices != 1) throw std::invalid_argument("there must be one device");
         as_op_order(*problem, start);
-        new (self) ExactOrder(std::move(problem), as_vector(start));
+        new (self) ExactOrder(std::move(problem), as_vector(start), least_bytes);
     };
     nb::class_<ExactOrder>(m, "ExactOrder",
                            "The order of least peak on one device; see placewright.search.exact_order.")
-        .def("__init__", init, nb::kw_only(), arg("problem"), arg("start"))
+        .def("__init__", init, nb::kw_only(), arg("problem"), arg("start"), arg("least_bytes"))
         .def("advance", &ExactOrder::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
         .def_prop_ro("evaluations", &ExactOrder::evaluations)
-        .def_prop_ro("is_optimal", &ExactOrder::is_optimal)
+        .def_prop_ro("is_exhausted", &ExactOrder::is_exhausted)
+        .def_prop_ro("bound_bytes", &ExactOrder::bound_bytes)
         .def_prop_ro("best_objective", &ExactOrder::best_peak_bytes)
         .def_prop_ro("best_bytes_over_limit", &ExactOrder::best_bytes_over_limit)
         .def("best_ops", [](const ExactOrder& s) { return to_array(std::vector(s.best_ops())); });

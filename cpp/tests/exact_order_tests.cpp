@@ -73,11 +73,33 @@ TEST("the exact order has the least peak of all") {
     for (uint64_t seed = 0; seed < 400; ++seed) {
         current_seed = seed;
         const auto p = small_problem(seed, 12);
-        ExactOrder search(p, captured_order(*p));
+        ExactOrder search(p, captured_order(*p), 0);
         search.advance(1000000);
-        CHECK(search.is_optimal());
+        CHECK(search.is_exhausted());
         CHECK(search.best_peak_bytes() == least_peak(*p));
+        CHECK(search.bound_bytes() == search.best_peak_bytes());
         CHECK(search.best_peak_bytes() == peak_of(*p, search.best_ops()));
+    }
+}
+
+TEST("what counts as nothing leaves a bound, and an order no worse than the start") {
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+        current_seed = seed;
+        const auto p = small_problem(seed, 12);
+        ExactOrder search(p, captured_order(*p), 45);  // of some 50 bytes each
+        search.advance(1000000);
+        CHECK(search.is_exhausted());
+        CHECK(search.bound_bytes() <= least_peak(*p));
+        CHECK(search.best_peak_bytes() == peak_of(*p, search.best_ops()));
+        CHECK(search.best_peak_bytes() <= peak_of(*p, captured_order(*p)));
+        auto without = std::make_shared<Problem>(*p);
+        for (int64_t& bytes : without->home_bytes) bytes = bytes < 45 ? 0 : bytes;
+        for (int32_t op = 0; op < p->num_ops; ++op) {
+            without->output_bytes[op] = 0;
+            for (int32_t t = p->output_begin[op]; t < p->output_begin[op + 1]; ++t)
+                without->output_bytes[op] += without->home_bytes[t];
+        }
+        CHECK(search.bound_bytes() == least_peak(*without));
     }
 }
 
@@ -85,11 +107,11 @@ TEST("where an exact search pauses does not change where it leads, and it is nev
     for (uint64_t seed = 0; seed < 60; ++seed) {
         current_seed = seed;
         const auto p = small_problem(seed, 60);
-        ExactOrder whole(p, captured_order(*p)), paused(p, captured_order(*p));
+        ExactOrder whole(p, captured_order(*p), 0), paused(p, captured_order(*p), 0);
         whole.advance(500);
-        while (paused.evaluations() < 500 && !paused.is_optimal()) paused.advance(500, 1 + int64_t(seed % 7));
+        while (paused.evaluations() < 500 && !paused.is_exhausted()) paused.advance(500, 1 + int64_t(seed % 7));
         CHECK(whole.evaluations() == paused.evaluations());
-        CHECK(whole.is_optimal() == paused.is_optimal());
+        CHECK(whole.is_exhausted() == paused.is_exhausted());
         CHECK(whole.best_ops() == paused.best_ops());
         CHECK(whole.best_peak_bytes() <= peak_of(*p, captured_order(*p)));
     }
@@ -99,7 +121,7 @@ TEST("an exact search allocates nothing while it runs") {
     for (uint64_t seed = 0; seed < 20; ++seed) {
         current_seed = seed;
         const auto p = small_problem(seed, 60);
-        ExactOrder search(p, captured_order(*p));
+        ExactOrder search(p, captured_order(*p), 0);
         const int64_t before = allocations();
         search.advance(2000);
         CHECK(allocations() == before);

@@ -52,13 +52,13 @@ def run(
     interrupted: Interrupted | None,
     first_batch: int = 1,
     spent: int = 0,
-    is_proven: Callable[[], bool] = lambda: False,
+    is_exhausted: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Advance `search` until the budget is spent or it is interrupted. began: time.perf_counter() at the start of the
     method. spent: evaluations of the budget gone before this search. With a time limit the search is told as many
     evaluations as it will reach at its speed so far. Where the budget has a bound, a best that meets it ends the search
     soon: it is looked for after numbers of evaluations that no clock decides, and the result stays reproducible.
-    is_proven: whether the search itself has proven its best optimal; then it has nothing left to do."""
+    is_exhausted: whether the search has nothing left to do; then it is "complete"."""
     trace: list[TracePoint] = []
     batch, reason = first_batch, None
     look = _next_look(budget, search.evaluations)
@@ -80,8 +80,8 @@ def run(
             look = _next_look(budget, search.evaluations)
             if budget.is_optimal(search.best_objective, search.best_bytes_over_limit):
                 reason = "optimal"
-        if is_proven():
-            reason = "optimal"
+        if reason != "optimal" and is_exhausted():
+            reason = "complete"
     return Run(stopped_because=reason, trace=tuple(trace))
 
 
