@@ -118,7 +118,9 @@ def default_evaluations(problem: Problem) -> int:
     """As many as take about a second; a budget of evaluations is what makes a plan reproducible."""
     num_ops = problem.core.num_ops
     if problem.objective == "peak-memory":
-        return max(2_000, min(200_000, 20_000_000 // num_ops))
+        # On one device a move costs what it changes, and a set of finished ops less.
+        ops_a_second = 400_000_000 if problem.core.num_devices == 1 else 20_000_000
+        return max(2_000, min(400_000, ops_a_second // num_ops))
     if _has_free_barriers(problem):
         return 10_000_000
     return max(100, min(1_000_000, 250_000_000 // num_ops))
