@@ -54,7 +54,7 @@ def proven(
     evaluation is one set. began: time.perf_counter() at the start of the method whose result it is.
     """
 
-    def after(result: Result, share: float, least_share: float) -> tuple[Result, bool]:
+    def searched(result: Result, share: float, least_share: float) -> tuple[Result, bool]:
         search = _core.ExactOrder(
             problem=problem.core,
             start=np.ascontiguousarray(result.solution.order[:, 0]),
@@ -69,7 +69,7 @@ def proven(
 
     for share, least_share in ((_EXACT_SHARE, 0.0), (1.0, _LEAST_SHARE)):
         if result.evaluations < budget.evaluations:
-            result, has_ended = after(result, share, least_share)
+            result, has_ended = searched(result, share, least_share)
             if has_ended:
                 break
     return result
@@ -79,7 +79,7 @@ def _until(budget: Budget, share: float, spent: int, elapsed: float) -> Budget:
     """The budget, but only a share of what is left of it."""
     return replace(
         budget,
-        evaluations=spent + max(1, int((budget.evaluations - spent) * share)),
+        evaluations=min(budget.evaluations, spent + max(1, int((budget.evaluations - spent) * share))),
         seconds=None if budget.seconds is None else elapsed + (budget.seconds - elapsed) * share,
     )
 
