@@ -138,8 +138,8 @@ void ExactOrder::enter(int32_t op) {
         leave();
 }
 
-// A better order was found, and what ran here takes too much now. That may be only what was free then, so the same op is
-// tried again.
+// A better order was found, and what ran here takes too much now. That may be only what was free then, so the same op
+// is tried again.
 void ExactOrder::enter_anew() {
     const int32_t op = frames_.back().op;
     leave();

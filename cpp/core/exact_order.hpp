@@ -14,13 +14,13 @@
 namespace placewright {
 
 // Depth first over sets of finished ops, for an order whose peak is below that of the best so far. What is in use
-// depends on the set alone, so a set from which no such order leads on need not be entered again. Two kinds of ops leave
-// nothing to decide: what fits and frees at least what it makes runs at once, and what may as well wait for a reader runs
-// with it. docs/algorithms.md has the argument.
+// depends on the set alone, so a set from which no such order leads on need not be entered again. Two kinds of ops
+// leave nothing to decide: what fits and frees at least what it makes runs at once, and what may as well wait for a
+// reader runs with it. docs/algorithms.md has the argument.
 class ExactOrder {
   public:
-    // `start` is the best so far, of a problem with one device. Storages of fewer than `least_bytes` count as nothing in
-    // the search, which leaves fewer sets to tell apart; what is proven then is still a bound.
+    // `start` is the best so far, of a problem with one device. Storages of fewer than `least_bytes` count as nothing
+    // in the search, which leaves fewer sets to tell apart; what is proven then is still a bound.
     ExactOrder(std::shared_ptr<const Problem> problem, std::vector<int32_t> start, int64_t least_bytes);
 
     // Enters sets until `evaluations` in all have been, at most `at_most` in this call.
@@ -70,14 +70,14 @@ class ExactOrder {
 
     std::shared_ptr<const Problem> problem_;
     StorageUses uses_;
-    std::vector<int64_t> bytes_;        // [storage] as the search counts them
-    std::vector<int64_t> made_;         // [op] of its outputs, counted so
-    std::vector<uint8_t> waits_;        // [op] whether it runs with the first op that reads it
-    Csr waiting_;                       // [op that does not wait] those that run with it, as they may run
-    Csr needed_by_;                     // [op] ops, those that run with it left out, for which it is needed
-    std::vector<int32_t> num_needed_;   // [op]
-    std::vector<int32_t> rank_;         // [op] its place in the start
-    std::vector<Key> key_of_;           // [op]
+    std::vector<int64_t> bytes_;       // [storage] as the search counts them
+    std::vector<int64_t> made_;        // [op] of its outputs, counted so
+    std::vector<uint8_t> waits_;       // [op] whether it runs with the first op that reads it
+    Csr waiting_;                      // [op that does not wait] those that run with it, as they may run
+    Csr needed_by_;                    // [op] ops, those that run with it left out, for which it is needed
+    std::vector<int32_t> num_needed_;  // [op]
+    std::vector<int32_t> rank_;        // [op] its place in the start
+    std::vector<Key> key_of_;          // [op]
     int64_t resident_bytes_ = 0;
 
     std::vector<int32_t> best_;
