@@ -16,7 +16,6 @@ void require(bool holds, const char* what) {
 }
 
 void check(const AnnealingConfig& c) {
-    require(c.evaluations >= 1, "evaluations must be at least 1");
     require(c.keys_per_move >= 1, "keys_per_move must be at least 1");
     require(c.last_temperature > 0 && c.first_temperature >= c.last_temperature && std::isfinite(c.first_temperature),
             "temperatures must be positive and must not rise");
@@ -41,6 +40,7 @@ Annealing::Annealing(std::shared_ptr<const Problem> problem, const AnnealingConf
 
 void Annealing::advance(int64_t evaluations, int64_t at_most) {
     const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    all_evaluations_ = evaluations;
     while (evaluations_ < pause) {
         evaluations_ == 0 ? start() : try_move();
         ++evaluations_;
@@ -85,7 +85,7 @@ bool Annealing::accepts(const Fitness& fitness, uint64_t bits) const {
 }
 
 double Annealing::temperature() const {
-    const double spent = std::min(1.0, double(evaluations_) / double(config_.evaluations));
+    const double spent = std::min(1.0, double(evaluations_) / double(all_evaluations_));
     return config_.first_temperature * std::pow(config_.last_temperature / config_.first_temperature, spent);
 }
 

@@ -15,7 +15,6 @@
 namespace placewright {
 
 struct AnnealingConfig {
-    int64_t evaluations = 5000;       // over which the temperature falls
     int32_t keys_per_move = 4;        // drawn anew
     double first_temperature = 1e-2;  // relative to the objective
     double last_temperature = 1e-4;
@@ -28,8 +27,8 @@ class Annealing {
     Annealing(std::shared_ptr<const Problem> problem, const AnnealingConfig& config,
               std::optional<KeyProposal> proposal, uint64_t seed);
 
-    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
-    // change where it leads.
+    // Searches until `evaluations` in all are spent, over which the temperature falls, at most `at_most` in this call.
+    // Where a search pauses does not change where it leads.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
@@ -60,6 +59,7 @@ class Annealing {
     std::unique_ptr<Decoder> decoder_;
     SimulationScratch simulation_;
     int64_t evaluations_ = 0;
+    int64_t all_evaluations_ = 1;  // when the search will end, as far as advance() knows
 };
 
 }  // namespace placewright

@@ -201,7 +201,7 @@ class LocalSearch:
 class Annealing:
     """Simulated annealing over keys; see placewright.search.annealing."""
 
-    def __init__(self, *, problem: Problem, seed: int, evaluations: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """Searches until `evaluations` in all are spent."""

@@ -25,7 +25,7 @@ class Annealing:
     moves.
 
     keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
-    geometrically over the evaluations of the budget. A time limit that ends first ends the search while it is warm.
+    geometrically over the budget, with a time limit over the evaluations that it will reach at its speed so far.
     decoder: what the keys mean (search/decoder.py).
     """
 
@@ -56,17 +56,16 @@ class Annealing:
     ) -> Result:
         """As Method.solve."""
         began = time.perf_counter()
-        search = self._start(problem, budget, seed, proposal)
+        search = self._start(problem, seed, proposal)
         ran = run(search, self.name, budget, began, on_progress, interrupted)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
         return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
 
-    def _start(self, problem: Problem, budget: Budget, seed: int, proposal: Proposal | None) -> _core.Annealing:
+    def _start(self, problem: Problem, seed: int, proposal: Proposal | None) -> _core.Annealing:
         return _core.Annealing(
             problem=problem.core,
             seed=seed,
-            evaluations=budget.evaluations,
             keys_per_move=self.keys_per_move,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
