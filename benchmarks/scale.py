@@ -1,7 +1,7 @@
 """Seconds and memory of every stage from a graph to a saved plan, at any size.
 
 python benchmarks/scale.py transformer 20000 prints one line per stage: processor seconds, and the most memory of the
-process so far in 10**6 bytes; for a baseline also its step time over the lower bound.
+process so far in 10**6 bytes; for auto and each of its baselines also the step time over the lower bound.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from large_graphs import random_layers, transformer
 
 from placewright import _core, schedule
 from placewright.api import make_problem
-from placewright.bounds import lower_bound
+from placewright.bounds import Bound, lower_bound
 from placewright.buffers import buffers_and_curves
 from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.plan_file import read_plan, write_plan
 from placewright.planning import assemble_plan
-from placewright.search.baselines import BASELINES
+from placewright.search.auto import Auto, default_evaluations
 from placewright.search.budget import Budget
-from placewright.search.result import measure
+from placewright.search.result import Result, measure
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random": random_layers}
 
@@ -41,6 +40,11 @@ def stage(name: str) -> Iterator[list[str]]:
     seconds = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(f"{name:34} {seconds:9.3f} s {peak:9.0f} MB  {' '.join(notes)}", flush=True)
+
+
+def _above(bound: Bound, result: Result) -> str:
+    metrics = result.metrics
+    return f"{metrics.step_time_ns / bound.value - 1:+.2%} over the bound, {metrics.bytes_over_limit} bytes over limits"
 
 
 def main(kind: str, num_ops: int) -> None:
@@ -57,27 +61,25 @@ def main(kind: str, num_ops: int) -> None:
     with stage("lower bound") as notes:
         bound = lower_bound(problem)
         notes.append(bound.reason)
-    results = []
-    for method in BASELINES:
-        with stage(method.name) as notes:
-            results.append(method.solve(problem, Budget(), seed=0))
-            metrics = results[-1].metrics
-            notes.append(f"{metrics.step_time_ns / bound.value - 1:+.2%} over by {metrics.bytes_over_limit}")
-    best = min(results, key=lambda result: result.metrics.fitness(problem.objective))
+    with stage("auto, default budget") as notes:
+        result = Auto().solve(problem, Budget(evaluations=default_evaluations(problem)), seed=0)
+        notes.append(f"{_above(bound, result)}, {result.evaluations:,} evaluations")
+    for baseline in result.baselines:
+        print(f"  {baseline.method:32} {baseline.seconds:9.3f} s {'':12}  {_above(bound, baseline)}", flush=True)
     with stage("coarsen to 4,000") as notes:
         coarse, _ = _core.coarsen(problem.core, 4000)
         notes.append(f"{coarse.num_ops} ops")
     with stage("measure"):
-        measure(problem, best.solution)
+        measure(problem, result.solution)
     with stage("schedule"):
-        timed = schedule.simulate(problem, best.solution)
+        timed = schedule.simulate(problem, result.solution)
     with stage("rows: ops and transfers"):
         schedule.scheduled_ops(timed), schedule.transfers(timed)
     with stage("buffers and curves"):
         buffers_and_curves(timed)
     del timed
     with stage("assemble the plan"):
-        plan = assemble_plan(problem, replace(best, baselines=tuple(results)), solver="auto", seconds=0)
+        plan = assemble_plan(problem, result, solver="auto", seconds=result.seconds)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json.gz"
         with stage("write the plan") as notes:

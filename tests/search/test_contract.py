@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -80,6 +81,13 @@ def test_a_chain_of_ops_without_parallelism_is_never_split_over_slow_links(name:
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("b", 4), "d": ("c", 4), "e": ("d", 4)})
     problem = problem_of(graph, machine_of(2, Link(latency_ns=1000)), 10)
     assert solve(problem, name).metrics.step_time_ns == 50
+
+
+@every_method
+def test_its_configuration_comes_back_from_a_plan_file_as_it_was(name: str) -> None:
+    graph = graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)})
+    configuration = dict(solve(problem_of(graph, machine_of(2, Link(latency_ns=1)), 10), name).configuration)
+    assert json.loads(json.dumps(configuration)) == configuration
 
 
 @every_method

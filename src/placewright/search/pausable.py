@@ -109,7 +109,7 @@ def result_of(
     began: float,
 ) -> Result:
     """The result of a search that has ended. configuration: all fields of the method; its name and threads, which
-    decide nothing, are left out."""
+    decide nothing, are left out, and the others become JSON values."""
     return Result(
         method=method,
         solution=solution,
@@ -119,7 +119,11 @@ def result_of(
         seconds=time.perf_counter() - began,
         stopped_because=ran.stopped_because,
         seed=seed,
-        configuration={name: value for name, value in configuration.items() if name not in ("name", "threads")},
+        configuration={
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in configuration.items()
+            if name not in ("name", "threads")
+        },
         trace=ran.trace,
     )
 
