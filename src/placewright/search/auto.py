@@ -123,9 +123,7 @@ def default_evaluations(problem: Problem) -> int:
         return max(2_000, min(400_000, ops_a_second // num_ops))
     if _has_free_barriers(problem):
         return 10_000_000
-    # A move of a large graph leaves the caches.
-    slower = max(1.0, num_ops / 20_000) ** 0.5
-    return max(100, min(1_000_000, int(250_000_000 / num_ops / slower)))
+    return max(100, min(1_000_000, 250_000_000 // num_ops))
 
 
 def _has_free_barriers(problem: Problem) -> bool:
