@@ -1,6 +1,7 @@
 // The random problems and chromosomes over which the tests run.
 #pragma once
 
+#include <numeric>
 #include <stdexcept>
 
 #include "check.hpp"
@@ -51,6 +52,12 @@ inline std::vector<Key> random_keys(const Problem& problem, uint64_t seed, uint6
     std::vector<Key> keys(size_t(problem.num_keys()));
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(stream.bits(i) % distinct);
     return keys;
+}
+
+inline std::vector<int32_t> captured_order(const Problem& p) {
+    std::vector<int32_t> ops(static_cast<size_t>(p.num_ops));
+    std::iota(ops.begin(), ops.end(), 0);
+    return ops;
 }
 
 inline std::span<const Step> decoded_order(const DecodeScratch& scratch) {

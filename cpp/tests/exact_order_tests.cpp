@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "allocations.hpp"
 #include "cases.hpp"
 #include "exact_order.hpp"
@@ -7,12 +5,6 @@
 namespace placewright::testing {
 
 namespace {
-
-std::vector<int32_t> captured_order(const Problem& p) {
-    std::vector<int32_t> ops(static_cast<size_t>(p.num_ops));
-    std::iota(ops.begin(), ops.end(), 0);
-    return ops;
-}
 
 std::shared_ptr<const Problem> small_problem(uint64_t seed, int32_t most_ops) {
     RandomProblemConfig config = varied(seed);

@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "allocations.hpp"
 #include "cases.hpp"
 #include "orders.hpp"
@@ -8,12 +6,6 @@
 namespace placewright::testing {
 
 namespace {
-
-std::vector<int32_t> captured_order(const Problem& p) {
-    std::vector<int32_t> ops(static_cast<size_t>(p.num_ops));
-    std::iota(ops.begin(), ops.end(), 0);
-    return ops;
-}
 
 RandomProblemConfig on_one_device(uint64_t seed) {
     RandomProblemConfig config = varied(seed);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placewright.errors import InputError
@@ -31,6 +31,14 @@ class Budget:
         if self.seconds is not None and seconds >= self.seconds:
             return "time"
         return None
+
+    def part(self, share: float) -> Budget:
+        """The budget until so much of it is spent."""
+        return replace(
+            self,
+            evaluations=max(1, int(self.evaluations * share)),
+            seconds=None if self.seconds is None else max(1e-3, self.seconds * share),
+        )
 
     def is_optimal(self, best: int, bytes_over_limit: int) -> bool:
         """Whether a solution within limits meets the bound."""

@@ -14,8 +14,6 @@ from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import Run, run
 from placewright.search.result import Result, Solution, measure
 
-#: Of the budget: what is found without proof has come by then, in most cases.
-_ANNEALED_SHARE = 0.5
 #: Of what is left then: with all sizes as they are, where the end is a proof of the very peak.
 _EXACT_SHARE = 0.2
 #: Of the peak: what is smaller counts as nothing in the rest. A few such tensors tell apart millions of sets.
@@ -28,15 +26,6 @@ def is_provable(problem: Problem) -> bool:
     """Whether only the order decides, and memory is the objective."""
     core = problem.core
     return core.num_devices == 1 and core.num_ops <= _MOST_OPS and problem.objective == "peak-memory"
-
-
-def part_to_anneal(budget: Budget) -> Budget:
-    """What a search may take that leaves a proof the rest."""
-    return replace(
-        budget,
-        evaluations=max(1, int(budget.evaluations * _ANNEALED_SHARE)),
-        seconds=None if budget.seconds is None else budget.seconds * _ANNEALED_SHARE,
-    )
 
 
 def proven(

@@ -111,7 +111,7 @@ class ScheduleAnnealing:
             ) -> Placed:
                 nonlocal spent
                 search = self._search(clusters.core, starts, seed, self.first_temperature, ignores_limits)
-                share = _part(budget, until * self.coarse_share)
+                share = budget.part(until * self.coarse_share)
                 run(search, self.name, share, began, None, interrupted, spent=spent)
                 spent += search.evaluations
                 return clusters.expand(_placed(_solution(search)))
@@ -171,15 +171,6 @@ class _Clusters:
 def _limits_memory(problem: Problem) -> bool:
     """Whether time is to be least within limits that some plan exceeds."""
     return problem.objective == "step-time" and problem.core.needs_memory
-
-
-def _part(budget: Budget, share: float) -> Budget:
-    """The budget until so much of it is spent."""
-    return replace(
-        budget,
-        evaluations=max(1, int(budget.evaluations * share)),
-        seconds=None if budget.seconds is None else max(1e-3, budget.seconds * share),
-    )
 
 
 def _list_schedules(problem: Problem) -> Iterator[Placed]:
