@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.arguments import UNLIMITED, budget, bytes_or_none, constraints, whole_number
+from placewright.arguments import budget, bytes_or_none, constraints, whole_number
 from placewright.constraints import Constraints
 from placewright.costs import estimate_costs
 from placewright.errors import InputError
@@ -22,7 +22,7 @@ from placewright.plan import ControlMode, Objective, Plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.search.brkga import MAX_THREADS
-from placewright.search.budget import Interrupted, OnProgress
+from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.search.method import default_evaluations, make_method
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plan(
         to device. colocate: groups of globs that share a device. dims: values of symbolic dimensions of an ONNX file.
     evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
         about a second, and no time limit: only without one is the plan reproducible.
-    threads: None for all cores; the plan does not depend on it. measured: CSV of measured op times.
+    threads: None for all cores; the plan depends on it only with a time limit. measured: CSV of measured op times.
 
     Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
     """

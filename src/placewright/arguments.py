@@ -10,10 +10,7 @@ from typing import Any
 from placewright.constraints import Constraints
 from placewright.errors import InputError
 from placewright.quantities import parse_bytes, parse_duration_ns
-from placewright.search.budget import Budget
-
-#: Stands for "no limit on evaluations" when only a time limit is given.
-UNLIMITED = 2**62 - 1
+from placewright.search.budget import UNLIMITED, Budget
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from instances import graph_of, machine_of, problem_of
 
-from placewright.arguments import UNLIMITED
 from placewright.bounds import lower_bound
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget
+from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.result import Result
 
 #: Transfers cost nothing and block.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from placewright.arguments import UNLIMITED
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
 from placewright.checker import check_plan
@@ -21,7 +20,7 @@ from placewright.errors import MissingExtraError, PlacewrightError
 from placewright.plan import Plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
-from placewright.search.budget import Budget
+from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.method import make_method
 
 

@@ -52,7 +52,7 @@ def plan(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same plan.")] = 0,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="All cores by default; the plan does not depend on it.")
+        int | None, typer.Option(metavar="N", help="All cores by default; matters to the plan only with --time-limit.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from placewright import _core
 from placewright.bounds import lower_bound, nothing_fits
@@ -12,11 +13,12 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress
 from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.side_by_side import best_side_by_side
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
 #: How many of the best solutions a search starts from.
@@ -27,6 +29,8 @@ _BASELINE_SHARE = 0.15
 _OPS_TO_BASELINE = 10_000_000
 #: Partitioning takes too long for larger graphs: 5 s of processor time for 20,000 ops in wide layers.
 _MOST_OPS_TO_PARTITION = 10_000
+#: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
+_OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
 _FEASIBILITY_SHARE = 0.3
 _GUIDED_SHARE = 0.5
@@ -42,7 +46,8 @@ class Auto:
     `peak-search` first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends when it
     meets the lower bound.
 
-    threads: of the guided search; the others use one. The result does not depend on it.
+    threads: with a time limit alone the search runs in each from a seed of its own, and the best counts. With a budget
+    of evaluations only the guided search uses them, and the result does not depend on how many there are.
     """
 
     name: str = "auto"
@@ -72,20 +77,12 @@ class Auto:
             if stop is not None:
                 reason = stop
                 break
-            seeds = (
-                [result.solution for result in ranked[:NUM_SEEDS]]
-                if isinstance(search, Brkga | ScheduleAnnealing)
-                else []
-            )
-            found = search.solve(
-                problem,
-                _part_of_rest(budget, share, spent, elapsed),
-                seed,
-                proposal,
-                **({"seeds": seeds} if seeds else {}),
-                on_progress=on_progress,
-                interrupted=interrupted,
-            )
+            own = _part_of_rest(budget, share, spent, elapsed)
+            solve = partial(search.solve, problem, own, proposal=proposal)
+            if isinstance(search, Brkga | ScheduleAnnealing):
+                solve = partial(solve, seeds=[result.solution for result in ranked[:NUM_SEEDS]])
+            threads = 1 if isinstance(search, Brkga) else self._searches_at_once(problem, budget)
+            found = best_side_by_side(solve, problem, seed, threads, on_progress=on_progress, interrupted=interrupted)
             ranked = _by_fitness(problem, [*ranked, found])
             spent += found.evaluations
             reason = found.stopped_because
@@ -99,6 +96,11 @@ class Auto:
             baselines=tuple(results),
             proven_bound=max((r.proven_bound for r in ranked if r.proven_bound is not None), default=None),
         )
+
+    def _searches_at_once(self, problem: Problem, budget: Budget) -> int:
+        if budget.evaluations < UNLIMITED:
+            return 1
+        return max(1, min(self.threads, _OPS_AT_ONCE // problem.core.num_ops))
 
     def _searches(
         self, problem: Problem, best: Result, proposal: Proposal | None

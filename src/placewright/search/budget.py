@@ -8,6 +8,9 @@ from typing import Protocol
 
 from placewright.errors import InputError
 
+#: Evaluations of a budget that time alone ends.
+UNLIMITED = 2**62 - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -19,7 +22,7 @@ class Budget:
     bound: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.evaluations < 2**62:
+        if not 1 <= self.evaluations <= UNLIMITED:
             raise InputError(f"a budget of {self.evaluations} evaluations is not a number from 1 to 2**62 - 1")
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise InputError(f"a time limit of {self.seconds} s is not a positive number of seconds")
