@@ -55,7 +55,8 @@ def test_a_row_number_of_16_bits_tells_65536_distributions_apart() -> None:
 def test_the_core_draws_accurately_up_to_the_limits_of_the_parameters(alpha: float, beta: float) -> None:
     proposal_of(alpha=[alpha], beta=[beta], row=[0])
     uniforms = np.linspace(0, 1, 2000, endpoint=False)
-    keys = _core.beta_quantiles(alpha, beta, (uniforms * 2**32).astype(np.uint32)) / 2**32
+    tables = _core.BetaTables(np.array([alpha]), np.array([beta]))
+    keys = tables.draw(0, (uniforms * 2**32).astype(np.uint32)) / 2**32
     # Linear between 1,025 quantiles: off by less than one step of them; a key stands for all below the next.
     assert np.all(stats.beta.cdf(keys, alpha, beta) < uniforms + 1 / 1024)
     assert np.all(stats.beta.cdf(keys + 2**-32, alpha, beta) > uniforms - 1 / 1024)

@@ -34,7 +34,7 @@ std::vector<Key> random_keys(const Problem& problem, uint64_t individual) {
 
 KeyProposal beta_proposal(const Problem& problem) {
     const std::vector<double> alpha{1.0, 2.0, 0.5, 5.0}, beta{1.0, 5.0, 0.5, 2.0};
-    KeyProposal proposal{BetaTables(alpha, beta), {}};
+    KeyProposal proposal{std::make_shared<BetaTables>(alpha, beta), {}};
     for (int64_t i = 0; i < problem.num_keys(); ++i) proposal.row.push_back(static_cast<uint16_t>(i % 4));
     return proposal;
 }

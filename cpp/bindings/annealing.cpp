@@ -13,15 +13,13 @@ void bind_annealing(nb::module_& m) {
     using nb::arg;
     const auto init = [](Annealing* self, std::shared_ptr<Problem> problem, uint64_t seed, int32_t keys_per_move,
                          double first_temperature, double last_temperature, const std::string& decoder,
-                         std::optional<ArrayIn<double>> alpha, std::optional<ArrayIn<double>> beta,
-                         std::optional<ArrayIn<uint16_t>> row) {
+                         std::shared_ptr<BetaTables> tables, std::optional<ArrayIn<uint16_t>> row) {
         const AnnealingConfig config{keys_per_move, first_temperature, last_temperature, decoder_named(decoder)};
-        new (self) Annealing(std::move(problem), config, make_proposal(alpha, beta, row), seed);
+        new (self) Annealing(std::move(problem), config, make_proposal(std::move(tables), row), seed);
     };
     nb::class_<Annealing>(m, "Annealing", "Simulated annealing over keys; see placewright.search.annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("keys_per_move"),
-             arg("first_temperature"), arg("last_temperature"), arg("decoder") = "paper",
-             arg("alpha").noconvert() = nb::none(), arg("beta").noconvert() = nb::none(),
+             arg("first_temperature"), arg("last_temperature"), arg("decoder") = "paper", arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
         .def("advance", &Annealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")

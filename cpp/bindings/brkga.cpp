@@ -1,6 +1,7 @@
 // BRKGA for Python: a search that is advanced a few generations at a time.
 #include "brkga.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -15,15 +16,14 @@ namespace {
 void init_brkga(Brkga* self, std::shared_ptr<Problem> problem, uint64_t seed, int32_t threads, int32_t population,
                 int32_t elites, int32_t mutants, double elite_bias, int32_t populations, int32_t exchange_interval,
                 int32_t exchanged, const std::string& decoder, const std::vector<ArrayIn<uint32_t>>& seeds,
-                std::optional<ArrayIn<double>> alpha, std::optional<ArrayIn<double>> beta,
-                std::optional<ArrayIn<uint16_t>> row) {
+                std::shared_ptr<BetaTables> tables, std::optional<ArrayIn<uint16_t>> row) {
     if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must lie in [1, 1024]");
     std::vector<std::vector<Key>> chromosomes;
     for (const auto& keys : seeds) chromosomes.push_back(as_vector(keys));
     const BrkgaConfig config{
         population, elites, mutants, elite_bias, populations, exchange_interval, exchanged, decoder_named(decoder)};
     new (self)
-        Brkga(std::move(problem), config, make_proposal(alpha, beta, row), std::move(chromosomes), seed, threads);
+        Brkga(std::move(problem), config, make_proposal(std::move(tables), row), std::move(chromosomes), seed, threads);
 }
 
 }  // namespace
@@ -33,8 +33,7 @@ void bind_brkga(nb::module_& m) {
     nb::class_<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.search.brkga.")
         .def("__init__", &init_brkga, nb::kw_only(), arg("problem"), arg("seed"), arg("threads"), arg("population"),
              arg("elites"), arg("mutants"), arg("elite_bias"), arg("populations"), arg("exchange_interval"),
-             arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(),
-             arg("alpha").noconvert() = nb::none(), arg("beta").noconvert() = nb::none(),
+             arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(), arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
         .def("advance", &Brkga::advance, arg("evaluations"), arg("generations") = INT64_MAX, arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(),
@@ -44,17 +43,19 @@ void bind_brkga(nb::module_& m) {
         .def_prop_ro("best_objective", [](const Brkga& b) { return b.best_fitness().objective; })
         .def_prop_ro("best_bytes_over_limit", [](const Brkga& b) { return b.best_fitness().bytes_over_limit; })
         .def("best_keys",
-             [](const Brkga& b) { return to_array(std::vector<Key>(b.best_keys().begin(), b.best_keys().end())); });
-    m.def(
-        "beta_quantiles",
-        [](double alpha, double beta, ArrayIn<uint32_t> uniforms) {
-            const BetaTables tables(std::span<const double>(&alpha, 1), std::span<const double>(&beta, 1));
-            std::vector<uint32_t> keys;
-            for (uint32_t uniform : as_span(uniforms)) keys.push_back(tables.draw(0, uniform));
-            return to_array(std::move(keys));
-        },
-        arg("alpha"), arg("beta"), arg("uniforms").noconvert(),
-        "Keys that a Beta distribution gives for uniform draws.");
+             [](const Brkga& b) { return to_array(std::vector<Key>(b.best_keys().begin(), b.best_keys().end())); })
+        .def(
+            "mean_decisions",
+            [](Brkga& b) {
+                MeanDecisions mean;
+                {
+                    nb::gil_scoped_release release;
+                    mean = b.mean_decisions();
+                }
+                return std::pair(to_array(std::move(mean.share)), to_array(std::move(mean.position)));
+            },
+            "Over the individuals of the last whole generation: the share of them that has an op on a device, [op * "
+            "device], and the mean of its position among the ops, from 0 to 1, [op].");
 }
 
 }  // namespace placewright

@@ -1,7 +1,8 @@
-// A proposal as searches take it from Python: three arrays or none.
+// A proposal as searches take it from Python: tables of its distributions and a row for each key, or none.
 #pragma once
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 
 #include <optional>
 
@@ -10,12 +11,11 @@
 
 namespace placewright {
 
-inline std::optional<KeyProposal> make_proposal(std::optional<ArrayIn<double>> alpha,
-                                                std::optional<ArrayIn<double>> beta,
+inline std::optional<KeyProposal> make_proposal(std::shared_ptr<BetaTables> tables,
                                                 std::optional<ArrayIn<uint16_t>> row) {
-    if (!alpha) return std::nullopt;
-    if (!beta || !row) throw std::invalid_argument("a proposal needs alpha, beta and row");
-    return KeyProposal{BetaTables(as_span(*alpha), as_span(*beta)), as_vector(*row)};
+    if (!tables && !row) return std::nullopt;
+    if (!tables || !row) throw std::invalid_argument("a proposal needs tables and row");
+    return KeyProposal{std::move(tables), as_vector(*row)};
 }
 
 }  // namespace placewright

@@ -10,6 +10,7 @@ void bind_placements(nb::module_& m);
 void bind_list_schedule(nb::module_& m);
 void bind_segment_fill(nb::module_& m);
 void bind_eviction(nb::module_& m);
+void bind_beta(nb::module_& m);
 void bind_brkga(nb::module_& m);
 void bind_local_search(nb::module_& m);
 void bind_annealing(nb::module_& m);
@@ -30,6 +31,7 @@ NB_MODULE(_core, m) {
     placewright::bind_list_schedule(m);
     placewright::bind_segment_fill(m);
     placewright::bind_eviction(m);
+    placewright::bind_beta(m);
     placewright::bind_brkga(m);
     placewright::bind_local_search(m);
     placewright::bind_annealing(m);

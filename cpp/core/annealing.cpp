@@ -73,7 +73,7 @@ void Annealing::try_move() {
 
 Key Annealing::draw(size_t key, uint64_t bits) const {
     const auto uniform = static_cast<Key>(bits >> 32);
-    return proposal_ ? proposal_->tables.draw(proposal_->row[key], uniform) : uniform;
+    return proposal_ ? proposal_->tables->draw(proposal_->row[key], uniform) : uniform;
 }
 
 // Metropolis on the objective relative to the current one. Bytes over the limit never rise.

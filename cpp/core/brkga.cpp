@@ -169,7 +169,7 @@ void Brkga::draw_mutant(const RandomStream& stream, std::vector<Key>& keys) cons
     draw_keys(stream, keys.data(), keys.size());
     if (!proposal_) return;
     const uint16_t* row = proposal_->row.data();
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = proposal_->tables.draw(row[i], keys[i]);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = proposal_->tables->draw(row[i], keys[i]);
 }
 
 // Each key comes from the elite parent with probability elite_bias (in steps of 2^-16), else from the other.
@@ -185,6 +185,23 @@ void Brkga::cross(const RandomStream& stream, const Population& parents, std::ve
 void Brkga::evaluate(Individual& individual, Scratch& scratch) const {
     const auto [device_of, order] = scratch.decoder->decode(individual.keys);
     individual.fitness = placewright::evaluate(*problem_, device_of, order, scratch.simulation);
+}
+
+MeanDecisions Brkga::mean_decisions() {
+    if (generation_ == 0) throw std::logic_error("the first generation is not over");
+    const auto num_ops = size_t(problem_->num_ops), num_devices = size_t(problem_->num_devices);
+    MeanDecisions mean{std::vector<float>(num_ops * num_devices), std::vector<float>(num_ops)};
+    const float weight = 1.0f / float(config_.population * config_.populations);
+    const float last_position = std::max(1.0f, float(num_ops - 1));
+    for (const Population& population : populations_)
+        for (const auto& member : population.members) {
+            const auto [device_of, order] = scratch_.front().decoder->decode(member->keys);
+            for (size_t op = 0; op < num_ops; ++op) mean.share[op * num_devices + size_t(device_of[op])] += weight;
+            float position = 0;
+            for (const Step& step : order)
+                if (step.is_op()) mean.position[size_t(step.id)] += weight * position++ / last_position;
+        }
+    return mean;
 }
 
 // Of equals the older goes first. (A stable sort would allocate.)

@@ -27,6 +27,12 @@ struct BrkgaConfig {
     DecoderKind decoder = DecoderKind::paper;
 };
 
+// What some chromosomes decide on average.
+struct MeanDecisions {
+    std::vector<float> share;     // [op * device] of them that have the op there
+    std::vector<float> position;  // [op] among the ops in their order, from 0 to 1
+};
+
 class Brkga {
   public:
     // `seeds` are chromosomes put into the first population, shared out among populations in turn. Throws
@@ -42,6 +48,8 @@ class Brkga {
     int64_t generation() const { return generation_; }
     const Fitness& best_fitness() const { return best().fitness; }
     std::span<const Key> best_keys() const { return best().keys; }
+    // Over the individuals of the last whole generation (REGAL, A.2); std::logic_error when there is none.
+    MeanDecisions mean_decisions();
 
   private:
     struct Individual {

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "beta.hpp"
 
 namespace placewright {
 
-// row[key] says which of the tables' distributions a key is drawn from. No rows: all keys uniform.
+// row[key] says which of the tables' distributions a key is drawn from. Many searches may share the tables.
 struct KeyProposal {
-    BetaTables tables;
+    std::shared_ptr<const BetaTables> tables;
     std::vector<uint16_t> row;
 
     // Throws std::invalid_argument unless every one of so many keys has a distribution that exists.

@@ -19,7 +19,7 @@ AnnealingConfig varied_annealing(uint64_t seed) {
 std::optional<KeyProposal> skewed_proposal(const Problem& p, uint64_t seed) {
     if (seed % 2 == 0) return std::nullopt;
     const std::vector<double> alpha{1.0, 2.0, 0.5}, beta{1.0, 5.0, 0.5};
-    KeyProposal proposal{BetaTables(alpha, beta), {}};
+    KeyProposal proposal{std::make_shared<BetaTables>(alpha, beta), {}};
     for (int64_t i = 0; i < p.num_keys(); ++i) proposal.row.push_back(static_cast<uint16_t>(i % 3));
     return proposal;
 }

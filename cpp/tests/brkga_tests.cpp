@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 
 #include "allocations.hpp"
 #include "brkga.hpp"
@@ -10,7 +11,7 @@ namespace {
 
 KeyProposal some_proposal(const Problem& p) {
     const std::vector<double> alpha{1.0, 2.0, 0.5, 5.0}, beta{1.0, 5.0, 0.5, 2.0};
-    KeyProposal proposal{BetaTables(alpha, beta), {}};
+    KeyProposal proposal{std::make_shared<BetaTables>(alpha, beta), {}};
     for (int64_t i = 0; i < p.num_keys(); ++i) proposal.row.push_back(static_cast<uint16_t>(i % 4));
     return proposal;
 }
@@ -149,6 +150,49 @@ TEST("configurations, proposals and seeds that cannot be are refused") {
     CHECK_THROWS(std::invalid_argument, Brkga(p, {}, std::nullopt, {{1, 2, 3}}, 1, 1));
     const std::vector<std::vector<Key>> too_many(101, random_keys(*p, 1));
     CHECK_THROWS(std::invalid_argument, Brkga(p, {}, std::nullopt, too_many, 1, 1));
+}
+
+TEST("mean decisions are those of the individuals of the last whole generation") {
+    for_each_small_problem(20, [](const auto& p, uint64_t seed) {
+        const BrkgaConfig config{.population = 4, .elites = 3, .mutants = 0};
+        Brkga search(p, config, maybe_proposal(*p, seed), {}, seed, 1);
+        CHECK_THROWS(std::logic_error, search.mean_decisions());
+        search.advance(6, 1 << 30);
+        const MeanDecisions mean = search.mean_decisions();
+        const auto num_ops = size_t(p->num_ops);
+        double positions = 0;
+        for (size_t op = 0; op < num_ops; ++op) {
+            float whole = 0;
+            for (size_t device = 0; device < size_t(p->num_devices); ++device) {
+                const float share = mean.share[op * size_t(p->num_devices) + device];
+                CHECK(share == std::round(4 * share) / 4);
+                whole += share;
+            }
+            CHECK(whole == 1);
+            positions += mean.position[op];
+        }
+        // In every order positions are 0, 1, ..., n - 1, each divided by n - 1.
+        if (num_ops > 1) CHECK(std::abs(positions - double(num_ops) / 2) < 1e-3 * double(num_ops));
+        search.advance(7, 1 << 30);
+        CHECK(search.mean_decisions().position != mean.position || num_ops < 20);
+    });
+}
+
+TEST("mean decisions of equal individuals are theirs") {
+    const auto p = random_problem({.num_ops = 30, .num_devices = 3}, 5);
+    const std::vector<Key> keys = random_keys(*p, 1);
+    const std::vector<std::vector<Key>> seeds(2, keys);
+    Brkga search(p, {.population = 2, .elites = 1, .mutants = 0}, std::nullopt, seeds, 1, 1);
+    search.advance(2, 1);
+    const MeanDecisions mean = search.mean_decisions();
+    const auto decoder = make_decoder(*p, DecoderKind::paper);
+    const auto [device_of, order] = decoder->decode(keys);
+    int32_t place = 0;
+    for (const Step& step : order) {
+        if (!step.is_op()) continue;
+        CHECK(mean.share[size_t(step.id) * 3 + size_t(device_of[size_t(step.id)])] == 1);
+        CHECK(std::abs(mean.position[size_t(step.id)] - float(place++) / 29) < 1e-6f);
+    }
 }
 
 TEST("the counter of allocations counts") {

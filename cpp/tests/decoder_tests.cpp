@@ -68,7 +68,7 @@ TEST("proposals and seeds must have the decoder's number of keys") {
     const BrkgaConfig config{.decoder = DecoderKind::segment_fill};
     const std::vector<double> one{1.0};
     const auto rows = [&](int64_t count) {
-        return KeyProposal{BetaTables(one, one), std::vector<uint16_t>(size_t(count), 0)};
+        return KeyProposal{std::make_shared<BetaTables>(one, one), std::vector<uint16_t>(size_t(count), 0)};
     };
     const auto with = [&](int64_t row_count, size_t seed_length) {
         Brkga(p, config, rows(row_count), {std::vector<Key>(seed_length)}, 1, 1).advance(5, 1);

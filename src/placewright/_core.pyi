@@ -149,10 +149,18 @@ def with_evictions(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
     A whole order: transfers late, but earlier where a device would exceed its target of bytes.
     """
 
+class BetaTables:
+    """Quantiles of Beta distributions, a row for each."""
+
+    def __init__(self, alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def draw(self, row: int, uniforms: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:
+        """Keys that a distribution gives for uniform draws."""
+
 class Brkga:
     """Biased random-key genetic algorithm; see placewright.search.brkga."""
 
-    def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, generations: int = 9223372036854775807, at_most: int = 9223372036854775807) -> None:
         """
@@ -173,8 +181,10 @@ class Brkga:
 
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
-def beta_quantiles(alpha: float, beta: float, uniforms: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:
-    """Keys that a Beta distribution gives for uniform draws."""
+    def mean_decisions(self) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
+        """
+        Over the individuals of the last whole generation: the share of them that has an op on a device, [op * device], and the mean of its position among the ops, from 0 to 1, [op].
+        """
 
 class LocalSearch:
     """Greedy local search; see placewright.search.local_search."""
@@ -201,7 +211,7 @@ class LocalSearch:
 class Annealing:
     """Simulated annealing over keys; see placewright.search.annealing."""
 
-    def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', alpha: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """Searches until `evaluations` in all are spent."""

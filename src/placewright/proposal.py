@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.errors import InputError
 
 #: What the core numbers a distribution with, uint16, tells that many apart.
@@ -49,3 +51,15 @@ class Proposal:
         strays = self.row[(self.row < 0) | (self.row >= len(self.alpha))]
         if strays.size:
             raise InputError(f"a proposal names distribution {strays[0]}, but has {len(self.alpha):,}")
+
+    @cached_property
+    def tables(self) -> _core.BetaTables:
+        """The distributions as the core draws from them. Proposals with the same distributions share them, since those
+        of a policy's actions are always the same, and their quantiles take as long as many evaluations."""
+        alpha, beta = (np.ascontiguousarray(values, np.float64).tobytes() for values in (self.alpha, self.beta))
+        return _tables(alpha, beta)
+
+
+@lru_cache(maxsize=16)
+def _tables(alpha: bytes, beta: bytes) -> _core.BetaTables:
+    return _core.BetaTables(np.frombuffer(alpha), np.frombuffer(beta))

@@ -11,9 +11,13 @@ from placewright import _core
 SHAPES = [(1, 1), (2, 5), (5, 2), (0.5, 0.5), (0.2, 3), (30, 70), (100, 0.7), (800, 800)]
 
 
+def keys_of(alpha: float, beta: float, uniforms: np.ndarray) -> np.ndarray:
+    return _core.BetaTables(np.array([alpha], float), np.array([beta], float)).draw(0, uniforms)
+
+
 def draws(alpha: float, beta: float, uniforms: np.ndarray) -> np.ndarray:
     """Keys in [0, 1) for uniform draws in [0, 1)."""
-    return _core.beta_quantiles(alpha, beta, (uniforms * 2**32).astype(np.uint32)) / 2**32
+    return keys_of(alpha, beta, (uniforms * 2**32).astype(np.uint32)) / 2**32
 
 
 @pytest.mark.parametrize(("alpha", "beta"), SHAPES)
@@ -35,13 +39,13 @@ def test_random_draws_pass_for_the_distribution(alpha: float, beta: float) -> No
 
 @pytest.mark.parametrize(("alpha", "beta"), SHAPES)
 def test_a_greater_uniform_draw_never_gives_a_smaller_key(alpha: float, beta: float) -> None:
-    keys = _core.beta_quantiles(alpha, beta, np.arange(0, 2**32, 65_537, dtype=np.uint64).astype(np.uint32))
+    keys = keys_of(alpha, beta, np.arange(0, 2**32, 65_537, dtype=np.uint64).astype(np.uint32))
     assert np.all(np.diff(keys.astype(np.int64)) >= 0)
 
 
 def test_the_uniform_distribution_gives_the_draw_itself() -> None:
     uniforms = np.array([0, 1, 2**16, 2**31, 2**32 - 1], np.uint32)
-    found = _core.beta_quantiles(1.0, 1.0, uniforms).astype(np.int64)
+    found = keys_of(1.0, 1.0, uniforms).astype(np.int64)
     # The distribution function is tabulated over 600 cells and inverted linearly: a thousandth of the range at most.
     assert np.abs(found - uniforms).max() < 2**32 / 1000
 
@@ -49,4 +53,11 @@ def test_the_uniform_distribution_gives_the_draw_itself() -> None:
 @pytest.mark.parametrize(("alpha", "beta"), [(0, 1), (1, 0), (-1, 1), (float("nan"), 1), (1, float("inf"))])
 def test_parameters_that_are_not_positive_and_finite_are_refused(alpha: float, beta: float) -> None:
     with pytest.raises(ValueError, match="positive finite"):
-        _core.beta_quantiles(alpha, beta, np.zeros(1, np.uint32))
+        keys_of(alpha, beta, np.zeros(1, np.uint32))
+
+
+def test_a_row_there_is_not_and_lengths_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="no such row"):
+        _core.BetaTables(np.ones(2), np.ones(2)).draw(2, np.zeros(1, np.uint32))
+    with pytest.raises(ValueError, match="differ in length"):
+        _core.BetaTables(np.ones(2), np.ones(1))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from searches import random_problem, search
 
+from placewright import _core
 from placewright.problem import Problem
 
 SEVERAL = {"populations": 3, "exchanged": 2}
@@ -87,7 +88,7 @@ def test_a_proposal_that_leaves_no_choice_is_followed() -> None:
     row = np.full(problem.core.num_keys, 2, np.uint16)
     row[: 2 * num_ops : 2], row[1 : 2 * num_ops : 2] = 0, 1
     alpha, beta = np.array([1.0, 100.0, 1.0]), np.array([100.0, 1.0, 1.0])
-    evolving = search(problem, alpha=alpha, beta=beta, row=row)
+    evolving = search(problem, tables=_core.BetaTables(alpha, beta), row=row)
     evolving.advance(100, 10**6)
     device_of, order = problem.core.decode(evolving.best_keys())
     assert device_of.tolist() == [1] * num_ops
@@ -126,9 +127,12 @@ def test_bytes_over_the_limit_come_before_the_objective() -> None:
         ({"exchange_interval": 0}, "exchange_interval"),
         ({"populations": 3, "exchanged": 9}, "exchanged"),
         ({"seeds": [np.zeros(3, np.uint32)]}, "seed"),
-        ({"alpha": np.ones(1)}, "proposal"),
-        ({"alpha": np.ones(1), "beta": np.ones(1), "row": np.zeros(3, np.uint16)}, "one distribution per key"),
-        ({"alpha": np.ones(2), "beta": np.ones(1), "row": np.zeros(3, np.uint16)}, "differ in length"),
+        ({"tables": _core.BetaTables(np.ones(1), np.ones(1))}, "proposal"),
+        ({"row": np.zeros(3, np.uint16)}, "proposal"),
+        (
+            {"tables": _core.BetaTables(np.ones(1), np.ones(1)), "row": np.zeros(3, np.uint16)},
+            "one distribution per key",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any], named: str) -> None:
@@ -140,4 +144,4 @@ def test_a_proposal_that_names_a_distribution_there_is_not_is_refused() -> None:
     problem = random_problem(10, 1)
     row = np.ones(problem.core.num_keys, np.uint16)
     with pytest.raises(ValueError, match="does not exist"):
-        search(problem, alpha=np.ones(1), beta=np.ones(1), row=row)
+        search(problem, tables=_core.BetaTables(np.ones(1), np.ones(1)), row=row)

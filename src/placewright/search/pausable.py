@@ -134,15 +134,11 @@ def key_distributions(problem: Problem, proposal: Proposal | None, decoder: Deco
     Raises InputError when the proposal is for another number of keys.
     """
     if proposal is None:
-        return {"alpha": None, "beta": None, "row": None}
+        return {"tables": None, "row": None}
     num_keys = problem.core.num_keys_of(decoder)
     if len(proposal.row) != num_keys:
         raise InputError(f"the proposal is for {len(proposal.row)} keys, decoder '{decoder}' has {num_keys}")
-    return {
-        "alpha": np.ascontiguousarray(proposal.alpha, np.float64),
-        "beta": np.ascontiguousarray(proposal.beta, np.float64),
-        "row": np.ascontiguousarray(proposal.row, np.uint16),
-    }
+    return {"tables": proposal.tables, "row": np.ascontiguousarray(proposal.row, np.uint16)}
 
 
 def _next_batch(batch: int, seconds: float) -> int:
