@@ -13,7 +13,7 @@ ROWS = (
     {"graph", "machine", "plan", "proposal"},
     {"examples", "importers", "costs", "machines"},
     {"lowering", "constraints", "problem"},
-    {"bounds"},
+    {"bounds", "policies"},
     {"search"},
     {"datasets"},
     {"schedule", "buffers", "planning", "replay", "evidence", "checker"},
@@ -31,6 +31,7 @@ ROWS = (
     {"report", "export"},
     {"arguments", "api"},
     {"bench"},
+    {"training"},
     {"__init__", "cli", "__main__"},
 )
 ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}

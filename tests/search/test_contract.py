@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
+from policies.networks import SMALL, random_policy
 from reference import rule_broken_by, simulate
 from strategies import problems
 
@@ -19,6 +22,7 @@ from placewright.problem import Problem
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
 from placewright.search.method import METHODS
+from placewright.search.regal import Regal
 from placewright.search.result import Result
 
 BUDGET = Budget(evaluations=150)
@@ -27,8 +31,13 @@ BASELINE_NAMES = [method.name for method in BASELINES]
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
-def solve(problem: Problem, name: str) -> Result:
-    return METHODS[name].solve(problem, BUDGET, seed=7)
+def solve(problem: Problem, name: str, **rest: Any) -> Result:
+    method = METHODS[name]
+    if isinstance(method, Regal):
+        configuration = replace(SMALL, objective=problem.objective, num_devices=problem.machine.num_devices)
+        guided = replace(method, policy=random_policy(configuration))
+        return guided.solve(problem, replace(BUDGET, evaluations=400 + BUDGET.evaluations), seed=7, **rest)
+    return method.solve(problem, BUDGET, seed=7, **rest)
 
 
 def assert_valid(problem: Problem, result: Result) -> None:
@@ -156,7 +165,7 @@ def test_an_interrupted_baseline_returns_what_it_has(name: str) -> None:
 def test_progress_names_the_method_and_ends_at_what_the_result_says(name: str) -> None:
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4)})
     seen: list[Progress] = []
-    result = METHODS[name].solve(problem_of(graph, machine_of(2)), BUDGET, seed=0, on_progress=seen.append)
+    result = solve(problem_of(graph, machine_of(2)), name, on_progress=seen.append)
     assert seen[-1].best == result.metrics.step_time_ns
     assert seen[-1].evaluations == result.evaluations
     assert all(earlier.evaluations <= later.evaluations for earlier, later in pairwise(seen))

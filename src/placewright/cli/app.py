@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli import bench, datasets, devices, examples, graphs, planning, plans
+from placewright.cli import bench, datasets, devices, examples, graphs, planning, plans, training
 
 app = typer.Typer(
     add_completion=False,
@@ -45,3 +45,4 @@ app.command("examples")(examples.list_examples)
 app.add_typer(devices.app, name="devices")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(bench.app, name="bench")
+app.add_typer(training.app, name="train")

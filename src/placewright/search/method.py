@@ -23,6 +23,7 @@ from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
 from placewright.search.peak_search import PeakSearch
 from placewright.search.random_search import RandomSearch
+from placewright.search.regal import Regal
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.superstep_annealing import SuperstepAnnealing
@@ -59,6 +60,8 @@ _ALL: tuple[Method, ...] = (
     Brkga(),
     TUNED_BRKGA,
     *BRKGA_BY_DECODER,
+    Regal(),
+    Regal(name="idrs", search=RandomSearch()),
     *BASELINES,
     Heft(),
     Cpop(),
@@ -92,6 +95,6 @@ def make_method(name: str, *, threads: int = 1) -> Method:
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
-    if isinstance(method, Auto | Brkga | RandomSearch):
+    if isinstance(method, Auto | Brkga | RandomSearch | Regal):
         return replace(method, threads=threads)
     return method

@@ -1,0 +1,74 @@
+"""`placewright train`: makes policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Train policies that guide the search."
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `regal` a command of its own while it is the only one."""
+
+
+@app.command()
+def regal(
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder with train.graphs.gz and valid.graphs.gz.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="For the policy; a killed training in it goes on.", show_default=False
+        ),
+    ],
+    config: Annotated[str, typer.Option(metavar="NAME", help="Settings by name.")] = "runtime-synthetic",
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Gradient steps.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same weights.")] = 0,
+    processes: Annotated[
+        int | None, typer.Option(metavar="N", help="All cores by default; the weights do not depend on it.")
+    ] = None,
+) -> int:
+    """REGAL's policy by REINFORCE (Paliwal et al. 2020); needs the extra `train`."""
+    import os
+    from dataclasses import replace
+
+    from placewright.arguments import whole_number
+    from placewright.cli.counting import counting
+    from placewright.errors import InputError
+    from placewright.suggestion import did_you_mean
+    from placewright.training.configuration import TRAININGS
+
+    if config not in TRAININGS:
+        raise InputError(f"there is no configuration '{config}'{did_you_mean(config, TRAININGS)}")
+    configuration = TRAININGS[config]
+    if steps is not None:
+        configuration = replace(configuration, steps=whole_number("steps", steps, 1, 10**9))
+    cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
+    try:
+        from placewright.training.reinforce import TrainingProgress, train
+    except ImportError as error:
+        raise InputError("training needs PyTorch: pip install torch==2.13.0, then 'placewright[train]'") from error
+    with counting(configuration.steps, "steps") as advance:
+
+        def on_progress(progress: TrainingProgress) -> None:
+            best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
+            advance(progress.step, f"reward {progress.reward:.4f}{best}")
+
+        path = train(
+            data,
+            configuration,
+            out,
+            name=config,
+            seed=whole_number("seed", seed, 0, 2**63 - 1),
+            processes=cores,
+            on_progress=on_progress,
+        )
+    typer.echo(f"policy: {path}")
+    return 0

@@ -1,0 +1,58 @@
+"""The shape of a policy's network, and the paper's settings by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from placewright.errors import InputError
+from placewright.plan import Objective
+from placewright.policies.actions import ActionSpace
+from placewright.policies.features import num_op_features
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfiguration:
+    """The graph network of REGAL, section 4.2.
+
+    objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
+    hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
+    recurrent unit.
+    placement_levels, scheduling_levels: as in ActionSpace.
+    """
+
+    objective: Objective
+    num_devices: int = 2
+    rounds: int = 16
+    width: int = 32
+    aggregation: Literal["sum", "mean"] = "sum"
+    update: Literal["residual", "gru"] = "residual"
+    placement_levels: int = 2
+    scheduling_levels: int = 16
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0 or self.width < 1 or self.num_devices < 1:
+            raise InputError(f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices cannot be")
+        if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
+            raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
+        _ = self.action_space
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return ActionSpace(
+            num_devices=self.num_devices,
+            placement_levels=self.placement_levels,
+            scheduling_levels=self.scheduling_levels,
+        )
+
+    @property
+    def num_op_features(self) -> int:
+        return num_op_features(self.objective, self.num_devices)
+
+
+#: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
+CONFIGURATIONS: dict[str, PolicyConfiguration] = {
+    "runtime-synthetic": PolicyConfiguration(objective="step-time", rounds=2, aggregation="mean", update="gru"),
+    "runtime-zoo": PolicyConfiguration(objective="step-time"),
+    "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
+}

@@ -1,0 +1,143 @@
+"""What a policy sees of a problem (REGAL, A.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright import _core
+from placewright.policies.actions import fixed_op_of, op_bytes, uniform_proposal
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+
+#: Keeps the search for features and the one that follows from drawing the same numbers.
+_OWN_SEED = 0x5EED_F0F_FEA7
+#: Evaluations of the uniform BRKGA whose individuals are features (A.2).
+FEATURE_EVALUATIONS = 400
+NUM_EDGE_FEATURES = 3
+
+Float = NDArray[np.float32]
+Int = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Features:
+    """A directed multigraph with attributes. Edges are sorted by target.
+
+    op: float32 [num ops, num op features]. edge: float32 [num edges, 3]. source, target: int32 [num edges], ops.
+    """
+
+    op: Float
+    edge: Float
+    source: Int
+    target: Int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Context:
+    """A problem as a policy meets it: its features, the op that stands on the first device, and the best keys of the
+    search that made the features."""
+
+    features: Features
+    fixed_op: int | None
+    keys: NDArray[np.uint32]
+    objective: int
+    bytes_over_limit: int
+
+
+def num_op_features(objective: str, num_devices: int) -> int:
+    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one."""
+    return 4 + (4 if objective == "step-time" else 0) + num_devices + 1
+
+
+def context_of(problem: Problem, seed: int) -> Context:
+    """The features of a problem, after a search of 400 evaluations."""
+    fixed_op = fixed_op_of(problem)
+    proposal = None if fixed_op is None else uniform_proposal(problem, fixed_op)
+    search = guided_search(problem, proposal, seed ^ _OWN_SEED)
+    search.advance(FEATURE_EVALUATIONS)
+    share, position = search.mean_decisions()
+    found = np.column_stack([share.reshape(problem.core.num_ops, -1), position])
+    parts = [_memory_features(problem), found]
+    if problem.objective == "step-time":
+        parts.insert(1, _time_features(problem))
+    source, target, edge = _edges(problem)
+    features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
+    return Context(
+        features=features,
+        fixed_op=fixed_op,
+        keys=search.best_keys(),
+        objective=search.best_objective,
+        bytes_over_limit=search.best_bytes_over_limit,
+    )
+
+
+def guided_search(problem: Problem, proposal: Proposal | None, seed: int) -> _core.Brkga:
+    """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread."""
+    return _core.Brkga(
+        problem=problem.core,
+        seed=seed,
+        threads=1,
+        population=100,
+        elites=20,
+        mutants=15,
+        elite_bias=0.7,
+        populations=1,
+        exchange_interval=1,
+        exchanged=0,
+        seeds=[],
+        tables=None if proposal is None else proposal.tables,
+        row=None if proposal is None else proposal.row.astype(np.uint16),
+    )
+
+
+def _memory_features(problem: Problem) -> NDArray[np.float64]:
+    """Bytes of inputs, outputs and workspace, each divided by the largest tensor, and which op has most."""
+    total = op_bytes(problem)
+    largest = max(1, int(problem.lowered.remote_bytes.max(initial=0)), int(total[:, 2].max()))
+    return np.column_stack([total / largest, _one_hot(total.sum(axis=1))])
+
+
+def _time_features(problem: Problem) -> NDArray[np.float64]:
+    """Times of predecessors, of successors and of the op itself, divided by the longest, and which op that is."""
+    own = problem.time_ns[problem.lowered.graph_op].mean(axis=1)
+    source, target = _neighbours(problem)
+    before, after = np.zeros_like(own), np.zeros_like(own)
+    np.add.at(before, target, own[source])
+    np.add.at(after, source, own[target])
+    return np.column_stack([np.column_stack([before, after, own]) / max(1.0, own.max()), _one_hot(own)])
+
+
+def _one_hot(values: NDArray[np.generic]) -> NDArray[np.float64]:
+    marked = np.zeros(len(values))
+    marked[np.argmax(values)] = 1
+    return marked
+
+
+def _neighbours(problem: Problem) -> tuple[Int, Int]:
+    """Pairs of ops of which one must precede the other, each once."""
+    source, target, _ = _edges(problem)
+    pairs = np.unique(np.column_stack([source, target]), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _edges(problem: Problem) -> tuple[Int, Int, Float]:
+    """One edge for each (producer, tensor, consumer): source, target and [size, is control, number of the tensor], the
+    last two from 0 to 1. Controls that are no tensor are one of size 0 for each op that has successors by them."""
+    lowered = problem.lowered
+    ops = np.arange(len(lowered.graph_op))
+    reader = np.repeat(ops, np.diff(lowered.input_begin))
+    before = np.repeat(ops, np.diff(lowered.control_begin))
+    signals, signal_of = np.unique(before, return_inverse=True)
+    num_tensors = len(lowered.graph_tensor)
+    source = np.concatenate([lowered.producer[lowered.inputs], before])
+    target = np.concatenate([reader, lowered.controls])
+    number = np.concatenate([lowered.inputs, num_tensors + signal_of])
+    size = np.concatenate([lowered.remote_bytes[lowered.inputs], np.zeros(len(before))])
+    is_control = np.concatenate([lowered.graph_tensor[lowered.inputs] < 0, np.ones(len(before))])
+    largest = max(1, int(lowered.remote_bytes.max(initial=0)))
+    edge = np.column_stack([size / largest, is_control, number / max(1, num_tensors + len(signals))])
+    order = np.argsort(target, kind="stable")
+    return source[order].astype(np.int32), target[order].astype(np.int32), edge[order].astype(np.float32)

@@ -1,0 +1,104 @@
+"""The policy's network in numpy: what PolicyNetwork of placewright.training computes (REGAL, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.policies.configuration import PolicyConfiguration
+from placewright.policies.features import Features
+
+Float = NDArray[np.float32]
+Weights = Mapping[str, Float]
+
+
+def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
+    """float32 [num ops, num logits]. weights: as PolicyNetwork names them."""
+    state = _two_layers(weights, "graph.encode_op", graph.op)
+    edge = _two_layers(weights, "graph.encode_edge", graph.edge)
+    outgoing = np.argsort(graph.source, kind="stable")
+    sides = (
+        _Messages(weights, "graph.along", configuration, edge, graph.source, graph.target, graph.target),
+        _Messages(
+            weights,
+            "graph.against",
+            configuration,
+            edge[outgoing],
+            graph.source[outgoing],
+            graph.target[outgoing],
+            graph.source[outgoing],
+        ),
+    )
+    for _ in range(configuration.rounds):
+        heard = sides[0].heard(state) + sides[1].heard(state)
+        if configuration.update == "gru":
+            state = _gated(weights, "graph.update", heard, state)
+        else:
+            state = state + _two_layers(weights, "graph.update", np.hstack([state, heard]))
+    return _two_layers(weights, "act", state)
+
+
+class _Messages:
+    """What ops hear along their edges from one side. Edges are sorted by the end that hears, `at`."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        name: str,
+        configuration: PolicyConfiguration,
+        edge: Float,
+        source: NDArray[np.int32],
+        target: NDArray[np.int32],
+        at: NDArray[np.int32],
+    ) -> None:
+        width = configuration.width
+        hidden = weights[f"{name}.hidden.weight"]
+        self._of_source, self._of_target = hidden[:, :width].T, hidden[:, width : 2 * width].T
+        self._from_edges = edge @ hidden[:, 2 * width :].T + weights[f"{name}.hidden.bias"]
+        self._out, self._bias = weights[f"{name}.out.weight"].T, weights[f"{name}.out.bias"]
+        self._source, self._target = source, target
+        self._hearers, self._first, count = np.unique(at, return_index=True, return_counts=True)
+        self._count = count.astype(np.float32)[:, None]
+        self._is_mean = configuration.aggregation == "mean"
+
+    def heard(self, state: Float) -> Float:
+        """[num ops, width]"""
+        heard = np.zeros_like(state)
+        if not len(self._hearers):
+            return heard
+        hidden = (state @ self._of_source)[self._source]
+        hidden += (state @ self._of_target)[self._target]
+        hidden += self._from_edges
+        np.maximum(hidden, 0, out=hidden)
+        total, count = np.add.reduceat(hidden, self._first), self._count
+        if self._is_mean:
+            total, count = total / count, np.ones_like(count)
+        heard[self._hearers] = total @ self._out + count * self._bias
+        return heard
+
+
+def _two_layers(weights: Weights, name: str, x: Float) -> Float:
+    hidden = np.maximum(_linear(weights, f"{name}.hidden", x), 0)
+    return _linear(weights, f"{name}.out", hidden)
+
+
+def _linear(weights: Weights, name: str, x: Float) -> Float:
+    found: Float = x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+    return found
+
+
+def _gated(weights: Weights, name: str, x: Float, state: Float) -> Float:
+    """The gated recurrent unit of Cho et al. (2014), with the gates as PyTorch stacks them: reset, update, new."""
+    reset_x, update_x, new_x = np.split(x @ weights[f"{name}.weight_ih"].T + weights[f"{name}.bias_ih"], 3, axis=1)
+    reset_h, update_h, new_h = np.split(state @ weights[f"{name}.weight_hh"].T + weights[f"{name}.bias_hh"], 3, axis=1)
+    update = _sigmoid(update_x + update_h)
+    new = np.tanh(new_x + _sigmoid(reset_x + reset_h) * new_h)
+    found: Float = (1 - update) * new + update * state
+    return found
+
+
+def _sigmoid(x: Float) -> Float:
+    found: Float = 0.5 * (1 + np.tanh(0.5 * x))
+    return found

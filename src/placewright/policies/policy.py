@@ -1,0 +1,89 @@
+"""A trained policy: its network's weights and what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.errors import InputError, shown
+from placewright.policies.configuration import PolicyConfiguration
+from placewright.policies.features import NUM_EDGE_FEATURES, Context
+from placewright.policies.forward import logits_of
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Policy:
+    """weights: float32 arrays by the names PolicyNetwork gives them. record: how it was trained, JSON values.
+
+    Raises InputError when the weights are not those of such a network.
+    """
+
+    name: str
+    configuration: PolicyConfiguration
+    weights: Mapping[str, NDArray[np.float32]]
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        expected = weight_shapes(self.configuration)
+        if set(self.weights) != set(expected):
+            strange = sorted(set(self.weights) ^ set(expected))[0]
+            raise InputError(f"policy '{shown(self.name)}' has not the weights of its network: see '{shown(strange)}'")
+        for name, shape in expected.items():
+            array = self.weights[name]
+            if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
+                raise InputError(
+                    f"policy '{shown(self.name)}': '{name}' is not {' x '.join(map(str, shape))} finite float32 numbers"
+                )
+
+    def check(self, problem: Problem) -> None:
+        """Raises InputError unless the policy is for such a problem."""
+        own, devices = self.configuration, problem.machine.num_devices
+        if own.objective != problem.objective or own.num_devices != devices:
+            raise InputError(
+                f"policy '{shown(self.name)}' is for {own.objective} on {own.num_devices} devices, "
+                f"not for {problem.objective} on {devices}"
+            )
+
+    def propose(self, problem: Problem, context: Context, seed: int) -> Proposal:
+        """Actions drawn from what the network makes of the features, as the distributions they stand for."""
+        self.check(problem)
+        logits = logits_of(self.weights, self.configuration, context.features)
+        actions = sample(logits, self.configuration.action_space.levels, seed)
+        return self.configuration.action_space.proposal(problem, actions, context.fixed_op)
+
+
+def sample(logits: NDArray[np.float32], levels: tuple[int, ...], seed: int) -> NDArray[np.int64]:
+    """A level for each head of each op, [num ops, num heads], by the softmax of the head's logits: the largest of the
+    logits after Gumbel noise."""
+    noise = np.random.default_rng(seed).gumbel(size=logits.shape)
+    heads = np.split(logits + noise, np.cumsum(levels)[:-1], axis=1)
+    return np.column_stack([head.argmax(axis=1) for head in heads])
+
+
+def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:
+    """Of every array of PolicyNetwork."""
+    width = configuration.width
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def two_layers(name: str, num_inputs: int, num_outputs: int) -> None:
+        for layer, shape in (("hidden", (width, num_inputs)), ("out", (num_outputs, width))):
+            shapes[f"{name}.{layer}.weight"], shapes[f"{name}.{layer}.bias"] = shape, shape[:1]
+
+    two_layers("graph.encode_op", configuration.num_op_features, width)
+    two_layers("graph.encode_edge", NUM_EDGE_FEATURES, width)
+    two_layers("graph.along", 3 * width, width)
+    two_layers("graph.against", 3 * width, width)
+    if configuration.update == "gru":
+        for side in ("ih", "hh"):
+            shapes[f"graph.update.weight_{side}"] = (3 * width, width)
+            shapes[f"graph.update.bias_{side}"] = (3 * width,)
+    else:
+        two_layers("graph.update", 2 * width, width)
+    two_layers("act", width, configuration.action_space.num_logits)
+    return shapes

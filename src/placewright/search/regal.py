@@ -1,0 +1,121 @@
+"""REGAL (Paliwal et al. 2020): a policy that has never seen the graph proposes distributions, BRKGA draws from them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from placewright.errors import InputError
+from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of
+from placewright.policies.policy import Policy
+from placewright.policies.shipped import shipped_policy
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.brkga import Brkga
+from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.random_search import RandomSearch
+from placewright.search.result import Result, Solution, TracePoint, measure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regal:
+    """400 evaluations of uniform BRKGA are features for the policy (A.2); the rest of the budget is for BRKGA with its
+    proposal. The better of the two is the result.
+
+    policy: None for the one that is shipped for the problem's objective and number of devices. search: what draws from
+    the proposal; random search makes it IDRS (section 5.2). threads: that evaluate; the result does not depend on it.
+    """
+
+    name: str = "regal"
+    policy: Policy | None = None
+    search: Brkga | RandomSearch = field(default_factory=Brkga)
+    threads: int = 1
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """Raises InputError for a budget that features alone would spend, and where no policy fits the problem. A
+        given proposal does not matter."""
+        began = time.perf_counter()
+        if budget.evaluations <= FEATURE_EVALUATIONS:
+            raise InputError(
+                f"a budget of {budget.evaluations} evaluations leaves none to search with: "
+                f"the features of '{self.name}' take {FEATURE_EVALUATIONS}"
+            )
+        policy = self.policy or shipped_policy(problem)
+        policy.check(problem)
+        context = context_of(problem, seed)
+        own = policy.propose(problem, context, seed)
+        followed = time.perf_counter() - began
+        found = replace(self.search, name=self.name, threads=self.threads).solve(
+            problem,
+            _rest(budget, followed),
+            seed,
+            own,
+            on_progress=None if on_progress is None else partial(_report, on_progress, context, followed),
+            interrupted=interrupted,
+        )
+        best = min((found, _first(problem, found, context)), key=lambda r: r.metrics.fitness(problem.objective))
+        return replace(
+            best,
+            evaluations=FEATURE_EVALUATIONS + found.evaluations,
+            seconds=time.perf_counter() - began,
+            configuration={**found.configuration, "policy": policy.name},
+            trace=_trace(context, found, followed),
+        )
+
+
+def _rest(budget: Budget, spent: float) -> Budget:
+    return replace(
+        budget,
+        evaluations=budget.evaluations - FEATURE_EVALUATIONS,
+        seconds=None if budget.seconds is None else max(1e-3, budget.seconds - spent),
+    )
+
+
+def _report(on_progress: OnProgress, context: Context, followed: float, progress: Progress) -> None:
+    """As of both searches together; the second began after so many seconds."""
+    over, best = min((progress.bytes_over_limit, progress.best), (context.bytes_over_limit, context.objective))
+    on_progress(
+        replace(
+            progress,
+            evaluations=FEATURE_EVALUATIONS + progress.evaluations,
+            seconds=followed + progress.seconds,
+            best=best,
+            bytes_over_limit=over,
+        )
+    )
+
+
+def _first(problem: Problem, found: Result, context: Context) -> Result:
+    """What the search for features found."""
+    device_of, order = problem.core.decode(context.keys, "paper")
+    solution = Solution(device_of=device_of, order=order)
+    return replace(found, solution=solution, metrics=measure(problem, solution))
+
+
+def _trace(context: Context, found: Result, followed: float) -> tuple[TracePoint, ...]:
+    """The best of both searches over time."""
+    points = [
+        TracePoint(
+            evaluations=FEATURE_EVALUATIONS,
+            seconds=followed,
+            best=context.objective,
+            bytes_over_limit=context.bytes_over_limit,
+        )
+    ]
+    for point in found.trace:
+        if (point.bytes_over_limit, point.best) < (points[-1].bytes_over_limit, points[-1].best):
+            later = replace(
+                point, evaluations=FEATURE_EVALUATIONS + point.evaluations, seconds=followed + point.seconds
+            )
+            points.append(later)
+    return tuple(points)

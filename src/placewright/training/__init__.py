@@ -1,0 +1,1 @@
+"""Training of policies: the only rooms that import torch to learn."""

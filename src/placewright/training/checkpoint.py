@@ -1,0 +1,104 @@
+"""The state of a training between two steps, on disk and in memory."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from placewright.errors import InputError, shown
+from placewright.files import read_bytes, write_atomically
+from placewright.training.configuration import TrainingConfiguration
+from placewright.training.learner import Learner, Lesson
+
+Float = NDArray[np.float32]
+_NAME = "checkpoint.pt"
+
+
+class Checkpoint:
+    """Weights, what Adam remembers, the number of steps taken and the best validation so far."""
+
+    def __init__(self, out: Path, configuration: TrainingConfiguration, seed: int, num_graphs: tuple[int, int]) -> None:
+        """Of the file in `out`, or of a training that begins. Raises InputError when the file is not one, or of a
+        training with other settings."""
+        self._path = out / _NAME
+        self._configuration = configuration
+        self._settings = _settings(configuration, seed, num_graphs)
+        self._learner = Learner(configuration, seed)
+        self._weights = torch.nn.Parameter(torch.from_numpy(self._learner.weights))
+        self._adam = torch.optim.Adam([self._weights], lr=configuration.learning_rate)
+        self.step = 0
+        self.best: float | None = None
+        if self._path.exists():
+            self._load()
+
+    @property
+    def weights(self) -> Float:
+        found: Float = self._weights.detach().numpy()
+        return found
+
+    def policy_weights(self) -> Mapping[str, Float]:
+        """The policy's by name, without the baseline's."""
+        self._learner.weights = self.weights.copy()
+        return {name: tensor.numpy().copy() for name, tensor in self._learner.policy.state_dict().items()}
+
+    def learn(self, lessons: Sequence[Lesson]) -> None:
+        """One step of Adam along the mean of the gradients, cut to the largest norm. Raises InputError when they are no
+        longer numbers."""
+        gradient = torch.from_numpy(np.mean([lesson.gradient for lesson in lessons], axis=0, dtype=np.float32))
+        norm = float(gradient.norm())
+        if not np.isfinite(norm):
+            raise InputError(
+                f"the training has gradients that are no numbers at step {self.step + 1}; "
+                f"a learning rate of {self._configuration.learning_rate} may be too high"
+            )
+        self._weights.grad = gradient * min(1.0, self._configuration.largest_norm / max(norm, 1e-12))
+        for group in self._adam.param_groups:
+            group["lr"] = self._configuration.learning_rate_at(self.step)
+        self._adam.step()
+        self.step += 1
+
+    def is_best(self, improvement: float) -> bool:
+        """Whether a validation is better than all before it, which is kept in mind."""
+        if self.best is not None and improvement <= self.best:
+            return False
+        self.best = improvement
+        return True
+
+    def save(self) -> None:
+        content = io.BytesIO()
+        state = {"weights": self._weights.detach(), "adam": self._adam.state_dict()}
+        torch.save({"settings": self._settings, "step": self.step, "best": self.best, **state}, content)
+        write_atomically(self._path, content.getvalue())
+
+    def _load(self) -> None:
+        try:
+            state = torch.load(io.BytesIO(read_bytes(self._path)), weights_only=True)
+            settings, weights = state["settings"], state["weights"]
+        except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError) as error:
+            raise InputError(f"'{shown(self._path)}' is not a checkpoint: delete it to begin anew") from error
+        if settings != self._settings or weights.shape != self._weights.shape:
+            other = next((key for key, value in self._settings.items() if settings.get(key) != value), "policy")
+            raise InputError(
+                f"'{shown(self._path)}' is of a training with another {other}: "
+                f"{shown(settings.get(other))}, not {shown(self._settings[other])}"
+            )
+        with torch.no_grad():
+            self._weights.copy_(weights)
+        self._adam.load_state_dict(state["adam"])
+        self.step, self.best = state["step"], state["best"]
+
+
+def _settings(configuration: TrainingConfiguration, seed: int, num_graphs: tuple[int, int]) -> dict[str, Any]:
+    """All that decides where a training leads; how far it goes only where its learning rate depends on that."""
+    settings = {**asdict(configuration), "seed": seed, "num_graphs": list(num_graphs)}
+    if configuration.last_learning_rate is None:
+        del settings["steps"]
+    return settings

@@ -1,0 +1,69 @@
+"""How a policy is trained, and the paper's settings by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from placewright.errors import InputError
+from placewright.policies.configuration import CONFIGURATIONS, PolicyConfiguration
+from placewright.policies.features import FEATURE_EVALUATIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfiguration:
+    """REINFORCE on graphs drawn at random (REGAL, 4.1 and A.14).
+
+    policy: what is trained. copies: noisy copies of each graph that may be drawn (A.1.2). steps: gradient steps.
+    batch: graphs in each. samples: actions drawn for each graph; of several each is compared with the mean of the
+    others, one alone with what the baseline network expects. evaluations: of a rollout, those for features among them.
+    learning_rate, last_learning_rate: Adam's, falling linearly over the steps from the one to the other; None where it
+    stays. largest_norm: of a gradient. baseline_weight: of the squared error of the baseline network.
+    reference_seeds: runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
+    validation_interval: steps from one validation to the next. validation_graphs: how many it takes.
+    validation_evaluations: of each search there.
+    """
+
+    policy: PolicyConfiguration
+    copies: int = 0
+    steps: int = 100_000
+    batch: int = 4
+    samples: int = 1
+    evaluations: int = 1000
+    learning_rate: float = 1e-4
+    last_learning_rate: float | None = None
+    largest_norm: float = 10.0
+    baseline_weight: float = 1e-4
+    reference_seeds: int = 3
+    validation_interval: int = 1000
+    validation_graphs: int = 100
+    validation_evaluations: int = 5000
+
+    def __post_init__(self) -> None:
+        counts = (self.steps, self.batch, self.samples, self.reference_seeds)
+        if min(counts) < 1 or min(self.validation_interval, self.validation_graphs) < 1:
+            raise InputError("steps, batch, samples, seeds and graphs of a training must be at least 1")
+        if min(self.evaluations, self.validation_evaluations) <= FEATURE_EVALUATIONS:
+            raise InputError(
+                f"a rollout of {self.evaluations} evaluations needs more than the {FEATURE_EVALUATIONS} for features"
+            )
+        if not (
+            0 < self.learning_rate < 1
+            and 0 <= (self.last_learning_rate or 0) <= self.learning_rate
+            and self.largest_norm > 0
+            and self.baseline_weight >= 0
+        ):
+            raise InputError(f"a learning rate of {self.learning_rate} or another factor of the training cannot be")
+
+    def learning_rate_at(self, step: int) -> float:
+        """Of the step after so many."""
+        last = self.learning_rate if self.last_learning_rate is None else self.last_learning_rate
+        return self.learning_rate + (last - self.learning_rate) * step / self.steps
+
+
+_PAPER = {name: TrainingConfiguration(policy=policy) for name, policy in CONFIGURATIONS.items()}
+
+TRAININGS: dict[str, TrainingConfiguration] = {
+    "runtime-synthetic": _PAPER["runtime-synthetic"],
+    "runtime-zoo": replace(_PAPER["runtime-zoo"], copies=99),
+    "peak-memory-zoo": replace(_PAPER["peak-memory-zoo"], copies=99),
+}

@@ -1,0 +1,70 @@
+"""Graphs to learn from: each with its features and what uniform BRKGA reaches on it, made once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.bench.suite import Suite
+from placewright.policies.actions import ActionSpace
+from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
+from placewright.problem import Problem
+
+#: Ops of all the graphs that are held.
+_MOST_OPS = 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instance:
+    """reference: mean objective of uniform BRKGA with all evaluations of a rollout."""
+
+    problem: Problem
+    context: Context
+    reference: float
+    evaluations: int
+
+    def reward(self, space: ActionSpace, actions: NDArray[np.int64], seed: int) -> float:
+        """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num heads],
+        stand for, or of the search for features where that found better."""
+        proposal = space.proposal(self.problem, actions, self.context.fixed_op)
+        search = guided_search(self.problem, proposal, seed)
+        search.advance(self.evaluations - FEATURE_EVALUATIONS)
+        return -min(search.best_objective, self.context.objective) / self.reference
+
+
+class Instances:
+    """The instances of a suite by number; those drawn last are held. Not for several threads."""
+
+    def __init__(self, suite: Suite, evaluations: int, reference_seeds: int) -> None:
+        self._suite, self._evaluations, self._reference_seeds = suite, evaluations, reference_seeds
+        self._held: OrderedDict[int, Instance] = OrderedDict()
+        self._ops_held = 0
+
+    def __getitem__(self, index: int) -> Instance:
+        if index in self._held:
+            self._held.move_to_end(index)
+            return self._held[index]
+        instance = self._make(index)
+        self._held[index] = instance
+        self._ops_held += instance.problem.core.num_ops
+        while self._ops_held > _MOST_OPS and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._ops_held -= oldest.problem.core.num_ops
+        return instance
+
+    def _make(self, index: int) -> Instance:
+        problem = self._suite.problem(self._suite.graph(index))
+        objectives = []
+        for seed in range(self._reference_seeds):
+            search = guided_search(problem, None, seed)
+            search.advance(self._evaluations)
+            objectives.append(search.best_objective)
+        return Instance(
+            problem=problem,
+            context=context_of(problem, index),
+            reference=max(1.0, float(np.mean(objectives))),
+            evaluations=self._evaluations,
+        )

@@ -1,0 +1,94 @@
+"""One graph's part of a gradient step: REINFORCE (Williams 1992) as in REGAL, section 4.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from placewright.policies.policy import sample
+from placewright.training.configuration import TrainingConfiguration
+from placewright.training.instances import Instance
+from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
+
+Float = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lesson:
+    """gradient: of the loss, all weights in one row. rewards: of each sample. expected: the baseline's. entropy: in
+    nats, of the actions of one op, mean over ops."""
+
+    gradient: Float
+    rewards: tuple[float, ...]
+    expected: float
+    entropy: float
+
+
+class Learner:
+    """Both networks, whose weights are one row of numbers wherever they travel."""
+
+    def __init__(self, configuration: TrainingConfiguration, seed: int) -> None:
+        torch.manual_seed(seed)
+        self._configuration = configuration
+        self._space = configuration.policy.action_space
+        self.policy = PolicyNetwork(configuration.policy)
+        self._baseline = BaselineNetwork(configuration.policy)
+        self._both = nn.ModuleList([self.policy, self._baseline])
+
+    @property
+    def weights(self) -> Float:
+        found: Float = parameters_to_vector(self._both.parameters()).detach().numpy().copy()
+        return found
+
+    @weights.setter
+    def weights(self, values: Float) -> None:
+        vector_to_parameters(torch.from_numpy(values), self._both.parameters())
+
+    def reward(self, instance: Instance, seed: int) -> float:
+        """Of actions drawn once."""
+        with torch.no_grad():
+            logits = self.policy(Batch.of([instance.context.features])).numpy()
+        return instance.reward(self._space, sample(logits, self._space.levels, seed), seed)
+
+    def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
+        """Draws actions once for each seed, and sees what they are worth."""
+        batch = Batch.of([instance.context.features])
+        logits, expected = self.policy(batch), self._baseline(batch)[0]
+        actions = [sample(logits.detach().numpy(), self._space.levels, seed) for seed in seeds]
+        rewards = torch.tensor(
+            [instance.reward(self._space, taken, seed) for taken, seed in zip(actions, seeds, strict=True)]
+        )
+        log_probabilities = self._log_probabilities(logits)
+        log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
+        loss = -(self._advantages(rewards, expected) * log_probability).mean()
+        loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
+        gradients = torch.autograd.grad(loss, list(self._both.parameters()))
+        return Lesson(
+            gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
+            rewards=tuple(rewards.tolist()),
+            expected=float(expected.detach()),
+            entropy=sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities),
+        )
+
+    def _advantages(self, rewards: Tensor, expected: Tensor) -> Tensor:
+        """How much better each sample is than the mean of the others, or one alone than expected. [samples]"""
+        if len(rewards) == 1:
+            return rewards - expected.detach()
+        return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
+
+    def _log_probabilities(self, logits: Tensor) -> list[Tensor]:
+        """[ops, levels] for each head"""
+        return [torch.log_softmax(head, 1) for head in logits.split(list(self._space.levels), 1)]
+
+
+def _of_actions(log_probabilities: Sequence[Tensor], actions: NDArray[np.int64]) -> Tensor:
+    """Of all the actions of a graph together, [ops, heads]: one number."""
+    taken = torch.from_numpy(actions)
+    heads = [head.gather(1, taken[:, number : number + 1]) for number, head in enumerate(log_probabilities)]
+    return torch.cat(heads, 1).sum()

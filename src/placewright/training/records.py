@@ -1,0 +1,59 @@
+"""What a training leaves for people to look at: lines of JSON, and the same for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from placewright.errors import InputError
+from placewright.files import read_bytes, write_atomically
+
+_NAME = "metrics.jsonl"
+
+
+class Records:
+    """Opened at a step, lines of later steps are gone: a training that was killed makes them again."""
+
+    def __init__(self, out: Path, step: int) -> None:
+        path = out / _NAME
+        kept = [line for line in _lines(path) if line["step"] <= step]
+        write_atomically(path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed in __exit__
+        self._board = _board(out, step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        self._board.close()
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Those that are whole: a kill may cut the last."""
+    if not path.exists():
+        return []
+    lines = []
+    for line in read_bytes(path).splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
+
+
+def _board(out: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError("training writes records for TensorBoard: pip install 'placewright[train]'") from error
+    return SummaryWriter(str(out / "tensorboard"), purge_step=step + 1)

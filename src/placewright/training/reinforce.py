@@ -1,0 +1,106 @@
+"""The training of a policy: REINFORCE with Adam, which may be killed and goes on (REGAL, sections 4.1 and A.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from placewright.files import make_folder
+from placewright.policies.policy import Policy
+from placewright.policies.policy_file import write_policy
+from placewright.training.checkpoint import Checkpoint
+from placewright.training.configuration import TrainingConfiguration
+from placewright.training.learner import Lesson
+from placewright.training.records import Records
+from placewright.training.workers import Assignment, Workers, suite_of
+
+#: Steps from one line of the records to the next, and from one checkpoint to the next.
+_RECORD_INTERVAL = 100
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgress:
+    """reward: mean of the last steps. best: percent over uniform BRKGA at the best validation, None before one."""
+
+    step: int
+    reward: float
+    best: float | None
+
+
+OnTrainingProgress = Callable[[TrainingProgress], None]
+
+
+def train(
+    folder: Path,
+    configuration: TrainingConfiguration,
+    out: Path,
+    *,
+    name: str,
+    seed: int = 0,
+    processes: int = 1,
+    on_progress: OnTrainingProgress | None = None,
+) -> Path:
+    """Trains on the graphs in `folder`; the path of the policy that was best at a validation. In `out` stand that
+    policy, records of the training and its last checkpoint. Where there is one of the same training, it goes on from
+    there, to the same weights as if it had never ended, for any number of processes.
+
+    Raises InputError for bad data, another training's folder, and gradients that are no longer numbers.
+    """
+    make_folder(out)
+    num_train, num_valid = (len(suite_of(folder, split, configuration).labels) for split in ("train", "valid"))
+    checkpoint = Checkpoint(out, configuration, seed, num_graphs=(num_train, num_valid))
+    with Workers(folder, configuration, processes) as workers, Records(out, checkpoint.step) as records:
+        lessons: list[Lesson] = []
+        while checkpoint.step < configuration.steps:
+            assignments = assignments_of(configuration, seed, checkpoint.step, num_train)
+            lessons += workers.lessons(checkpoint.weights, assignments)
+            checkpoint.learn(lessons[-configuration.batch :])
+            if checkpoint.step % configuration.validation_interval == 0:
+                graphs = range(min(num_valid, configuration.validation_graphs))
+                improvement = float(np.mean(workers.improvements(checkpoint.weights, graphs)))
+                records.add(checkpoint.step, {"improvement": improvement})
+                if checkpoint.is_best(improvement):
+                    write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
+            if checkpoint.step % _RECORD_INTERVAL == 0:
+                records.add(checkpoint.step, summary(lessons))
+                checkpoint.save()
+                if on_progress is not None:
+                    reward = float(np.mean([lesson.rewards for lesson in lessons]))
+                    on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
+                lessons.clear()
+    return out / BEST
+
+
+def assignments_of(configuration: TrainingConfiguration, seed: int, step: int, num_graphs: int) -> list[Assignment]:
+    """The graphs of a step, drawn anew, and the seeds of their samples: of nothing but the seed and the step."""
+    random = np.random.default_rng([seed, step])
+    graphs = random.integers(num_graphs, size=configuration.batch)
+    seeds = random.integers(2**63, size=(configuration.batch, configuration.samples))
+    return [
+        Assignment(graph=graph, seeds=tuple(row)) for graph, row in zip(graphs.tolist(), seeds.tolist(), strict=True)
+    ]
+
+
+def summary(lessons: Sequence[Lesson]) -> dict[str, float]:
+    """Of the steps since the last line of the records."""
+    rewards = np.array([np.mean(lesson.rewards) for lesson in lessons])
+    expected = np.array([lesson.expected for lesson in lessons])
+    return {
+        "reward": float(rewards.mean()),
+        "entropy": float(np.mean([lesson.entropy for lesson in lessons])),
+        "baseline_error": float(np.sqrt(((rewards - expected) ** 2).mean())),
+    }
+
+
+def _policy(checkpoint: Checkpoint, name: str, configuration: TrainingConfiguration, seed: int) -> Policy:
+    record = {
+        "seed": seed,
+        "step": checkpoint.step,
+        "improvement_percent": checkpoint.best,
+        "training": {key: value for key, value in asdict(configuration).items() if key != "policy"},
+    }
+    return Policy(name=name, configuration=configuration.policy, weights=checkpoint.policy_weights(), record=record)

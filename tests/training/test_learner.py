@@ -1,0 +1,128 @@
+"""REINFORCE's gradient against finite differences of what it is the gradient of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from instances import graph_of, machine_of, problem_of
+from policies.networks import SMALL
+
+from placewright.policies.features import context_of
+from placewright.policies.forward import logits_of
+from placewright.policies.policy import Policy, sample
+from placewright.training.configuration import TrainingConfiguration
+from placewright.training.instances import Instance
+from placewright.training.learner import Learner
+
+GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})
+CONFIGURATION = TrainingConfiguration(policy=SMALL, evaluations=500)
+
+
+def instance_of(evaluations: int = 500) -> Instance:
+    problem = problem_of(GRAPH, machine_of(2), (3, 1, 4, 1, 5, 9), control="order")
+    return Instance(problem=problem, context=context_of(problem, 0), reference=20.0, evaluations=evaluations)
+
+
+class FixedRewards(Instance):
+    """Rewards that no search decides."""
+
+    def reward(self, space: object, actions: np.ndarray, seed: int) -> float:
+        return -1.0 - 0.01 * seed
+
+
+def fixed() -> Instance:
+    known = instance_of()
+    return FixedRewards(
+        problem=known.problem, context=known.context, reference=known.reference, evaluations=known.evaluations
+    )
+
+
+def loss(learner: Learner, weights: np.ndarray, instance: Instance, seeds: list[int], taken: list[np.ndarray]) -> float:
+    """-mean of advantage x log probability of the actions taken, computed from numpy's forward pass in double."""
+    learner.weights = weights.astype(np.float32)
+    logits = logits_of(
+        {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}, SMALL, instance.context.features
+    ).astype(np.float64)
+    rewards = np.array([instance.reward(None, None, seed) for seed in seeds])  # type: ignore[arg-type]
+    total = 0.0
+    for actions, reward in zip(taken, rewards, strict=True):
+        others = (rewards.sum() - reward) / (len(rewards) - 1)
+        begin = 0
+        for head, levels in enumerate(SMALL.action_space.levels):
+            part = logits[:, begin : begin + levels]
+            begin += levels
+            log_softmax = part - np.log(np.exp(part).sum(axis=1, keepdims=True))
+            total -= (reward - others) * log_softmax[np.arange(len(part)), actions[:, head]].sum() / len(rewards)
+    return total
+
+
+def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages() -> None:
+    learner, instance, seeds = Learner(CONFIGURATION, 3), fixed(), [1, 4, 2]
+    weights = learner.weights
+    gradient = learner.lesson(instance, seeds).gradient
+    logits = logits_of(
+        {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}, SMALL, instance.context.features
+    )
+    taken = [sample(logits, SMALL.action_space.levels, seed) for seed in seeds]
+    num_policy_weights = sum(tensor.numel() for tensor in learner.policy.parameters())
+    random = np.random.default_rng(0)
+    for direction in random.normal(size=(5, len(weights))):
+        direction[num_policy_weights:] = 0  # the baseline's weights count through its own error only
+        step = 1e-3 * direction / np.linalg.norm(direction)
+        ahead, behind = (loss(learner, weights + sign * step, instance, seeds, taken) for sign in (1, -1))
+        assert (ahead - behind) / 2 == pytest.approx(float(gradient @ step), rel=0.03, abs=1e-7)
+
+
+def test_one_sample_is_compared_with_what_the_baseline_network_expects() -> None:
+    learner, instance = Learner(CONFIGURATION, 3), fixed()
+    lesson = learner.lesson(instance, [2])
+    assert lesson.rewards == (pytest.approx(-1.02),)
+    # Where the baseline network expects the very reward there is nothing to learn.
+    weights = learner.weights
+    last_bias = len(weights) - 1
+    weights[last_bias] += np.float32(lesson.rewards[0] - lesson.expected)
+    learner.weights = weights
+    np.testing.assert_allclose(learner.lesson(instance, [2]).gradient, 0, atol=1e-5)
+
+
+def test_samples_of_equal_worth_teach_nothing_but_the_baseline() -> None:
+    learner = Learner(CONFIGURATION, 3)
+    gradient = learner.lesson(fixed(), [2, 2]).gradient
+    num_policy_weights = sum(tensor.numel() for tensor in learner.policy.parameters())
+    np.testing.assert_allclose(gradient[:num_policy_weights], 0, atol=1e-6)
+    assert np.abs(gradient[num_policy_weights:]).max() > 0
+
+
+def test_weights_are_one_row_and_come_back_equal() -> None:
+    learner = Learner(CONFIGURATION, 3)
+    row = learner.weights
+    other = Learner(CONFIGURATION, 4)
+    assert not np.array_equal(other.weights, row)
+    other.weights = row
+    assert np.array_equal(other.weights, row)
+    assert all(
+        torch.equal(one, two)
+        for one, two in zip(learner.policy.parameters(), other.policy.parameters(), strict=True)
+    )
+
+
+def test_a_reward_is_what_the_policy_reaches_on_the_same_graph() -> None:
+    learner, instance = Learner(CONFIGURATION, 3), instance_of()
+    weights = {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}
+    policy = Policy(name="p", configuration=SMALL, weights=weights)
+    assert -20.0 * learner.reward(instance, 5) >= 14  # 23 ns of work on two devices; f waits for most of it
+    assert policy.propose(instance.problem, instance.context, 5).row.shape == (instance.problem.core.num_keys,)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": 0}, {"batch": 0}, {"samples": 0}, {"evaluations": 400}, {"learning_rate": 0.0}, {"largest_norm": -1.0}],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
+    from placewright.errors import InputError
+
+    with pytest.raises(InputError):
+        replace(CONFIGURATION, **wrong)
