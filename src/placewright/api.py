@@ -20,10 +20,12 @@ from placewright.machine import Machine
 from placewright.machines import load_machine
 from placewright.plan import ControlMode, Objective, Plan
 from placewright.planning import assemble_plan
+from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.search.method import default_evaluations, make_method
+from placewright.search.regal import Regal
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +48,7 @@ def plan(
     time_limit: float | str | None = None,
     seed: int = 0,
     threads: int | None = None,
+    policy: str | Path | None = None,
     measured: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
     on_progress: OnProgress | None = None,
@@ -59,14 +62,17 @@ def plan(
         to device. colocate: groups of globs that share a device. dims: values of symbolic dimensions of an ONNX file.
     evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
         about a second, and no time limit: only without one is the plan reproducible.
-    threads: None for all cores; the plan depends on it only with a time limit. measured: CSV of measured op times.
+    threads: None for all cores; the plan depends on it only with a time limit. policy: what guides
+        `regal` and `idrs`, a name or a file; None for the one shipped for the problem. measured: CSV of measured times.
 
     Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
     """
     began = time.perf_counter()
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     cores = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
-    method = make_method(solver, threads=cores)
+    method = make_method(solver, threads=cores, policy=None if policy is None else find_policy(str(policy)))
+    if policy is not None and not isinstance(method, Regal):
+        raise InputError(f"solver '{solver}' takes no policy; 'regal' and 'idrs' do")
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     memory_limit = bytes_or_none("memory_limit", memory_limit)
     problem = make_problem(

@@ -104,8 +104,7 @@ def test_weights_are_one_row_and_come_back_equal() -> None:
     other.weights = row
     assert np.array_equal(other.weights, row)
     assert all(
-        torch.equal(one, two)
-        for one, two in zip(learner.policy.parameters(), other.policy.parameters(), strict=True)
+        torch.equal(one, two) for one, two in zip(learner.policy.parameters(), other.policy.parameters(), strict=True)
     )
 
 

@@ -30,6 +30,8 @@ from placewright.machine import Machine
 from placewright.machines import load_machine, machine_to_json
 from placewright.machines.specification import parse_specification
 from placewright.plan import ControlMode, Objective
+from placewright.policies.policy import Policy
+from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
@@ -51,6 +53,7 @@ class Suite:
     memory_share: of the peak of the captured order on one device, another limit of every device.
     optima: by label, objectives somebody proved optimal; the rows hold them as bounds.
     paper: the column of the paper's table 1 this suite stands beside.
+    policy: for the methods that one guides, a name or a path; None for the one they choose themselves.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Suite:
     optima: Mapping[str, int] = field(default_factory=dict)
     copies: int = 0
     paper: str = ""
+    policy: Policy | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -146,7 +150,7 @@ def read_suite(path: str | Path) -> Suite:
 
 def _suite(fields: Fields, path: Path) -> Suite:
     graphs = required("graphs", fields.text("graphs"))
-    optima = fields.text("optima")
+    optima, policy = fields.text("optima"), fields.text("policy")
     suite = Suite(
         name=path.stem,
         graphs=read_graph_set(path.parent / graphs),
@@ -158,6 +162,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
         optima={} if optima is None else _read_optima(path.parent / optima),
         copies=fields.integer("copies") or 0,
         paper=fields.text("paper") or "",
+        policy=None if policy is None else find_policy(policy, path.parent),
     )
     fields.finish()
     check_column(suite.paper)

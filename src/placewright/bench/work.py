@@ -115,7 +115,7 @@ def _messages(suite: Suite, job: Job) -> Iterator[Message]:
     assert problem.core.num_ops > 0  # The core's problem is made here, so that no method's time includes it.
     for run in job.runs:
         try:
-            yield _row(problem, job.label, run, suite.optima.get(job.label, 0))
+            yield _row(problem, job.label, run, suite)
         except MissingExtraError as error:
             yield Refusal(reason=str(error))
         except _WrongPlanError as error:
@@ -131,9 +131,9 @@ class _WrongPlanError(Exception):
     """The checker refutes a plan."""
 
 
-def _row(problem: Problem, label: str, run: Run, optimum: int) -> Row:
-    """Solves and checks. optimum: 0 where none is known. Raises _WrongPlanError with what the checker says."""
-    method = make_method(run.solver, threads=1)
+def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
+    """Solves and checks. Raises _WrongPlanError with what the checker says."""
+    method = make_method(run.solver, threads=1, policy=suite.policy)
     began = time.process_time()
     result = method.solve(problem, run.budget, run.seed)
     # Of the processor, not of the wall: what else the machine does then matters little.
@@ -141,7 +141,7 @@ def _row(problem: Problem, label: str, run: Run, optimum: int) -> Row:
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise _WrongPlanError("; ".join(complaints[:3]))
-    return _row_of(plan, label, run, optimum)
+    return _row_of(plan, label, run, suite.optima.get(label, 0))
 
 
 def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:

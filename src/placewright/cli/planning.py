@@ -54,6 +54,9 @@ def plan(
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="All cores by default; matters to the plan only with --time-limit.")
     ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What guides regal, or its file; by default the one shipped.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")
     ] = None,
@@ -86,6 +89,7 @@ def plan(
                 time_limit=time_limit,
                 seed=seed,
                 threads=threads,
+                policy=policy,
                 measured=measured,
                 dims=parse_dims(dim),
                 on_progress=on_progress,

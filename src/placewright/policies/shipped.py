@@ -1,35 +1,50 @@
-"""The policies that come with the package, by what they are for."""
+"""The policies that come with the package, by name and by what they are for."""
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
-from placewright.errors import InputError
+from placewright.errors import InputError, shown
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import read_policy
 from placewright.problem import Problem
+from placewright.suggestion import did_you_mean
 
-
-@cache
-def shipped_policies() -> tuple[Policy, ...]:
-    folder = files("placewright.policies") / "shipped"
-    return tuple(
-        read_policy(Path(str(file)))
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
-        if file.name.endswith(".safetensors")
-    )
+_FOLDER = Path(__file__).parent / "shipped"
+_SUFFIX = ".safetensors"
+#: Trained on graphs that nobody plans for; only asked for by name.
+_BY_NAME_ONLY = ("runtime-synthetic",)
 
 
 def shipped_policy(problem: Problem) -> Policy:
     """The one for the problem's objective and number of devices. Raises InputError when there is none."""
-    known = shipped_policies()
+    known = [_shipped(name) for name in shipped_names() if name not in _BY_NAME_ONLY]
     for policy in known:
         own = policy.configuration
         if (own.objective, own.num_devices) == (problem.objective, problem.machine.num_devices):
             return policy
-    listed = ", ".join(f"{p.configuration.objective} on {p.configuration.num_devices} devices" for p in known) or "none"
+    listed = ", ".join(f"{p.configuration.objective} on {p.configuration.num_devices}" for p in known) or "none"
     raise InputError(
-        f"no shipped policy is for {problem.objective} on {problem.machine.num_devices} devices; there are: {listed}"
+        f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; there are: {listed}"
     )
+
+
+def find_policy(name: str, folder: Path | None = None) -> Policy:
+    """A shipped policy by name, or one in a file, whose path starts in `folder`. Raises InputError when there is none
+    or the file is no policy."""
+    if name in shipped_names():
+        return _shipped(name)
+    path = (folder or Path()) / name
+    if path.suffix != _SUFFIX and not path.exists():
+        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, shipped_names())}")
+    return read_policy(path)
+
+
+def shipped_names() -> list[str]:
+    return sorted(path.name.removesuffix(_SUFFIX) for path in _FOLDER.glob(f"*{_SUFFIX}"))
+
+
+@cache
+def _shipped(name: str) -> Policy:
+    return read_policy(_FOLDER / f"{name}{_SUFFIX}")

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from placewright.errors import InputError
+from placewright.policies.features import FEATURE_EVALUATIONS
+from placewright.policies.policy import Policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search import auto
@@ -84,17 +86,22 @@ METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 
 
 def default_evaluations(method: Method, problem: Problem) -> int:
-    """The budget where none is given: about a second's for the default method, that of the paper for the others."""
-    return (
-        auto.default_evaluations(problem) if isinstance(method, Auto) else key_search_evaluations(problem.core.num_keys)
-    )
+    """The budget where none is given: about a second's for the default method, that of the paper for the others, twice
+    what features take at least where a policy guides."""
+    if isinstance(method, Auto):
+        return auto.default_evaluations(problem)
+    evaluations = key_search_evaluations(problem.core.num_keys)
+    return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
 
 
-def make_method(name: str, *, threads: int = 1) -> Method:
-    """The method of that name, on so many threads where it can use them. Raises InputError when there is none."""
+def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) -> Method:
+    """The method of that name, on so many threads and with that policy where it can use them. Raises InputError when
+    there is none."""
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
-    if isinstance(method, Auto | Brkga | RandomSearch | Regal):
+    if isinstance(method, Regal):
+        return replace(method, threads=threads, policy=policy)
+    if isinstance(method, Auto | Brkga | RandomSearch):
         return replace(method, threads=threads)
     return method

@@ -66,6 +66,7 @@ class Regal:
         best = min((found, _first(problem, found, context)), key=lambda r: r.metrics.fitness(problem.objective))
         return replace(
             best,
+            found_by=f"{self.name}: {policy.name}",
             evaluations=FEATURE_EVALUATIONS + found.evaluations,
             seconds=time.perf_counter() - began,
             configuration={**found.configuration, "policy": policy.name},

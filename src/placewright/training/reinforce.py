@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from placewright.bench.suite import spread
 from placewright.files import make_folder
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import write_policy
@@ -15,10 +16,8 @@ from placewright.training.checkpoint import Checkpoint
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson
 from placewright.training.records import Records
-from placewright.training.workers import Assignment, Workers, suite_of
+from placewright.training.workers import Assignment, Workers, graphs_of
 
-#: Steps from one line of the records to the next, and from one checkpoint to the next.
-_RECORD_INTERVAL = 100
 BEST = "best.safetensors"
 
 
@@ -51,21 +50,22 @@ def train(
     Raises InputError for bad data, another training's folder, and gradients that are no longer numbers.
     """
     make_folder(out)
-    num_train, num_valid = (len(suite_of(folder, split, configuration).labels) for split in ("train", "valid"))
-    checkpoint = Checkpoint(out, configuration, seed, num_graphs=(num_train, num_valid))
+    graphs, unseen = (graphs_of(folder, split, configuration) for split in ("train", "valid"))
+    checkpoint = Checkpoint(out, configuration, seed, num_graphs=(len(graphs), len(unseen)))
+    chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
     with Workers(folder, configuration, processes) as workers, Records(out, checkpoint.step) as records:
         lessons: list[Lesson] = []
         while checkpoint.step < configuration.steps:
-            assignments = assignments_of(configuration, seed, checkpoint.step, num_train)
+            assignments = assignments_of(configuration, seed, checkpoint.step, graphs)
             lessons += workers.lessons(checkpoint.weights, assignments)
             checkpoint.learn(lessons[-configuration.batch :])
-            if checkpoint.step % configuration.validation_interval == 0:
-                graphs = range(min(num_valid, configuration.validation_graphs))
-                improvement = float(np.mean(workers.improvements(checkpoint.weights, graphs)))
+            is_last = checkpoint.step == configuration.steps
+            if checkpoint.step % configuration.validation_interval == 0 or (is_last and checkpoint.best is None):
+                improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
                 records.add(checkpoint.step, {"improvement": improvement})
                 if checkpoint.is_best(improvement):
                     write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
-            if checkpoint.step % _RECORD_INTERVAL == 0:
+            if checkpoint.step % configuration.checkpoint_interval == 0 or is_last:
                 records.add(checkpoint.step, summary(lessons))
                 checkpoint.save()
                 if on_progress is not None:
@@ -75,13 +75,16 @@ def train(
     return out / BEST
 
 
-def assignments_of(configuration: TrainingConfiguration, seed: int, step: int, num_graphs: int) -> list[Assignment]:
+def assignments_of(
+    configuration: TrainingConfiguration, seed: int, step: int, graphs: Sequence[int]
+) -> list[Assignment]:
     """The graphs of a step, drawn anew, and the seeds of their samples: of nothing but the seed and the step."""
     random = np.random.default_rng([seed, step])
-    graphs = random.integers(num_graphs, size=configuration.batch)
+    drawn = random.integers(len(graphs), size=configuration.batch)
     seeds = random.integers(2**63, size=(configuration.batch, configuration.samples))
     return [
-        Assignment(graph=graph, seeds=tuple(row)) for graph, row in zip(graphs.tolist(), seeds.tolist(), strict=True)
+        Assignment(graph=graphs[index], seeds=tuple(row))
+        for index, row in zip(drawn.tolist(), seeds.tolist(), strict=True)
     ]
 
 

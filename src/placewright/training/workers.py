@@ -59,6 +59,18 @@ def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> 
     )
 
 
+def graphs_of(folder: Path, split: str, configuration: TrainingConfiguration) -> list[int]:
+    """Numbers of a split's graphs, copies included, that are not too large. Raises InputError when all are."""
+    suite = suite_of(folder, split, configuration)
+    if (most := configuration.most_ops) is None:
+        return list(range(len(suite.labels)))
+    small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= most]
+    if not small:
+        raise InputError(f"'{shown(folder)}' has no graph of at most {most:,} ops in '{split}'")
+    each = 1 + suite.copies
+    return [index * each + copy for index in small for copy in range(each)]
+
+
 class Workers:
     """A pool of processes. What they answer does not depend on how many they are."""
 
