@@ -40,6 +40,8 @@ SHAPES = [
 def test_numpy_computes_what_torch_computes(configuration: PolicyConfiguration) -> None:
     torch.manual_seed(0)
     network = PolicyNetwork(configuration)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.07)
     weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
     assert {name: array.shape for name, array in weights.items()} == weight_shapes(configuration)
     graphs = [random_graph(configuration, 60, 200, 1), random_graph(configuration, 5, 0, 2)]
@@ -59,15 +61,15 @@ def test_messages_are_those_of_equation_1_edge_by_edge(aggregation: str) -> None
         hidden = np.maximum(weights[f"{name}.hidden.weight"] @ x + weights[f"{name}.hidden.bias"], 0)
         return weights[f"{name}.out.weight"] @ hidden + weights[f"{name}.out.bias"]
 
-    state = [two_layers("graph.encode_op", x) for x in graph.op]
+    state = [two_layers("states.encode_op", x) for x in graph.op]
     along: list[list[np.ndarray]] = [[] for _ in state]
     against: list[list[np.ndarray]] = [[] for _ in state]
     for source, target, x in zip(graph.source, graph.target, graph.edge, strict=True):
-        ends = np.concatenate([state[source], state[target], two_layers("graph.encode_edge", x)])
-        along[target].append(two_layers("graph.along", ends))
-        against[source].append(two_layers("graph.against", ends))
+        ends = np.concatenate([state[source], state[target], two_layers("states.encode_edge", x)])
+        along[target].append(two_layers("states.along", ends))
+        against[source].append(two_layers("states.against", ends))
     combine = np.sum if aggregation == "sum" else np.mean
     for op, own in enumerate(state):
         heard = sum((combine(side[op], axis=0) for side in (along, against) if side[op]), np.zeros(4))
-        logits = two_layers("act", own + two_layers("graph.update", np.concatenate([own, heard])))
+        logits = two_layers("act", own + two_layers("states.update", np.concatenate([own, heard])))
         np.testing.assert_allclose(logits_of(weights, configuration, graph)[op], logits, atol=1e-4)

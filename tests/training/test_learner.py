@@ -10,15 +10,17 @@ import torch
 from instances import graph_of, machine_of, problem_of
 from policies.networks import SMALL
 
+from placewright.policies.configuration import CONFIGURATIONS
 from placewright.policies.features import context_of
 from placewright.policies.forward import logits_of
 from placewright.policies.policy import Policy, sample
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instance
 from placewright.training.learner import Learner
+from placewright.training.network import Batch
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})
-CONFIGURATION = TrainingConfiguration(policy=SMALL, evaluations=500)
+CONFIGURATION = TrainingConfiguration(policy=SMALL, evaluations=500, samples=3)
 
 
 def instance_of(evaluations: int = 500) -> Instance:
@@ -38,6 +40,14 @@ def fixed() -> Instance:
     return FixedRewards(
         problem=known.problem, context=known.context, reference=known.reference, evaluations=known.evaluations
     )
+
+
+def learner_of(configuration: TrainingConfiguration) -> Learner:
+    """With weights that are no longer silent."""
+    learner = Learner(configuration, 3)
+    random = np.random.default_rng(3)
+    learner.weights = (learner.weights + 0.2 * random.normal(size=len(learner.weights))).astype(np.float32)
+    return learner
 
 
 def loss(learner: Learner, weights: np.ndarray, instance: Instance, seeds: list[int], taken: list[np.ndarray]) -> float:
@@ -60,26 +70,25 @@ def loss(learner: Learner, weights: np.ndarray, instance: Instance, seeds: list[
 
 
 def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages() -> None:
-    learner, instance, seeds = Learner(CONFIGURATION, 3), fixed(), [1, 4, 2]
+    learner, instance, seeds = learner_of(CONFIGURATION), fixed(), [1, 4, 2]
     weights = learner.weights
     gradient = learner.lesson(instance, seeds).gradient
     logits = logits_of(
         {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}, SMALL, instance.context.features
     )
     taken = [sample(logits, SMALL.action_space.levels, seed) for seed in seeds]
-    num_policy_weights = sum(tensor.numel() for tensor in learner.policy.parameters())
-    random = np.random.default_rng(0)
-    for direction in random.normal(size=(5, len(weights))):
-        direction[num_policy_weights:] = 0  # the baseline's weights count through its own error only
+    for direction in np.random.default_rng(0).normal(size=(5, len(weights))):
         step = 1e-3 * direction / np.linalg.norm(direction)
         ahead, behind = (loss(learner, weights + sign * step, instance, seeds, taken) for sign in (1, -1))
         assert (ahead - behind) / 2 == pytest.approx(float(gradient @ step), rel=0.03, abs=1e-7)
 
 
 def test_one_sample_is_compared_with_what_the_baseline_network_expects() -> None:
-    learner, instance = Learner(CONFIGURATION, 3), fixed()
+    learner, instance = learner_of(replace(CONFIGURATION, samples=1)), fixed()
     lesson = learner.lesson(instance, [2])
     assert lesson.rewards == (pytest.approx(-1.02),)
+    assert lesson.expected is not None
+    assert np.abs(lesson.gradient).max() > 1e-4
     # Where the baseline network expects the very reward there is nothing to learn.
     weights = learner.weights
     last_bias = len(weights) - 1
@@ -88,12 +97,19 @@ def test_one_sample_is_compared_with_what_the_baseline_network_expects() -> None
     np.testing.assert_allclose(learner.lesson(instance, [2]).gradient, 0, atol=1e-5)
 
 
-def test_samples_of_equal_worth_teach_nothing_but_the_baseline() -> None:
-    learner = Learner(CONFIGURATION, 3)
-    gradient = learner.lesson(fixed(), [2, 2]).gradient
-    num_policy_weights = sum(tensor.numel() for tensor in learner.policy.parameters())
-    np.testing.assert_allclose(gradient[:num_policy_weights], 0, atol=1e-6)
-    assert np.abs(gradient[num_policy_weights:]).max() > 0
+def test_samples_of_equal_worth_teach_nothing() -> None:
+    lesson = learner_of(CONFIGURATION).lesson(fixed(), [2, 2])
+    np.testing.assert_allclose(lesson.gradient, 0, atol=1e-6)
+    assert lesson.expected is None
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
+def test_a_policy_begins_with_all_actions_alike(name: str) -> None:
+    learner = Learner(replace(CONFIGURATION, policy=CONFIGURATIONS[name]), 0)
+    features = replace(
+        instance_of().context.features, op=np.ones((6, CONFIGURATIONS[name].num_op_features), np.float32)
+    )
+    assert not learner.policy(Batch.of([features])).detach().numpy().any()
 
 
 def test_weights_are_one_row_and_come_back_equal() -> None:

@@ -127,8 +127,11 @@ def op_bytes(problem: Problem) -> Int:
     reads = np.repeat(np.arange(num_ops), np.diff(lowered.input_begin))
     residents = np.repeat(np.arange(num_ops), np.diff(lowered.resident_begin))
     total = np.zeros((num_ops, 3), np.int64)
-    np.add.at(total[:, 0], reads, lowered.remote_bytes[lowered.inputs])
-    np.add.at(total[:, 0], residents, lowered.resident_bytes[lowered.residents])
-    np.add.at(total[:, 1], lowered.producer, lowered.remote_bytes)
+    for column, op, size in (
+        (0, reads, lowered.remote_bytes[lowered.inputs]),
+        (0, residents, lowered.resident_bytes[lowered.residents]),
+        (1, lowered.producer, lowered.remote_bytes),
+    ):
+        np.add.at(total[:, column], op, size)
     total[:, 2] = lowered.workspace_bytes
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from placewright.errors import InputError
@@ -13,16 +13,18 @@ from placewright.policies.features import num_op_features
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfiguration:
-    """The graph network of REGAL, section 4.2.
+    """The graph network of REGAL, section 4.2, or its baseline that sees a sequence.
 
-    objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
-    hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
-    recurrent unit.
+    network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, that
+    knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. objective, num_devices: of
+    the problems it is for. rounds: of message passing, T. width: of states, messages and hidden layers. aggregation: of
+    messages at an op. update: how they change its state, added to it or by a gated recurrent unit.
     placement_levels, scheduling_levels: as in ActionSpace.
     """
 
     objective: Objective
     num_devices: int = 2
+    network: Literal["graph", "sequence"] = "graph"
     rounds: int = 16
     width: int = 32
     aggregation: Literal["sum", "mean"] = "sum"
@@ -33,6 +35,8 @@ class PolicyConfiguration:
     def __post_init__(self) -> None:
         if self.rounds < 0 or self.width < 1 or self.num_devices < 1:
             raise InputError(f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices cannot be")
+        if self.network not in ("graph", "sequence"):
+            raise InputError(f"there is no network '{self.network}'; 'graph' and 'sequence' are")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
         _ = self.action_space
@@ -51,8 +55,12 @@ class PolicyConfiguration:
 
 
 #: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
-CONFIGURATIONS: dict[str, PolicyConfiguration] = {
+_PAPER = {
     "runtime-synthetic": PolicyConfiguration(objective="step-time", rounds=2, aggregation="mean", update="gru"),
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
+}
+CONFIGURATIONS: dict[str, PolicyConfiguration] = {
+    **_PAPER,
+    **{f"{name}-sequence": replace(configuration, network="sequence") for name, configuration in _PAPER.items()},
 }

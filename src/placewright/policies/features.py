@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +60,11 @@ def context_of(problem: Problem, seed: int) -> Context:
     search = guided_search(problem, proposal, seed ^ _OWN_SEED)
     search.advance(FEATURE_EVALUATIONS)
     share, position = search.mean_decisions()
-    found = np.column_stack([share.reshape(problem.core.num_ops, -1), position])
-    parts = [_memory_features(problem), found]
-    if problem.objective == "step-time":
-        parts.insert(1, _time_features(problem))
     source, target, edge = _edges(problem)
+    parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
+    if problem.objective == "step-time":
+        parts.append(_time_features(problem, source, target))
+    parts += [share.reshape(problem.core.num_ops, -1), position[:, None]]
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,
@@ -100,13 +101,14 @@ def _memory_features(problem: Problem) -> NDArray[np.float64]:
     return np.column_stack([total / largest, _one_hot(total.sum(axis=1))])
 
 
-def _time_features(problem: Problem) -> NDArray[np.float64]:
-    """Times of predecessors, of successors and of the op itself, divided by the longest, and which op that is."""
+def _time_features(problem: Problem, source: Int, target: Int) -> NDArray[np.float64]:
+    """Times of predecessors, of successors and of the op itself, divided by the longest, and which op that is. Ops that
+    several tensors join are neighbours once."""
     own = problem.time_ns[problem.lowered.graph_op].mean(axis=1)
-    source, target = _neighbours(problem)
-    before, after = np.zeros_like(own), np.zeros_like(own)
-    np.add.at(before, target, own[source])
-    np.add.at(after, source, own[target])
+    pairs = np.unique(source.astype(np.int64) * len(own) + target)
+    source, target = np.divmod(pairs, len(own))
+    before = np.bincount(target, own[source], len(own))
+    after = np.bincount(source, own[target], len(own))
     return np.column_stack([np.column_stack([before, after, own]) / max(1.0, own.max()), _one_hot(own)])
 
 
@@ -114,13 +116,6 @@ def _one_hot(values: NDArray[np.generic]) -> NDArray[np.float64]:
     marked = np.zeros(len(values))
     marked[np.argmax(values)] = 1
     return marked
-
-
-def _neighbours(problem: Problem) -> tuple[Int, Int]:
-    """Pairs of ops of which one must precede the other, each once."""
-    source, target, _ = _edges(problem)
-    pairs = np.unique(np.column_stack([source, target]), axis=0)
-    return pairs[:, 0], pairs[:, 1]
 
 
 def _edges(problem: Problem) -> tuple[Int, Int, Float]:

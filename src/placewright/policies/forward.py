@@ -16,14 +16,39 @@ Weights = Mapping[str, Float]
 
 def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
     """float32 [num ops, num logits]. weights: as PolicyNetwork names them."""
-    state = _two_layers(weights, "graph.encode_op", graph.op)
-    edge = _two_layers(weights, "graph.encode_edge", graph.edge)
+    states = _sequence_states if configuration.network == "sequence" else _graph_states
+    return _two_layers(weights, "act", states(weights, configuration, graph))
+
+
+def _sequence_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
+    """Long short-term memory (Hochreiter & Schmidhuber 1997) over the ops, equations 6 to 11 of REGAL; gates as PyTorch
+    stacks them: input, forget, new, output."""
+    name, width = "states.recurrent", configuration.width
+    encoded = _two_layers(weights, "states.encode_op", graph.op)
+    from_ops = (
+        encoded @ weights[f"{name}.weight_ih_l0"].T + weights[f"{name}.bias_ih_l0"] + weights[f"{name}.bias_hh_l0"]
+    )
+    recurrent = np.ascontiguousarray(weights[f"{name}.weight_hh_l0"].T)
+    states = np.empty((len(encoded), width), np.float32)
+    state, memory = np.zeros(width, np.float32), np.zeros(width, np.float32)
+    for op, from_op in enumerate(from_ops):
+        gates = from_op + state @ recurrent
+        written, kept = _sigmoid(gates[:width]), _sigmoid(gates[width : 2 * width])
+        memory = kept * memory + written * np.tanh(gates[2 * width : 3 * width])
+        state = states[op] = _sigmoid(gates[3 * width :]) * np.tanh(memory)
+    return states
+
+
+def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
+    """Equation 1."""
+    state = _two_layers(weights, "states.encode_op", graph.op)
+    edge = _two_layers(weights, "states.encode_edge", graph.edge)
     outgoing = np.argsort(graph.source, kind="stable")
     sides = (
-        _Messages(weights, "graph.along", configuration, edge, graph.source, graph.target, graph.target),
+        _Messages(weights, "states.along", configuration, edge, graph.source, graph.target, graph.target),
         _Messages(
             weights,
-            "graph.against",
+            "states.against",
             configuration,
             edge[outgoing],
             graph.source[outgoing],
@@ -34,10 +59,10 @@ def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Featu
     for _ in range(configuration.rounds):
         heard = sides[0].heard(state) + sides[1].heard(state)
         if configuration.update == "gru":
-            state = _gated(weights, "graph.update", heard, state)
+            state = _gated(weights, "states.update", heard, state)
         else:
-            state = state + _two_layers(weights, "graph.update", np.hstack([state, heard]))
-    return _two_layers(weights, "act", state)
+            state = state + _two_layers(weights, "states.update", np.hstack([state, heard]))
+    return state
 
 
 class _Messages:

@@ -75,15 +75,22 @@ def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ..
         for layer, shape in (("hidden", (width, num_inputs)), ("out", (num_outputs, width))):
             shapes[f"{name}.{layer}.weight"], shapes[f"{name}.{layer}.bias"] = shape, shape[:1]
 
-    two_layers("graph.encode_op", configuration.num_op_features, width)
-    two_layers("graph.encode_edge", NUM_EDGE_FEATURES, width)
-    two_layers("graph.along", 3 * width, width)
-    two_layers("graph.against", 3 * width, width)
+    if configuration.network == "sequence":
+        two_layers("states.encode_op", configuration.num_op_features, width)
+        for side in ("ih", "hh"):
+            shapes[f"states.recurrent.weight_{side}_l0"] = (4 * width, width)
+            shapes[f"states.recurrent.bias_{side}_l0"] = (4 * width,)
+        two_layers("act", width, configuration.action_space.num_logits)
+        return shapes
+    two_layers("states.encode_op", configuration.num_op_features, width)
+    two_layers("states.encode_edge", NUM_EDGE_FEATURES, width)
+    two_layers("states.along", 3 * width, width)
+    two_layers("states.against", 3 * width, width)
     if configuration.update == "gru":
         for side in ("ih", "hh"):
-            shapes[f"graph.update.weight_{side}"] = (3 * width, width)
-            shapes[f"graph.update.bias_{side}"] = (3 * width,)
+            shapes[f"states.update.weight_{side}"] = (3 * width, width)
+            shapes[f"states.update.bias_{side}"] = (3 * width,)
     else:
-        two_layers("graph.update", 2 * width, width)
+        two_layers("states.update", 2 * width, width)
     two_layers("act", width, configuration.action_space.num_logits)
     return shapes

@@ -63,9 +63,8 @@ class Regal:
             on_progress=None if on_progress is None else partial(_report, on_progress, context, followed),
             interrupted=interrupted,
         )
-        best = min((found, _first(problem, found, context)), key=lambda r: r.metrics.fitness(problem.objective))
         return replace(
-            best,
+            _better(problem, context, found),
             found_by=f"{self.name}: {policy.name}",
             evaluations=FEATURE_EVALUATIONS + found.evaluations,
             seconds=time.perf_counter() - began,
@@ -96,8 +95,11 @@ def _report(on_progress: OnProgress, context: Context, followed: float, progress
     )
 
 
-def _first(problem: Problem, found: Result, context: Context) -> Result:
-    """What the search for features found."""
+def _better(problem: Problem, context: Context, found: Result) -> Result:
+    """The result, with the solution of the search for features where that is better."""
+    own = (found.metrics.bytes_over_limit, found.metrics.objective_value(problem.objective))
+    if own <= (context.bytes_over_limit, context.objective):
+        return found
     device_of, order = problem.core.decode(context.keys, "paper")
     solution = Solution(device_of=device_of, order=order)
     return replace(found, solution=solution, metrics=measure(problem, solution))

@@ -77,7 +77,7 @@ _OURS = {
 def _on_zoo(training: TrainingConfiguration) -> TrainingConfiguration:
     """Sized for two cores."""
     return replace(
-        training, copies=99, most_ops=2000, reference_seeds=1, validation_graphs=40, validation_evaluations=2000
+        training, copies=9, most_ops=2000, reference_seeds=1, validation_graphs=40, validation_evaluations=2000
     )
 
 

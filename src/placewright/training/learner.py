@@ -21,34 +21,35 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lesson:
-    """gradient: of the loss, all weights in one row. rewards: of each sample. expected: the baseline's. entropy: in
-    nats, of the actions of one op, mean over ops."""
+    """gradient: of the loss, all weights in one row. rewards: of each sample. entropy: in nats, of the actions of one
+    op, mean over ops. expected: the reward that the baseline network expects, where there is one."""
 
     gradient: Float
     rewards: tuple[float, ...]
-    expected: float
     entropy: float
+    expected: float | None
 
 
 class Learner:
-    """Both networks, whose weights are one row of numbers wherever they travel."""
+    """The policy's network and, where samples stand alone, the baseline's; their weights are one row of numbers
+    wherever they travel."""
 
     def __init__(self, configuration: TrainingConfiguration, seed: int) -> None:
         torch.manual_seed(seed)
         self._configuration = configuration
         self._space = configuration.policy.action_space
         self.policy = PolicyNetwork(configuration.policy)
-        self._baseline = BaselineNetwork(configuration.policy)
-        self._both = nn.ModuleList([self.policy, self._baseline])
+        self._baseline = BaselineNetwork(configuration.policy) if configuration.samples == 1 else None
+        self._networks = nn.ModuleList([self.policy, *([self._baseline] if self._baseline else [])])
 
     @property
     def weights(self) -> Float:
-        found: Float = parameters_to_vector(self._both.parameters()).detach().numpy().copy()
+        found: Float = parameters_to_vector(self._networks.parameters()).detach().numpy().copy()
         return found
 
     @weights.setter
     def weights(self, values: Float) -> None:
-        vector_to_parameters(torch.from_numpy(values), self._both.parameters())
+        vector_to_parameters(torch.from_numpy(values), self._networks.parameters())
 
     def reward(self, instance: Instance, seed: int) -> float:
         """Of actions drawn once."""
@@ -59,7 +60,8 @@ class Learner:
     def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
         """Draws actions once for each seed, and sees what they are worth."""
         batch = Batch.of([instance.context.features])
-        logits, expected = self.policy(batch), self._baseline(batch)[0]
+        logits = self.policy(batch)
+        expected = self._baseline(batch)[0] if self._baseline else None
         actions = [sample(logits.detach().numpy(), self._space.levels, seed) for seed in seeds]
         rewards = torch.tensor(
             [instance.reward(self._space, taken, seed) for taken, seed in zip(actions, seeds, strict=True)]
@@ -67,18 +69,19 @@ class Learner:
         log_probabilities = self._log_probabilities(logits)
         log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
         loss = -(self._advantages(rewards, expected) * log_probability).mean()
-        loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
-        gradients = torch.autograd.grad(loss, list(self._both.parameters()))
+        if expected is not None:
+            loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
+        gradients = torch.autograd.grad(loss, list(self._networks.parameters()))
         return Lesson(
             gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
             rewards=tuple(rewards.tolist()),
-            expected=float(expected.detach()),
             entropy=sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities),
+            expected=None if expected is None else float(expected.detach()),
         )
 
-    def _advantages(self, rewards: Tensor, expected: Tensor) -> Tensor:
+    def _advantages(self, rewards: Tensor, expected: Tensor | None) -> Tensor:
         """How much better each sample is than the mean of the others, or one alone than expected. [samples]"""
-        if len(rewards) == 1:
+        if expected is not None:
             return rewards - expected.detach()
         return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 

@@ -58,6 +58,14 @@ class TwoLayers(nn.Module):
         return self.out(relu(self.hidden(x)))
 
 
+def _silent(layers: TwoLayers) -> TwoLayers:
+    """With outputs of 0 until something is learned: after many rounds of sums states would be far from any scale, and a
+    policy should begin with all actions alike."""
+    nn.init.zeros_(layers.out.weight)
+    nn.init.zeros_(layers.out.bias)
+    return layers
+
+
 class Messages(nn.Module):
     """What ops hear along their edges from one side: the sum or mean of a two-layer network's outputs.
 
@@ -97,7 +105,7 @@ class GraphNetwork(nn.Module):
         self.encode_edge = TwoLayers(NUM_EDGE_FEATURES, width, width)
         self.along = Messages(width, configuration.aggregation)
         self.against = Messages(width, configuration.aggregation)
-        self.update = nn.GRUCell(width, width) if self.is_gated else TwoLayers(2 * width, width, width)
+        self.update = nn.GRUCell(width, width) if self.is_gated else _silent(TwoLayers(2 * width, width, width))
 
     def forward(self, batch: Batch) -> Tensor:
         """-> [ops, width]"""
@@ -110,29 +118,47 @@ class GraphNetwork(nn.Module):
         return state
 
 
+class SequenceNetwork(nn.Module):
+    """A state for every op from a recurrent network over the ops of its graph (GAS, section 5.2)."""
+
+    def __init__(self, configuration: PolicyConfiguration) -> None:
+        super().__init__()
+        self.encode_op = TwoLayers(configuration.num_op_features, configuration.width, configuration.width)
+        self.recurrent = nn.LSTM(configuration.width, configuration.width)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """-> [ops, width]"""
+        graphs = self.encode_op(batch.op).split(torch.bincount(batch.graph_of, minlength=batch.num_graphs).tolist())
+        return torch.cat([self.recurrent(graph)[0] for graph in graphs])
+
+
+def network_of_states(configuration: PolicyConfiguration) -> GraphNetwork | SequenceNetwork:
+    return SequenceNetwork(configuration) if configuration.network == "sequence" else GraphNetwork(configuration)
+
+
 class PolicyNetwork(nn.Module):
     """Equation 2: logits of independent actions for each op."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
-        self.graph = GraphNetwork(configuration)
-        self.act = TwoLayers(configuration.width, configuration.width, configuration.action_space.num_logits)
+        self.states = network_of_states(configuration)
+        self.act = _silent(TwoLayers(configuration.width, configuration.width, configuration.action_space.num_logits))
 
     def forward(self, batch: Batch) -> Tensor:
         """-> [ops, num logits]"""
-        return self.act(self.graph(batch))
+        return self.act(self.states(batch))
 
 
 class BaselineNetwork(nn.Module):
-    """The reward to expect of a graph, from a graph network of its own."""
+    """The reward to expect of a graph, from a network of its own."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
         width = configuration.width
-        self.graph = GraphNetwork(configuration)
+        self.states = network_of_states(configuration)
         self.of_op = TwoLayers(width, width, width)
         self.of_graph = TwoLayers(width, width, 1)
 
     def forward(self, batch: Batch) -> Tensor:
         """-> [graphs]"""
-        return self.of_graph(batch.mean_over_ops(self.of_op(self.graph(batch)))).squeeze(1)
+        return self.of_graph(batch.mean_over_ops(self.of_op(self.states(batch)))).squeeze(1)

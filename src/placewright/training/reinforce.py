@@ -91,12 +91,10 @@ def assignments_of(
 def summary(lessons: Sequence[Lesson]) -> dict[str, float]:
     """Of the steps since the last line of the records."""
     rewards = np.array([np.mean(lesson.rewards) for lesson in lessons])
-    expected = np.array([lesson.expected for lesson in lessons])
-    return {
-        "reward": float(rewards.mean()),
-        "entropy": float(np.mean([lesson.entropy for lesson in lessons])),
-        "baseline_error": float(np.sqrt(((rewards - expected) ** 2).mean())),
-    }
+    found = {"reward": float(rewards.mean()), "entropy": float(np.mean([lesson.entropy for lesson in lessons]))}
+    if expected := [lesson.expected for lesson in lessons if lesson.expected is not None]:
+        found["baseline_error"] = float(np.sqrt(((rewards - expected) ** 2).mean()))
+    return found
 
 
 def _policy(checkpoint: Checkpoint, name: str, configuration: TrainingConfiguration, seed: int) -> Policy:

@@ -1,0 +1,99 @@
+"""A policy's proposals in a search: what it spends, what it keeps, and whom it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from instances import graph_of, machine_of, problem_of
+from policies.networks import SMALL, random_policy
+
+from placewright import api
+from placewright.datasets.synthetic import random_graph
+from placewright.errors import InputError
+from placewright.graph import Graph
+from placewright.policies.features import context_of
+from placewright.policies.policy_file import write_policy
+from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.random_search import RandomSearch
+from placewright.search.regal import Regal
+
+TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))
+
+
+def synthetic(index: int = 0) -> Problem:
+    graph = random_graph(0, index)
+    return problem_of(graph, machine_of(2, transfer_model="blocking"), [op.time_ns or 0 for op in graph.ops])
+
+
+def test_features_take_400_evaluations_of_the_budget() -> None:
+    result = Regal(policy=random_policy()).solve(synthetic(), Budget(evaluations=1000), 0)
+    assert result.evaluations == 1000
+    assert result.trace[0].evaluations == 400
+    assert [point.evaluations for point in result.trace] == sorted(point.evaluations for point in result.trace)
+
+
+@pytest.mark.parametrize("evaluations", [1, 399, 400])
+def test_a_budget_that_features_would_spend_is_refused(evaluations: int) -> None:
+    with pytest.raises(InputError, match=f"budget of {evaluations} evaluations leaves none .* take 400"):
+        Regal(policy=random_policy()).solve(TINY, Budget(evaluations=evaluations), 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_result_is_never_worse_than_what_the_features_search_found(seed: int) -> None:
+    problem = synthetic(seed)
+    # One evaluation with a random policy hardly ever beats the best of 400.
+    result = Regal(policy=random_policy()).solve(problem, Budget(evaluations=401), seed)
+    assert result.metrics.step_time_ns <= context_of(problem, seed).objective
+    assert result.trace[-1].best == result.metrics.step_time_ns
+
+
+def test_the_result_names_the_policy_and_does_not_depend_on_threads() -> None:
+    problem, budget = synthetic(), Budget(evaluations=900)
+    one, two = (Regal(policy=random_policy(), threads=threads).solve(problem, budget, 3) for threads in (1, 2))
+    assert np.array_equal(one.solution.order, two.solution.order)
+    assert (one.method, one.found_by) == ("regal", "regal: random")
+    assert one.configuration["policy"] == "random"
+
+
+def test_random_search_in_place_of_evolution_is_idrs() -> None:
+    problem, budget = synthetic(), Budget(evaluations=3000)
+    evolved = Regal(policy=random_policy()).solve(problem, budget, 0)
+    drawn = Regal(name="idrs", policy=random_policy(), search=RandomSearch()).solve(problem, budget, 0)
+    assert drawn.found_by == "idrs: random"
+    assert drawn.metrics.step_time_ns > evolved.metrics.step_time_ns
+
+
+def test_a_policy_for_other_problems_is_refused() -> None:
+    for_three = random_policy(replace(SMALL, num_devices=3))
+    with pytest.raises(InputError, match="policy 'random' is for step-time on 3 devices, not for step-time on 2"):
+        Regal(policy=for_three).solve(TINY, Budget(), 0)
+    for_memory = random_policy(replace(SMALL, objective="peak-memory"))
+    with pytest.raises(InputError, match="is for peak-memory on 2 devices, not for step-time on 2"):
+        Regal(policy=for_memory).solve(TINY, Budget(), 0)
+
+
+def tiny_graph() -> Graph:
+    return random_graph(0, 1)
+
+
+def test_a_policy_is_given_as_a_file(tmp_path: Path) -> None:
+    write_policy(random_policy(name="mine"), tmp_path / "mine.safetensors")
+    plan = api.plan(tiny_graph(), "2xideal/free", solver="regal", policy=tmp_path / "mine.safetensors", evaluations=500)
+    assert plan.found_by == "regal: mine"
+
+
+def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:
+    write_policy(random_policy(), tmp_path / "p.safetensors")
+    with pytest.raises(InputError, match="solver 'brkga' takes no policy; 'regal' and 'idrs' do"):
+        api.plan(tiny_graph(), "2xideal/free", solver="brkga", policy=tmp_path / "p.safetensors")
+
+
+def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> None:
+    with pytest.raises(InputError, match=r"there is no policy 'runtime-synthetik'.*runtime-synthetic"):
+        api.plan(tiny_graph(), "2xideal/free", solver="regal", policy="runtime-synthetik")
+    with pytest.raises(InputError, match="no policy is shipped for step-time on 7 devices; there are: "):
+        api.plan(tiny_graph(), "7xideal/free", solver="regal")
