@@ -48,12 +48,12 @@ def test_every_key_has_the_distribution_its_action_stands_for() -> None:
     proposal = space.proposal(problem, actions, fixed_op=None)
     placed, ordered = beta_parameters(2), beta_parameters(3)
     for op in range(3):
-        for head, (alpha, beta), levels, key in (
+        for choice, (alpha, beta), levels, key in (
             (0, placed, 2, 2 * op),
             (1, placed, 2, 2 * op + 1),
             (2, ordered, 3, 6 + op),
         ):
-            number = actions[op, 2 * head] * levels + actions[op, 2 * head + 1]
+            number = actions[op, 2 * choice] * levels + actions[op, 2 * choice + 1]
             row = proposal.row[key]
             assert (proposal.alpha[row], proposal.beta[row]) == (alpha[number], beta[number])
     # The keys of transfers are uniform.
@@ -72,8 +72,8 @@ def test_keys_that_a_policy_says_nothing_about_are_uniform(placement: int, sched
 
 
 @pytest.mark.parametrize(("placement", "scheduling"), [(0, 0), (1, 2), (2, 1), (2, 31), (-1, 2)])
-def test_heads_that_cannot_be_are_refused(placement: int, scheduling: int) -> None:
-    with pytest.raises(InputError, match=f"heads of {placement} and {scheduling} levels"):
+def test_choices_that_cannot_be_are_refused(placement: int, scheduling: int) -> None:
+    with pytest.raises(InputError, match=f"choices of {placement} and {scheduling} levels"):
         ActionSpace(num_devices=2, placement_levels=placement, scheduling_levels=scheduling)
 
 

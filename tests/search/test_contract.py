@@ -35,7 +35,7 @@ def solve(problem: Problem, name: str, **rest: Any) -> Result:
     method = METHODS[name]
     if isinstance(method, Regal):
         configuration = replace(SMALL, objective=problem.objective, num_devices=problem.machine.num_devices)
-        guided = replace(method, policy=random_policy(configuration))
+        guided = replace(method, policy=random_policy(replace(configuration, network=method.network)))
         return guided.solve(problem, replace(BUDGET, evaluations=400 + BUDGET.evaluations), seed=7, **rest)
     return method.solve(problem, BUDGET, seed=7, **rest)
 

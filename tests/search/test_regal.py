@@ -88,7 +88,7 @@ def test_a_policy_is_given_as_a_file(tmp_path: Path) -> None:
 
 def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:
     write_policy(random_policy(), tmp_path / "p.safetensors")
-    with pytest.raises(InputError, match="solver 'brkga' takes no policy; 'regal' and 'idrs' do"):
+    with pytest.raises(InputError, match="solver 'brkga' does not take policy 'random'"):
         api.plan(tiny_graph(), "2xideal/free", solver="brkga", policy=tmp_path / "p.safetensors")
 
 

@@ -61,11 +61,11 @@ def loss(learner: Learner, weights: np.ndarray, instance: Instance, seeds: list[
     for actions, reward in zip(taken, rewards, strict=True):
         others = (rewards.sum() - reward) / (len(rewards) - 1)
         begin = 0
-        for head, levels in enumerate(SMALL.action_space.levels):
+        for choice, levels in enumerate(SMALL.action_space.levels):
             part = logits[:, begin : begin + levels]
             begin += levels
             log_softmax = part - np.log(np.exp(part).sum(axis=1, keepdims=True))
-            total -= (reward - others) * log_softmax[np.arange(len(part)), actions[:, head]].sum() / len(rewards)
+            total -= (reward - others) * log_softmax[np.arange(len(part)), actions[:, choice]].sum() / len(rewards)
     return total
 
 

@@ -53,7 +53,7 @@ class Suite:
     memory_share: of the peak of the captured order on one device, another limit of every device.
     optima: by label, objectives somebody proved optimal; the rows hold them as bounds.
     paper: the column of the paper's table 1 this suite stands beside.
-    policy: for the methods that one guides, a name or a path; None for the one they choose themselves.
+    policies: for the methods that one guides, each takes the one with its network; else the one that is shipped.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Suite:
     optima: Mapping[str, int] = field(default_factory=dict)
     copies: int = 0
     paper: str = ""
-    policy: Policy | None = None
+    policies: tuple[Policy, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -150,7 +150,7 @@ def read_suite(path: str | Path) -> Suite:
 
 def _suite(fields: Fields, path: Path) -> Suite:
     graphs = required("graphs", fields.text("graphs"))
-    optima, policy = fields.text("optima"), fields.text("policy")
+    optima, policies = fields.text("optima"), fields.text("policies") or ""
     suite = Suite(
         name=path.stem,
         graphs=read_graph_set(path.parent / graphs),
@@ -162,7 +162,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
         optima={} if optima is None else _read_optima(path.parent / optima),
         copies=fields.integer("copies") or 0,
         paper=fields.text("paper") or "",
-        policy=None if policy is None else find_policy(policy, path.parent),
+        policies=tuple(find_policy(name.strip(), path.parent) for name in policies.split(",") if name.strip()),
     )
     fields.finish()
     check_column(suite.paper)

@@ -133,7 +133,7 @@ class _WrongPlanError(Exception):
 
 def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     """Solves and checks. Raises _WrongPlanError with what the checker says."""
-    method = make_method(run.solver, threads=1, policy=suite.policy)
+    method = make_method(run.solver, threads=1, policies=suite.policies)
     began = time.process_time()
     result = method.solve(problem, run.budget, run.seed)
     # Of the processor, not of the wall: what else the machine does then matters little.

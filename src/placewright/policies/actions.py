@@ -21,10 +21,10 @@ _FIXED = 100.0
 
 @dataclass(frozen=True, kw_only=True)
 class ActionSpace:
-    """An action is a level for each head. Heads come in pairs, a mean and a variance: one pair for the affinity of the
-    op to each device, then one for its priority.
+    """An action is a level for each choice. Choices come in pairs, a mean and a variance: one pair for the affinity of
+    the op to each device, then one for its priority.
 
-    placement_levels, scheduling_levels: how many levels the heads of affinities and of the priority have, k in A.6;
+    placement_levels, scheduling_levels: how many levels the choices of affinities and of the priority have, k in A.6;
     with none the policy leaves these keys uniform (A.12).
     """
 
@@ -35,11 +35,13 @@ class ActionSpace:
     def __post_init__(self) -> None:
         levels = (self.placement_levels, self.scheduling_levels)
         if not any(levels) or any(count == 1 or not 0 <= count <= MOST_LEVELS for count in levels):
-            raise InputError(f"heads of {levels[0]} and {levels[1]} levels: 0 or 2 to {MOST_LEVELS} can be, not all 0")
+            raise InputError(
+                f"choices of {levels[0]} and {levels[1]} levels: 0 or 2 to {MOST_LEVELS} can be, not all 0"
+            )
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Of each head."""
+        """Of each choice."""
         placement = (self.placement_levels,) * 2 * self.num_devices if self.placement_levels else ()
         return (*placement, *((self.scheduling_levels,) * 2 if self.scheduling_levels else ()))
 
@@ -48,7 +50,7 @@ class ActionSpace:
         return sum(self.levels)
 
     def proposal(self, problem: Problem, actions: Int, fixed_op: int | None) -> Proposal:
-        """The proposal that actions, [num ops, num heads], stand for; keys of transfers are uniform. fixed_op: stands
+        """The proposal that actions, [num ops, num choices], stand for; keys of transfers are uniform. fixed_op: stands
         on the first device."""
         num_ops, num_devices = problem.core.num_ops, self.num_devices
         row = np.zeros(problem.core.num_keys, np.uint16)

@@ -10,6 +10,8 @@ from placewright.plan import Objective
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
 
+Network = Literal["graph", "sequence"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfiguration:
@@ -24,7 +26,7 @@ class PolicyConfiguration:
 
     objective: Objective
     num_devices: int = 2
-    network: Literal["graph", "sequence"] = "graph"
+    network: Network = "graph"
     rounds: int = 16
     width: int = 32
     aggregation: Literal["sum", "mean"] = "sum"

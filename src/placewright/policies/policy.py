@@ -59,11 +59,11 @@ class Policy:
 
 
 def sample(logits: NDArray[np.float32], levels: tuple[int, ...], seed: int) -> NDArray[np.int64]:
-    """A level for each head of each op, [num ops, num heads], by the softmax of the head's logits: the largest of the
-    logits after Gumbel noise."""
+    """A level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the largest of
+    the logits after Gumbel noise."""
     noise = np.random.default_rng(seed).gumbel(size=logits.shape)
-    heads = np.split(logits + noise, np.cumsum(levels)[:-1], axis=1)
-    return np.column_stack([head.argmax(axis=1) for head in heads])
+    choices = np.split(logits + noise, np.cumsum(levels)[:-1], axis=1)
+    return np.column_stack([choice.argmax(axis=1) for choice in choices])
 
 
 def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:

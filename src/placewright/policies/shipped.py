@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from placewright.errors import InputError, shown
+from placewright.policies.configuration import Network
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import read_policy
 from placewright.problem import Problem
@@ -14,12 +15,14 @@ from placewright.suggestion import did_you_mean
 _FOLDER = Path(__file__).parent / "shipped"
 _SUFFIX = ".safetensors"
 #: Trained on graphs that nobody plans for; only asked for by name.
-_BY_NAME_ONLY = ("runtime-synthetic",)
+_BY_NAME_ONLY = ("runtime-synthetic", "runtime-synthetic-sequence")
 
 
-def shipped_policy(problem: Problem) -> Policy:
-    """The one for the problem's objective and number of devices. Raises InputError when there is none."""
+def shipped_policy(problem: Problem, network: Network) -> Policy:
+    """The one with that network for the problem's objective and number of devices. Raises InputError when there is
+    none."""
     known = [_shipped(name) for name in shipped_names() if name not in _BY_NAME_ONLY]
+    known = [policy for policy in known if policy.configuration.network == network]
     for policy in known:
         own = policy.configuration
         if (own.objective, own.num_devices) == (problem.objective, problem.machine.num_devices):

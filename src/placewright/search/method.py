@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -64,6 +65,7 @@ _ALL: tuple[Method, ...] = (
     *BRKGA_BY_DECODER,
     Regal(),
     Regal(name="idrs", search=RandomSearch()),
+    Regal(name="gas", network="sequence"),
     *BASELINES,
     Heft(),
     Cpop(),
@@ -94,14 +96,15 @@ def default_evaluations(method: Method, problem: Problem) -> int:
     return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
 
 
-def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) -> Method:
-    """The method of that name, on so many threads and with that policy where it can use them. Raises InputError when
-    there is none."""
+def make_method(name: str, *, threads: int = 1, policies: Sequence[Policy] = ()) -> Method:
+    """The method of that name, on so many threads where it can use them, and with that of the policies that has its
+    network. Raises InputError when there is no such method."""
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
     if isinstance(method, Regal):
-        return replace(method, threads=threads, policy=policy)
+        own = next((policy for policy in policies if policy.configuration.network == method.network), None)
+        return replace(method, threads=threads, policy=own)
     if isinstance(method, Auto | Brkga | RandomSearch):
         return replace(method, threads=threads)
     return method

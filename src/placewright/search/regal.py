@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from placewright.errors import InputError
+from placewright.policies.configuration import Network
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of
 from placewright.policies.policy import Policy
 from placewright.policies.shipped import shipped_policy
@@ -23,12 +24,14 @@ class Regal:
     """400 evaluations of uniform BRKGA are features for the policy (A.2); the rest of the budget is for BRKGA with its
     proposal. The better of the two is the result.
 
-    policy: None for the one that is shipped for the problem's objective and number of devices. search: what draws from
-    the proposal; random search makes it IDRS (section 5.2). threads: that evaluate; the result does not depend on it.
+    policy: None for the one that is shipped for the problem's objective and number of devices. network: of a policy
+    that is shipped; "sequence" makes it GAS (section 5.2). search: what draws from the proposal; random search makes it
+    IDRS. threads: that evaluate; the result does not depend on it.
     """
 
     name: str = "regal"
     policy: Policy | None = None
+    network: Network = "graph"
     search: Brkga | RandomSearch = field(default_factory=Brkga)
     threads: int = 1
 
@@ -50,7 +53,7 @@ class Regal:
                 f"a budget of {budget.evaluations} evaluations leaves none to search with: "
                 f"the features of '{self.name}' take {FEATURE_EVALUATIONS}"
             )
-        policy = self.policy or shipped_policy(problem)
+        policy = self.policy or shipped_policy(problem, self.network)
         policy.check(problem)
         context = context_of(problem, seed)
         own = policy.propose(problem, context, seed)

@@ -64,28 +64,26 @@ class TrainingConfiguration:
         return self.learning_rate + (last - self.learning_rate) * step / self.steps
 
 
-_PAPER = {name: TrainingConfiguration(policy=policy) for name, policy in CONFIGURATIONS.items()}
-
-#: The networks and rewards of the paper with four samples of each graph, compared with one another, and a learning rate
-#: ten times as high: as good after a thousandth of the samples (docs/policies.md).
-_OURS = {
-    name: replace(training, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250)
-    for name, training in _PAPER.items()
-}
+def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:
+    return TrainingConfiguration(policy=policy, copies=99 if is_zoo else 0)
 
 
-def _on_zoo(training: TrainingConfiguration) -> TrainingConfiguration:
-    """Sized for two cores."""
+def _ours(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:
+    """The network and rewards of the paper, with four samples of each graph that are compared with one another and a
+    learning rate ten times as high, which a thirtieth of the steps suffices for (docs/policies.md). Real networks are
+    sized for two cores: the largest are left out, and copies come again, since what is made of each is kept."""
+    training = TrainingConfiguration(
+        policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
+    )
+    if not is_zoo:
+        return training
     return replace(
         training, copies=9, most_ops=2000, reference_seeds=1, validation_graphs=40, validation_evaluations=2000
     )
 
 
 TRAININGS: dict[str, TrainingConfiguration] = {
-    "runtime-synthetic": _OURS["runtime-synthetic"],
-    "runtime-zoo": _on_zoo(_OURS["runtime-zoo"]),
-    "peak-memory-zoo": _on_zoo(_OURS["peak-memory-zoo"]),
-    "runtime-synthetic-paper": _PAPER["runtime-synthetic"],
-    "runtime-zoo-paper": replace(_PAPER["runtime-zoo"], copies=99),
-    "peak-memory-zoo-paper": replace(_PAPER["peak-memory-zoo"], copies=99),
+    f"{name}{suffix}": make(policy, "zoo" in name)
+    for suffix, make in (("", _ours), ("-paper", _in_the_paper))
+    for name, policy in CONFIGURATIONS.items()
 }

@@ -27,7 +27,7 @@ class Instance:
     evaluations: int
 
     def reward(self, space: ActionSpace, actions: NDArray[np.int64], seed: int) -> float:
-        """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num heads],
+        """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num choices],
         stand for, or of the search for features where that found better."""
         proposal = space.proposal(self.problem, actions, self.context.fixed_op)
         search = guided_search(self.problem, proposal, seed)

@@ -86,12 +86,12 @@ class Learner:
         return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
     def _log_probabilities(self, logits: Tensor) -> list[Tensor]:
-        """[ops, levels] for each head"""
-        return [torch.log_softmax(head, 1) for head in logits.split(list(self._space.levels), 1)]
+        """[ops, levels] for each choice"""
+        return [torch.log_softmax(choice, 1) for choice in logits.split(list(self._space.levels), 1)]
 
 
 def _of_actions(log_probabilities: Sequence[Tensor], actions: NDArray[np.int64]) -> Tensor:
-    """Of all the actions of a graph together, [ops, heads]: one number."""
+    """Of all the actions of a graph together, [ops, choices]: one number."""
     taken = torch.from_numpy(actions)
-    heads = [head.gather(1, taken[:, number : number + 1]) for number, head in enumerate(log_probabilities)]
-    return torch.cat(heads, 1).sum()
+    choices = [choice.gather(1, taken[:, number : number + 1]) for number, choice in enumerate(log_probabilities)]
+    return torch.cat(choices, 1).sum()

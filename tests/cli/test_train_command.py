@@ -1,0 +1,70 @@
+"""`placewright train`, and what it says of bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from placewright.cli import run
+from placewright.datasets.graph_set import SUFFIX, write_graph_set
+from placewright.datasets.synthetic import random_graph
+from placewright.policies.policy_file import read_policy
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split, first in (("train", 0), ("valid", 2)):
+        write_graph_set(folder / f"{split}{SUFFIX}", [random_graph(0, first), random_graph(0, first + 1)], {})
+    return folder
+
+
+def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert run(["train", "regal", "--data", str(data), "-o", str(out), "--steps", "2", "--processes", "1"]) == 0
+    policy = out / "best.safetensors"
+    assert capsys.readouterr().out == f"policy: {policy}\n"
+    assert read_policy(policy).record["step"] == 2
+    graph = tmp_path / "graph.json"
+    from placewright.importers.json_graph import save_graph
+
+    save_graph(random_graph(0, 9), graph)
+    plan = ["plan", str(graph), "--devices", "2xideal/free", "--solver", "regal", "--policy", str(policy)]
+    assert run([*plan, "--evaluations", "500"]) == 0
+    assert "found by regal (runtime-synthetic)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--config", "runtime-zo"], "there is no configuration 'runtime-zo'; did you mean runtime-zoo?"),
+        (["--steps", "0"], "steps is 0; it must be a whole number from 1"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--processes", "0"], "processes is 0"),
+    ],
+)
+def test_bad_options_get_a_sentence(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], sentence: str
+) -> None:
+    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), *options]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_graphs_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "regal", "--data", str(tmp_path / "none"), "-o", str(tmp_path / "run")]) == 2
+    assert "has no 'train.graphs.gz' to learn from" in capsys.readouterr().err
+
+
+def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from placewright.cli import run\n"
+        "from placewright.search.method import METHODS\n"
+        "sys.exit(0 if 'regal' in METHODS and 'placewright.training' not in sys.modules else 1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
