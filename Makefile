@@ -55,6 +55,7 @@ bench: $(VENV)/base
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
+GUIDED := regal,idrs
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
@@ -76,6 +77,7 @@ bench-quick: $(VENV)/dev
 tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(BUILDERS) --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers $(GUIDED) --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic

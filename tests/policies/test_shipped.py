@@ -1,0 +1,40 @@
+"""Policies that come with the package, measured from their files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placewright.bench.suite import read_suite
+from placewright.policies.shipped import find_policy, shipped_names
+from placewright.search.brkga import Brkga
+from placewright.search.budget import Budget
+from placewright.search.regal import Regal
+
+SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
+#: Policy, suite, instances, and the percent over BRKGA 5K that they gain at least; docs/policies.md has the mean of all.
+SCORES = [("runtime-synthetic", "synthetic", 40, 6.0)]
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_shipped_policy_says_how_it_was_trained(name: str) -> None:
+    policy = find_policy(name)
+    assert policy.name == name
+    assert policy.record["improvement_percent"] > 0
+    assert policy.record["training"]["steps"] >= policy.record["step"] > 0
+
+
+@pytest.mark.parametrize(("name", "suite_name", "take", "least"), SCORES)
+def test_a_shipped_policy_has_its_score(name: str, suite_name: str, take: int, least: float) -> None:
+    suite, policy = read_suite(SUITES / f"{suite_name}.toml"), find_policy(name)
+    gains = []
+    for index in range(0, len(suite.labels), len(suite.labels) // take):
+        problem = suite.problem(suite.graph(index))
+        guided, uniform = (
+            method.solve(problem, Budget(evaluations=5000), seed=0).metrics.objective_value(problem.objective)
+            for method in (Regal(policy=policy), Brkga())
+        )
+        gains.append(100 * (1 - guided / uniform))
+    assert np.mean(gains) > least

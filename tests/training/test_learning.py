@@ -1,0 +1,36 @@
+"""That a training learns: minutes, so of the long tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placewright.datasets.synthetic import write_synthetic
+from placewright.policies.policy_file import read_policy
+from placewright.search.brkga import Brkga
+from placewright.search.budget import Budget
+from placewright.search.regal import Regal
+from placewright.training.configuration import TRAININGS
+from placewright.training.reinforce import train
+from placewright.training.workers import suite_of
+
+
+@pytest.mark.long
+def test_some_minutes_of_training_beat_uniform_brkga_on_unseen_graphs(tmp_path: Path) -> None:
+    write_synthetic(tmp_path / "data", 600, seed=1)
+    configuration = replace(TRAININGS["runtime-synthetic"], steps=900, validation_graphs=20)
+    policy = read_policy(train(tmp_path / "data", configuration, tmp_path / "run", name="short", processes=2))
+    suite = suite_of(tmp_path / "data", "test", configuration)
+    gains = []
+    for index in range(40):
+        problem = suite.problem(suite.graph(index))
+        guided, uniform = (
+            method.solve(problem, Budget(evaluations=5000), seed=0).metrics.step_time_ns
+            for method in (Regal(policy=policy), Brkga())
+        )
+        gains.append(100 * (1 - guided / uniform))
+    # Some 6% after 900 steps; 40 graphs tell 0 from that with a standard error of 0.6.
+    assert np.mean(gains) > 2
