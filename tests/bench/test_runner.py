@@ -201,7 +201,7 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from placewright.bench import work
 
-    def broken(name: str, *, threads: int) -> None:
+    def broken(name: str, *, threads: int, policies: object) -> None:
         raise ZeroDivisionError("in the method")
 
     monkeypatch.setattr(work, "make_method", broken)

@@ -14,7 +14,7 @@ from placewright.search.budget import Budget
 from placewright.search.regal import Regal
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
-#: Policy, suite, instances, and the percent over BRKGA 5K that they gain at least; docs/policies.md has the mean of all.
+#: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/policies.md has the mean of all.
 SCORES = [("runtime-synthetic", "synthetic", 40, 6.0)]
 
 
