@@ -62,8 +62,8 @@ def plan(
         to device. colocate: groups of globs that share a device. dims: values of symbolic dimensions of an ONNX file.
     evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
         about a second, and no time limit: only without one is the plan reproducible.
-    threads: None for all cores; the plan depends on it only with a time limit. policy: what guides
-        `regal` and `idrs`, a name or a file; None for the one shipped for the problem. measured: CSV of measured times.
+    threads: None for all cores; the plan depends on it only with a time limit. policy: what guides `regal`, `idrs` or
+        `gas`, a name or a file; None for the one shipped for the problem. measured: CSV of measured op times.
 
     Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
     """

@@ -12,6 +12,7 @@ import pytest
 from placewright.cli import run
 from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.importers.json_graph import save_graph
 from placewright.policies.policy_file import read_policy
 
 
@@ -31,8 +32,6 @@ def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsy
     assert capsys.readouterr().out == f"policy: {policy}\n"
     assert read_policy(policy).record["step"] == 2
     graph = tmp_path / "graph.json"
-    from placewright.importers.json_graph import save_graph
-
     save_graph(random_graph(0, 9), graph)
     plan = ["plan", str(graph), "--devices", "2xideal/free", "--solver", "regal", "--policy", str(policy)]
     assert run([*plan, "--evaluations", "500", "--json"]) == 0
@@ -62,10 +61,14 @@ def test_a_folder_without_graphs_gets_a_sentence(tmp_path: Path, capsys: pytest.
 
 
 def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from placewright.cli import run\n"
-        "from placewright.search.method import METHODS\n"
-        "sys.exit(0 if 'regal' in METHODS and 'placewright.training' not in sys.modules else 1)\n"
+    code = "import sys; sys.modules['torch'] = None\nfrom placewright.cli import run\nsys.exit(run(sys.argv[1:]))\n"
+    save_graph(random_graph(0, 9), tmp_path / "graph.json")
+    plan = ["plan", str(tmp_path / "graph.json"), "--devices", "2xideal/free", "--solver", "regal"]
+    planned = subprocess.run(
+        [sys.executable, "-c", code, *plan, "--policy", "runtime-synthetic", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["found_by"] == "regal: runtime-synthetic"

@@ -32,8 +32,17 @@ def synthetic(index: int = 0) -> Problem:
 def test_features_take_400_evaluations_of_the_budget() -> None:
     result = Regal(policy=random_policy()).solve(synthetic(), Budget(evaluations=1000), 0)
     assert result.evaluations == 1000
-    assert result.trace[0].evaluations == 400
     assert [point.evaluations for point in result.trace] == sorted(point.evaluations for point in result.trace)
+
+
+def test_a_time_limit_and_an_interrupt_end_the_search_for_features_too() -> None:
+    method, problem = Regal(policy=random_policy()), synthetic()
+    stopped = method.solve(problem, Budget(evaluations=1000), 0, interrupted=lambda: True)
+    assert (stopped.stopped_because, stopped.found_by) == ("interrupted", "regal")
+    assert stopped.evaluations < 400
+    late = method.solve(problem, Budget(evaluations=1000, seconds=1e-6), 0)
+    assert late.stopped_because == "time"
+    assert late.evaluations < 400
 
 
 @pytest.mark.parametrize("evaluations", [1, 399, 400])
@@ -95,5 +104,7 @@ def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:
 def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> None:
     with pytest.raises(InputError, match=r"there is no policy 'runtime-synthetik'.*runtime-synthetic"):
         api.plan(tiny_graph(), "2xideal/free", solver="regal", policy="runtime-synthetik")
-    with pytest.raises(InputError, match="no policy is shipped for step-time on 7 devices; there are: "):
+    with pytest.raises(
+        InputError, match="no policy is shipped for step-time on 7 devices; --policy takes a file, or one of: runtime-"
+    ):
         api.plan(tiny_graph(), "7xideal/free", solver="regal")

@@ -93,10 +93,11 @@ def test_a_search_with_nothing_left_to_find_ends_the_others(reason: str) -> None
     assert best_side_by_side(search, PROBLEM, 0, 3).stopped_because == reason
 
 
-def test_a_search_that_fails_ends_the_others() -> None:
+@pytest.mark.parametrize("fails_first", [True, False])
+def test_a_search_that_fails_ends_the_others(fails_first: bool) -> None:
     def search(seed: int, *, on_progress: OnProgress | None, interrupted: Interrupted | None) -> Result:
         assert interrupted is not None
-        if seed == 0:
+        if (seed == 0) == fails_first:
             raise MemoryError
         until = time.perf_counter() + 30
         while not interrupted() and time.perf_counter() < until:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -148,10 +150,35 @@ def test_a_training_too_short_for_a_validation_is_validated_at_its_end(data: Pat
     assert read_policy(path).record["step"] == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04"])
-def test_a_spoiled_checkpoint_is_named(data: Path, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "checkpoint.pt").write_bytes(content)
-    with pytest.raises(InputError, match=r"checkpoint.pt' is not a checkpoint: delete it"):
+def test_a_policy_that_is_gone_is_made_again(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    (out / BEST).unlink()
+    assert read_policy(train(data, CONFIGURATION, out, name="small")).record["step"] == 6
+
+
+def test_other_data_is_refused(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    write_graph_set(tmp_path / "data" / f"valid{SUFFIX}", [random_graph(1, 0), random_graph(1, 1)], {})
+    with pytest.raises(InputError, match="another data"):
+        train(tmp_path / "data", CONFIGURATION, undisturbed, name="small")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda good: b"",
+        lambda good: b"not a checkpoint",
+        lambda good: good[:-30],
+        lambda good: good[: len(good) // 2],
+        lambda good: good[:5000] + bytes([good[5000] ^ 1]) + good[5001:],
+    ],
+)
+def test_a_spoiled_checkpoint_is_named(
+    data: Path, undisturbed: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(spoil((undisturbed / "checkpoint.pt").read_bytes()))
+    with pytest.raises(InputError, match=r"checkpoint.pt' is not a checkpoint, or damaged: delete it"):
         train(data, CONFIGURATION, tmp_path, name="small")
 
 

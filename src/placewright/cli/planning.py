@@ -55,7 +55,7 @@ def plan(
         int | None, typer.Option(metavar="N", help="All cores by default; matters to the plan only with --time-limit.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What guides regal, or its file; by default the one shipped.")
+        str | None, typer.Option(metavar="NAME", help="What guides regal, idrs or gas: a file, or one shipped.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from placewright.errors import InputError
+from placewright.machine import MAX_DEVICES
 from placewright.plan import Objective
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
@@ -35,7 +36,7 @@ class PolicyConfiguration:
     scheduling_levels: int = 16
 
     def __post_init__(self) -> None:
-        if self.rounds < 0 or self.width < 1 or self.num_devices < 1:
+        if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
             raise InputError(f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices cannot be")
         if self.network not in ("graph", "sequence"):
             raise InputError(f"there is no network '{self.network}'; 'graph' and 'sequence' are")

@@ -55,10 +55,20 @@ def num_op_features(objective: str, num_devices: int) -> int:
 
 def context_of(problem: Problem, seed: int) -> Context:
     """The features of a problem, after a search of 400 evaluations."""
+    search = search_for_features(problem, seed)
+    search.advance(FEATURE_EVALUATIONS)
+    return context_after(problem, search)
+
+
+def search_for_features(problem: Problem, seed: int) -> _core.Brkga:
+    """Which is advanced by 400 evaluations."""
     fixed_op = fixed_op_of(problem)
     proposal = None if fixed_op is None else uniform_proposal(problem, fixed_op)
-    search = guided_search(problem, proposal, seed ^ _OWN_SEED)
-    search.advance(FEATURE_EVALUATIONS)
+    return guided_search(problem, proposal, seed ^ _OWN_SEED)
+
+
+def context_after(problem: Problem, search: _core.Brkga) -> Context:
+    """What that search says of the problem."""
     share, position = search.mean_decisions()
     source, target, edge = _edges(problem)
     parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
@@ -68,7 +78,7 @@ def context_of(problem: Problem, seed: int) -> Context:
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,
-        fixed_op=fixed_op,
+        fixed_op=fixed_op_of(problem),
         keys=search.best_keys(),
         objective=search.best_objective,
         bytes_over_limit=search.best_bytes_over_limit,

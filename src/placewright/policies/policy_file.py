@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 #: Of the header's metadata, whose values are strings: JSON in our case.
 _KEY = "placewright"
 _ALIGNMENT = 8
+_LONGEST_NAME = 100
 
 
 def write_policy(policy: Policy, path: str | Path) -> None:
@@ -51,10 +52,15 @@ def read_policy(path: str | Path) -> Policy:
         about = _about(header)
         weights = {name: _array(name, entry, content) for name, entry in header.items() if name != "__metadata__"}
         configuration = _configuration(about["configuration"])
-        return Policy(name=about["name"], configuration=configuration, weights=weights, record=about.get("record", {}))
+        name, record = about["name"], about["record"]
+        if not (isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()):
+            raise InputError(f"a policy whose name is {shown(name)}")
+        if not isinstance(record, dict):
+            raise InputError("a policy whose record is no JSON object")
+        return Policy(name=name, configuration=configuration, weights=weights, record=record)
     except InputError as error:
         raise InputError(f"'{shown(path)}': {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"'{shown(path)}' is not a policy: {shown(error)}") from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def shipped_policy(problem: Problem, network: Network) -> Policy:
         own = policy.configuration
         if (own.objective, own.num_devices) == (problem.objective, problem.machine.num_devices):
             return policy
-    listed = ", ".join(f"{p.configuration.objective} on {p.configuration.num_devices}" for p in known) or "none"
     raise InputError(
-        f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; there are: {listed}"
+        f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
+        f"--policy takes a file, or one of: {', '.join(shipped_names())}"
     )
 
 
@@ -39,7 +40,7 @@ def find_policy(name: str, folder: Path | None = None) -> Policy:
     if name in shipped_names():
         return _shipped(name)
     path = (folder or Path()) / name
-    if path.suffix != _SUFFIX and not path.exists():
+    if path.suffix != _SUFFIX and not os.path.exists(path):
         raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, shipped_names())}")
     return read_policy(path)
 

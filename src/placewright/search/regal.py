@@ -6,15 +6,19 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from placewright.errors import InputError
 from placewright.policies.configuration import Network
-from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of
+from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
 from placewright.policies.policy import Policy
 from placewright.policies.shipped import shipped_policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.pausable import result_of, run
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result, Solution, TracePoint, measure
 
@@ -55,7 +59,14 @@ class Regal:
             )
         policy = self.policy or shipped_policy(problem, self.network)
         policy.check(problem)
-        context = context_of(problem, seed)
+        search = search_for_features(problem, seed)
+        first = replace(budget, evaluations=FEATURE_EVALUATIONS)
+        ran = run(search, self.name, first, began, on_progress, interrupted, first_batch=self.threads)
+        if ran.stopped_because != "evaluations":
+            solution = _decoded(problem, search.best_keys())
+            facts = {"policy": policy.name}
+            return result_of(self.name, facts, problem, search, ran, solution, seed=seed, began=began)
+        context = context_after(problem, search)
         own = policy.propose(problem, context, seed)
         followed = time.perf_counter() - began
         found = replace(self.search, name=self.name, threads=self.threads).solve(
@@ -72,7 +83,7 @@ class Regal:
             evaluations=FEATURE_EVALUATIONS + found.evaluations,
             seconds=time.perf_counter() - began,
             configuration={**found.configuration, "policy": policy.name},
-            trace=_trace(context, found, followed),
+            trace=_trace(ran.trace, found.trace, followed),
         )
 
 
@@ -103,22 +114,19 @@ def _better(problem: Problem, context: Context, found: Result) -> Result:
     own = (found.metrics.bytes_over_limit, found.metrics.objective_value(problem.objective))
     if own <= (context.bytes_over_limit, context.objective):
         return found
-    device_of, order = problem.core.decode(context.keys, "paper")
-    solution = Solution(device_of=device_of, order=order)
+    solution = _decoded(problem, context.keys)
     return replace(found, solution=solution, metrics=measure(problem, solution))
 
 
-def _trace(context: Context, found: Result, followed: float) -> tuple[TracePoint, ...]:
+def _decoded(problem: Problem, keys: NDArray[np.uint32]) -> Solution:
+    device_of, order = problem.core.decode(keys, "paper")
+    return Solution(device_of=device_of, order=order)
+
+
+def _trace(first: tuple[TracePoint, ...], then: tuple[TracePoint, ...], followed: float) -> tuple[TracePoint, ...]:
     """The best of both searches over time."""
-    points = [
-        TracePoint(
-            evaluations=FEATURE_EVALUATIONS,
-            seconds=followed,
-            best=context.objective,
-            bytes_over_limit=context.bytes_over_limit,
-        )
-    ]
-    for point in found.trace:
+    points = list(first)
+    for point in then:
         if (point.bytes_over_limit, point.best) < (points[-1].bytes_over_limit, points[-1].best):
             later = replace(
                 point, evaluations=FEATURE_EVALUATIONS + point.evaluations, seconds=followed + point.seconds

@@ -42,11 +42,15 @@ def best_side_by_side(
     nothing_left = threading.Event()
 
     def run(index: int) -> Result:
-        result = search(
-            seeds[index],
-            on_progress=lambda state: progress.report(index, state),
-            interrupted=lambda: nothing_left.is_set() or (interrupted is not None and interrupted()),
-        )
+        try:
+            result = search(
+                seeds[index],
+                on_progress=lambda state: progress.report(index, state),
+                interrupted=lambda: nothing_left.is_set() or (interrupted is not None and interrupted()),
+            )
+        except BaseException:
+            nothing_left.set()
+            raise
         if result.stopped_because in ("optimal", "complete"):
             nothing_left.set()
         return result

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,17 +20,19 @@ from placewright.training.learner import Learner, Lesson
 
 Float = NDArray[np.float32]
 _NAME = "checkpoint.pt"
+#: Of what follows, before it: many a damaged file would otherwise pass for weights.
+_DIGEST_BYTES = 32
 
 
 class Checkpoint:
     """Weights, what Adam remembers, the number of steps taken and the best validation so far."""
 
-    def __init__(self, out: Path, configuration: TrainingConfiguration, seed: int, num_graphs: tuple[int, int]) -> None:
+    def __init__(self, out: Path, configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> None:
         """Of the file in `out`, or of a training that begins. Raises InputError when the file is not one, or of a
-        training with other settings."""
+        training with other settings. data: digests of its graphs."""
         self._path = out / _NAME
         self._configuration = configuration
-        self._settings = _settings(configuration, seed, num_graphs)
+        self._settings = _settings(configuration, seed, data)
         self._learner = Learner(configuration, seed)
         self._weights = torch.nn.Parameter(torch.from_numpy(self._learner.weights))
         self._adam = torch.optim.Adam([self._weights], lr=configuration.learning_rate)
@@ -76,29 +78,31 @@ class Checkpoint:
         content = io.BytesIO()
         state = {"weights": self._weights.detach(), "adam": self._adam.state_dict()}
         torch.save({"settings": self._settings, "step": self.step, "best": self.best, **state}, content)
-        write_atomically(self._path, content.getvalue())
+        written = content.getvalue()
+        write_atomically(self._path, hashlib.sha256(written).digest() + written)
 
     def _load(self) -> None:
-        try:
-            state = torch.load(io.BytesIO(read_bytes(self._path)), weights_only=True)
-            settings, weights = state["settings"], state["weights"]
-        except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError) as error:
-            raise InputError(f"'{shown(self._path)}' is not a checkpoint: delete it to begin anew") from error
-        if settings != self._settings or weights.shape != self._weights.shape:
-            other = next((key for key, value in self._settings.items() if settings.get(key) != value), "policy")
+        data = read_bytes(self._path)
+        content = data[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
+            raise InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
+        state = torch.load(io.BytesIO(content), weights_only=True)
+        settings = state["settings"]
+        if settings != self._settings:
+            other = next(key for key in (*self._settings, *settings) if settings.get(key) != self._settings.get(key))
             raise InputError(
                 f"'{shown(self._path)}' is of a training with another {other}: "
-                f"{shown(settings.get(other))}, not {shown(self._settings[other])}"
+                f"{shown(settings.get(other))}, not {shown(self._settings.get(other))}"
             )
         with torch.no_grad():
-            self._weights.copy_(weights)
+            self._weights.copy_(state["weights"])
         self._adam.load_state_dict(state["adam"])
         self.step, self.best = state["step"], state["best"]
 
 
-def _settings(configuration: TrainingConfiguration, seed: int, num_graphs: tuple[int, int]) -> dict[str, Any]:
+def _settings(configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> dict[str, Any]:
     """All that decides where a training leads; how far it goes only where its learning rate depends on that."""
-    settings = {**asdict(configuration), "seed": seed, "num_graphs": list(num_graphs)}
+    settings = {**asdict(configuration), "seed": seed, "data": list(data)}
     if configuration.last_learning_rate is None:
         del settings["steps"]
     return settings

@@ -13,9 +13,6 @@ from placewright.policies.actions import ActionSpace
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.problem import Problem
 
-#: Ops of all the graphs that are held.
-_MOST_OPS = 4_000_000
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
@@ -36,9 +33,10 @@ class Instance:
 
 
 class Instances:
-    """The instances of a suite by number; those drawn last are held. Not for several threads."""
+    """The instances of a suite by number; those drawn last are held, up to so many ops. Not for several threads."""
 
-    def __init__(self, suite: Suite, evaluations: int, reference_seeds: int) -> None:
+    def __init__(self, suite: Suite, evaluations: int, reference_seeds: int, most_ops: int) -> None:
+        self._most_ops = most_ops
         self._suite, self._evaluations, self._reference_seeds = suite, evaluations, reference_seeds
         self._held: OrderedDict[int, Instance] = OrderedDict()
         self._ops_held = 0
@@ -50,7 +48,7 @@ class Instances:
         instance = self._make(index)
         self._held[index] = instance
         self._ops_held += instance.problem.core.num_ops
-        while self._ops_held > _MOST_OPS and len(self._held) > 1:
+        while self._ops_held > self._most_ops and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
             self._ops_held -= oldest.problem.core.num_ops
         return instance

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from placewright.errors import InputError
+from placewright.errors import InputError, shown
 from placewright.files import read_bytes, write_atomically
 
 _NAME = "metrics.jsonl"
@@ -45,9 +45,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     for line in read_bytes(path).splitlines():
         try:
-            lines.append(json.loads(line))
-        except ValueError:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not (isinstance(values, dict) and isinstance(values.get("step"), int)):
+            break
+        lines.append(values)
     return lines
 
 
@@ -56,4 +59,8 @@ def _board(out: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise InputError("training writes records for TensorBoard: pip install 'placewright[train]'") from error
-    return SummaryWriter(str(out / "tensorboard"), purge_step=step + 1)
+    folder = out / "tensorboard"
+    try:
+        return SummaryWriter(str(folder), purge_step=step + 1)
+    except OSError as error:
+        raise InputError(f"cannot write to '{shown(folder)}': {error.strerror}") from error

@@ -16,7 +16,7 @@ from placewright.training.checkpoint import Checkpoint
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson
 from placewright.training.records import Records
-from placewright.training.workers import Assignment, Workers, graphs_of
+from placewright.training.workers import Assignment, Workers, graphs_of, suite_of
 
 BEST = "best.safetensors"
 
@@ -50,28 +50,36 @@ def train(
     Raises InputError for bad data, another training's folder, and gradients that are no longer numbers.
     """
     make_folder(out)
-    graphs, unseen = (graphs_of(folder, split, configuration) for split in ("train", "valid"))
-    checkpoint = Checkpoint(out, configuration, seed, num_graphs=(len(graphs), len(unseen)))
+    suites = [suite_of(folder, split, configuration) for split in ("train", "valid")]
+    graphs, unseen = (graphs_of(suite, configuration) for suite in suites)
+    checkpoint = Checkpoint(out, configuration, seed, data=[suite.graphs.digest for suite in suites])
+    if not (out / BEST).exists():
+        checkpoint.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
     with Workers(folder, configuration, processes) as workers, Records(out, checkpoint.step) as records:
+
+        def validate() -> None:
+            improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
+            records.add(checkpoint.step, {"improvement": improvement})
+            if checkpoint.is_best(improvement):
+                write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
+
         lessons: list[Lesson] = []
         while checkpoint.step < configuration.steps:
             assignments = assignments_of(configuration, seed, checkpoint.step, graphs)
             lessons += workers.lessons(checkpoint.weights, assignments)
             checkpoint.learn(lessons[-configuration.batch :])
-            is_last = checkpoint.step == configuration.steps
-            if checkpoint.step % configuration.validation_interval == 0 or (is_last and checkpoint.best is None):
-                improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
-                records.add(checkpoint.step, {"improvement": improvement})
-                if checkpoint.is_best(improvement):
-                    write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
-            if checkpoint.step % configuration.checkpoint_interval == 0 or is_last:
+            if checkpoint.step % configuration.validation_interval == 0:
+                validate()
+            if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
                 records.add(checkpoint.step, summary(lessons))
                 checkpoint.save()
                 if on_progress is not None:
                     reward = float(np.mean([lesson.rewards for lesson in lessons]))
                     on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
                 lessons.clear()
+        if checkpoint.best is None:
+            validate()
     return out / BEST
 
 

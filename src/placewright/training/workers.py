@@ -27,6 +27,8 @@ from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instances
 from placewright.training.learner import Learner, Lesson
 
+#: By all processes together; some 1,100 bytes each.
+_OPS_HELD = 4_000_000
 _Job = TypeVar("_Job")
 _Answer = TypeVar("_Answer")
 
@@ -42,7 +44,7 @@ class Assignment:
 def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> Suite:
     """The graphs of a split, "train" or "valid", on the paper's machine. Raises InputError when there are none."""
     path = folder / f"{split}{SUFFIX}"
-    if not path.exists():
+    if not os.path.exists(path):  # which, unlike Path.exists, takes any name
         raise InputError(
             f"'{shown(folder)}' has no '{path.name}' to {'learn from' if split == 'train' else 'validate on'}"
         )
@@ -59,14 +61,13 @@ def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> 
     )
 
 
-def graphs_of(folder: Path, split: str, configuration: TrainingConfiguration) -> list[int]:
-    """Numbers of a split's graphs, copies included, that are not too large. Raises InputError when all are."""
-    suite = suite_of(folder, split, configuration)
+def graphs_of(suite: Suite, configuration: TrainingConfiguration) -> list[int]:
+    """Numbers of a suite's graphs, copies included, that are not too large. Raises InputError when all are."""
     if (most := configuration.most_ops) is None:
         return list(range(len(suite.labels)))
     small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= most]
     if not small:
-        raise InputError(f"'{shown(folder)}' has no graph of at most {most:,} ops in '{split}'")
+        raise InputError(f"'{shown(suite.graphs.name)}' has no graph of at most {most:,} ops")
     each = 1 + suite.copies
     return [index * each + copy for index in small for copy in range(each)]
 
@@ -76,7 +77,7 @@ class Workers:
 
     def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
         context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
-        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration))
+        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, _OPS_HELD // processes))
 
     def __enter__(self) -> Self:
         return self
@@ -112,23 +113,20 @@ class _Room:
 _room: _Room
 
 
-def _start(folder: Path, configuration: TrainingConfiguration) -> None:
+def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) -> None:
     """Once in each worker."""
     global _room
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    _room = _Room(
-        learner=Learner(configuration, seed=0),
-        train=Instances(
-            suite_of(folder, "train", configuration), configuration.evaluations, configuration.reference_seeds
-        ),
-        valid=Instances(
-            suite_of(folder, "valid", configuration),
-            configuration.validation_evaluations,
-            configuration.reference_seeds,
-        ),
-    )
+    instances = {
+        split: Instances(suite_of(folder, split, configuration), evaluations, configuration.reference_seeds, most_ops)
+        for split, evaluations in (
+            ("train", configuration.evaluations),
+            ("valid", configuration.validation_evaluations),
+        )
+    }
+    _room = _Room(learner=Learner(configuration, seed=0), **instances)
 
 
 def _end_with_parent() -> None:
