@@ -20,6 +20,7 @@ from placewright.training.workers import suite_of
 
 @pytest.mark.long
 def test_some_minutes_of_training_beat_uniform_brkga_on_unseen_graphs(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     write_synthetic(tmp_path / "data", 600, seed=1)
     configuration = replace(TRAININGS["runtime-synthetic"], steps=900, validation_graphs=20)
     policy = read_policy(train(tmp_path / "data", configuration, tmp_path / "run", name="short", processes=2))
