@@ -80,6 +80,7 @@ def train(
                 lessons.clear()
         if checkpoint.best is None:
             validate()
+            checkpoint.save()
     return out / BEST
 
 
