@@ -80,7 +80,7 @@ def serve(suite_path: Path, connection: Connection) -> None:
     # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         for message in _answers(suite_path, connection):
             connection.send(message)
@@ -88,8 +88,8 @@ def serve(suite_path: Path, connection: Connection) -> None:
         return  # The parent is gone; what it kept is kept.
 
 
-def _end_with_parent() -> None:
-    """Ends this process when the parent is gone, however it went: nobody would take the row of a run of hours."""
+def end_with_parent() -> None:
+    """Ends this process when the parent is gone, however it went: nobody would take what a run of hours finds."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

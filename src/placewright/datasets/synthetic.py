@@ -12,7 +12,6 @@ from random import Random
 
 import numpy as np
 
-from placewright import _core
 from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
@@ -20,6 +19,7 @@ from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
+from placewright.policies.features import guided_search
 from placewright.problem import Problem
 
 MIN_NODES, MAX_NODES = 50, 200
@@ -94,19 +94,7 @@ def is_interesting(graph: Graph) -> bool:
     machine = load_machine(PAPER_MACHINE)
     times = np.array([[op.time_ns] * machine.num_devices for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=machine, time_ns=times, control="order")
-    search = _core.Brkga(
-        problem=problem.core,
-        seed=0,
-        threads=1,
-        population=100,
-        elites=20,
-        mutants=15,
-        elite_bias=0.7,
-        populations=1,
-        exchange_interval=1,
-        exchanged=0,
-        seeds=[],
-    )
+    search = guided_search(problem, None, seed=0)
     search.advance(FEW_EVALUATIONS)
     after_few = search.best_objective
     search.advance(MANY_EVALUATIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 
 Int = NDArray[np.int64]
+#: alpha and beta, float64 [num distributions].
+Parameters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 #: So that 1 / (levels + 1) squared is still a parameter a proposal may have.
 MOST_LEVELS = 30
@@ -61,31 +64,32 @@ class ActionSpace:
         if self.scheduling_levels:
             first = 1 + self.placement_levels**2
             row[affinity.size :][:num_ops] = first + _row(pairs[:, -1], self.scheduling_levels)
-        if fixed_op is not None:
-            near_0 = 1 + self.placement_levels**2 + self.scheduling_levels**2
-            affinity[fixed_op] = near_0
-            affinity[fixed_op, 0] = near_0 + 1
-        alpha, beta = self._distributions()
-        return Proposal(alpha=alpha, beta=beta, row=row)
-
-    def _distributions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Uniform, those of affinities, those of priorities, near 0, near 1."""
-        parts = [beta_parameters(levels) for levels in (self.placement_levels, self.scheduling_levels) if levels]
-        alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
-        beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
-        return alpha, beta
+        levels = [count for count in (self.placement_levels, self.scheduling_levels) if count]
+        return _with_fixed_op(row, affinity, [beta_parameters(count) for count in levels], fixed_op)
 
 
 def uniform_proposal(problem: Problem, fixed_op: int) -> Proposal:
     """All keys uniform, but that one op stands on the first device."""
     row = np.zeros(problem.core.num_keys, np.uint16)
     affinity = row[: problem.core.num_ops * problem.core.num_devices].reshape(problem.core.num_ops, -1)
-    affinity[fixed_op] = 1
-    affinity[fixed_op, 0] = 2
-    return Proposal(alpha=np.array([1.0, 1.0, _FIXED]), beta=np.array([1.0, _FIXED, 1.0]), row=row)
+    return _with_fixed_op(row, affinity, [], fixed_op)
 
 
-def beta_parameters(levels: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _with_fixed_op(
+    row: NDArray[np.uint16], affinity: NDArray[np.uint16], parts: Sequence[Parameters], fixed_op: int | None
+) -> Proposal:
+    """Distributions are the uniform one, the parts, one near 0 and one near 1. row: of each key. affinity: its part
+    [op, device], of which that of the fixed op is changed."""
+    alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
+    beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
+    if fixed_op is not None:
+        near_0, near_1 = len(alpha) - 2, len(alpha) - 1
+        affinity[fixed_op] = near_0
+        affinity[fixed_op, 0] = near_1
+    return Proposal(alpha=alpha, beta=beta, row=row)
+
+
+def beta_parameters(levels: int) -> Parameters:
     """alpha and beta by mean level * levels + variance level, as A.6 dequantises them: the mean is (m + 1) / (k + 1),
     the variance (v + 1) / (k + 1) of the most that such a mean allows."""
     level = np.arange(levels)

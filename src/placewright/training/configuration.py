@@ -16,9 +16,7 @@ class TrainingConfiguration:
     policy: what is trained. copies: noisy copies of each graph that may be drawn (A.1.2). most_ops: of a graph to learn
     from or to validate on; None for no limit. steps: gradient steps.
     batch: graphs in each. samples: actions drawn for each graph; of several each is compared with the mean of the
-    others, one alone with what the baseline network expects. equal_graphs: whether what they gain over one another is
-    divided by its standard deviation, so that all graphs say as much. entropy_weight: of the actions' entropy, summed
-    over ops and choices, which is to stay high. evaluations: of a rollout, those for features among them.
+    others, one alone with what the baseline network expects. evaluations: of a rollout, those for features among them.
     learning_rate, last_learning_rate: Adam's, falling linearly over the steps from the one to the other; None where it
     stays. largest_norm: of a gradient. baseline_weight: of the squared error of the baseline network.
     reference_seeds: runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
@@ -33,8 +31,6 @@ class TrainingConfiguration:
     steps: int = 100_000
     batch: int = 4
     samples: int = 1
-    equal_graphs: bool = False
-    entropy_weight: float = 0.0
     evaluations: int = 1000
     learning_rate: float = 1e-4
     last_learning_rate: float | None = None

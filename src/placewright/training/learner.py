@@ -17,8 +17,6 @@ from placewright.training.instances import Instance
 from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
 
 Float = NDArray[np.float32]
-#: Of rewards that are divided by their deviation: rounding is no gain.
-_LEAST_DEVIATION = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,15 +69,13 @@ class Learner:
         log_probabilities = self._log_probabilities(logits)
         log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
         loss = -(self._advantages(rewards, expected) * log_probability).mean()
-        entropy = sum(-(p.exp() * p).sum() for p in log_probabilities)
-        loss = loss - self._configuration.entropy_weight * entropy
         if expected is not None:
             loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
         gradients = torch.autograd.grad(loss, list(self._networks.parameters()))
         return Lesson(
             gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
             rewards=tuple(rewards.tolist()),
-            entropy=float(entropy.detach()) / len(logits),
+            entropy=sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities),
             expected=None if expected is None else float(expected.detach()),
         )
 
@@ -87,10 +83,7 @@ class Learner:
         """How much better each sample is than the mean of the others, or one alone than expected. [samples]"""
         if expected is not None:
             return rewards - expected.detach()
-        gains = (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
-        if self._configuration.equal_graphs:
-            gains = gains / rewards.std().clamp(min=_LEAST_DEVIATION)
-        return gains
+        return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
     def _log_probabilities(self, logits: Tensor) -> list[Tensor]:
         """[ops, levels] for each choice"""

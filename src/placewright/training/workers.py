@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from placewright.bench.suite import PAPER_CONTROL, Suite
+from placewright.bench.work import end_with_parent
 from placewright.datasets.graph_set import SUFFIX, read_graph_set
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.errors import InputError, PlacewrightError, shown
@@ -117,7 +118,7 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
     """Once in each worker."""
     global _room
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     instances = {
         split: Instances(suite_of(folder, split, configuration), evaluations, configuration.reference_seeds, most_ops)
@@ -127,12 +128,6 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
         )
     }
     _room = _Room(learner=Learner(configuration, seed=0), **instances)
-
-
-def _end_with_parent() -> None:
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _lesson(job: tuple[NDArray[np.float32], Assignment]) -> Lesson:
