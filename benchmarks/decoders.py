@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from placewright.api import make_problem
 from placewright.bounds import lower_bound
 from placewright.datasets.graph_set import read_graph_set
+from placewright.decoder import DECODERS
 from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.problem import ControlMode, Objective, Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-from placewright.search.decoder import DECODERS
 
 TEST_GRAPHS = Path(__file__).parent / "instances" / "synthetic-test.graphs.gz"
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "placewright"
 #: From first to last; modules of one row may import each other.
 ROWS = (
     {"_core", "errors", "version", "quantities", "files", "fields", "suggestion", "garbage"},
-    {"graph", "machine", "plan", "proposal"},
+    {"graph", "machine", "plan", "proposal", "decoder"},
     {"examples", "importers", "costs", "machines"},
     {"lowering", "constraints", "problem"},
     {"bounds", "policies"},

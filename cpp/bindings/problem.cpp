@@ -133,7 +133,7 @@ void bind_problem(nb::module_& m) {
             },
             nb::arg("decoder"), "Length of a chromosome of that decoder; `num_keys` is that of \"paper\".")
         .def("decode", &decode_keys, nb::arg("keys").noconvert(), nb::arg("decoder") = "paper",
-             "Placement and order that a decoder makes of a chromosome; see placewright.search.decoder.")
+             "Placement and order that a decoder makes of a chromosome; see placewright.decoder.")
         .def(
             "encode",
             [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order, const std::string& decoder) {

@@ -64,7 +64,7 @@ class Problem:
 
     def decode(self, keys: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], decoder: str = 'paper') -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
         """
-        Placement and order that a decoder makes of a chromosome; see placewright.search.decoder.
+        Placement and order that a decoder makes of a chromosome; see placewright.decoder.
         """
 
     def encode(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)], decoder: str = 'paper') -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]:

@@ -23,7 +23,7 @@ SMALLEST_PARAMETER, LARGEST_PARAMETER = 1e-3, 1e6
 class Proposal:
     """row[key] names the distribution Beta(alpha[row], beta[row]) of each key; for the paper's decoder keys
     are laid out as in REGAL A.5: op x device affinities, op priorities, tensor x device transfer priorities
-    (search/decoder.py has the others).
+    (decoder.py has the others).
 
     alpha, beta: float64 [num distributions, at most 65,536], from 1e-3 to 1e6. row: integers [num keys], each
     in [0, num distributions).

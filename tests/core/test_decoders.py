@@ -15,13 +15,13 @@ from strategies import chromosomes, problems
 
 from placewright import _core
 from placewright.constraints import placement_groups
+from placewright.decoder import DECODERS, DecoderName
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.annealing import Annealing
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-from placewright.search.decoder import DECODERS, DecoderName
 from placewright.search.random_search import RandomSearch
 
 WITH_AFFINITIES = ["paper", "lazy", "early-free", "evict"]

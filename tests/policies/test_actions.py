@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
@@ -73,8 +75,35 @@ def test_keys_that_a_policy_says_nothing_about_are_uniform(placement: int, sched
 
 @pytest.mark.parametrize(("placement", "scheduling"), [(0, 0), (1, 2), (2, 1), (2, 31), (-1, 2)])
 def test_choices_that_cannot_be_are_refused(placement: int, scheduling: int) -> None:
-    with pytest.raises(InputError, match=f"choices of {placement} and {scheduling} levels"):
+    with pytest.raises(InputError, match=f"choices of {placement}, {scheduling}, 0 levels"):
         ActionSpace(num_devices=2, placement_levels=placement, scheduling_levels=scheduling)
+
+
+def test_keys_of_transfers_have_what_was_chosen_for_the_op_that_makes_the_tensor() -> None:
+    problem = problem_of(GRAPH, machine_of(2))
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=0, transfer_levels=3)
+    proposal = space.proposal(problem, np.array([[2, 0], [0, 1], [1, 1]]), fixed_op=None)
+    assert not proposal.row[:9].any()
+    alpha, beta = beta_parameters(3)
+    rows = proposal.row[9:].reshape(-1, 2)
+    for tensor, producer in enumerate(problem.lowered.producer):
+        number = {0: 2 * 3 + 0, 1: 0 * 3 + 1, 2: 1 * 3 + 1}[int(producer)]
+        for row in rows[tensor]:
+            assert (proposal.alpha[row], proposal.beta[row]) == (alpha[number], beta[number])
+
+
+def test_a_decoder_that_chooses_devices_has_keys_for_priorities_alone() -> None:
+    problem = problem_of(GRAPH, machine_of(2))
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=3, decoder="segment-fill")
+    proposal = space.proposal(problem, np.array([[2, 0], [0, 1], [1, 1]]), fixed_op=None)
+    assert proposal.row.tolist() == [1 + 6, 1 + 1, 1 + 4]
+    assert fixed_op_of(problem, "segment-fill") is None
+    with pytest.raises(InputError, match="'segment-fill' chooses devices itself"):
+        replace(space, placement_levels=2)
+    with pytest.raises(InputError, match="'lazy' does not read priorities of transfers"):
+        replace(space, transfer_levels=2, decoder="lazy")
+    with pytest.raises(InputError, match="no decoder 'lasy'; did you mean lazy"):
+        replace(space, decoder="lasy")
 
 
 def test_the_fixed_op_stands_on_the_first_device_in_every_individual() -> None:

@@ -83,7 +83,10 @@ def _entry(change: dict[str, Any]) -> Callable[[bytes], bytes]:
         (_about(lambda about: about["configuration"].update(rounds=-1)), "-1 rounds"),
         (_about(lambda about: about["configuration"].update(rounds="2")), "configuration's rounds"),
         (_about(lambda about: about["configuration"].update(update="lstm")), "configuration's update"),
-        (_about(lambda about: about["configuration"].update(colour=1)), "fields that this placewright does not know"),
+        (
+            _about(lambda about: about["configuration"].update(colour=1)),
+            "'colour', which this placewright does not know",
+        ),
         (_about(lambda about: about["configuration"].update(width=4)), "finite float32 numbers"),
         (_entry({"dtype": "F16"}), "'act.out.bias' is not an array of float32"),
         (_entry({"shape": [3]}), "not those of its shape"),

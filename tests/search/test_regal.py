@@ -12,14 +12,17 @@ from policies.networks import SMALL, random_policy
 
 from placewright import api
 from placewright.datasets.synthetic import random_graph
+from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
 from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.policies.features import context_of
 from placewright.policies.policy_file import write_policy
 from placewright.problem import Problem
+from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
 from placewright.search.regal import Regal
+from placewright.search.result import measure
 
 TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))
 
@@ -74,6 +77,20 @@ def test_random_search_in_place_of_evolution_is_idrs() -> None:
     drawn = Regal(name="idrs", policy=random_policy(), search=RandomSearch()).solve(problem, budget, 0)
     assert drawn.found_by == "idrs: random"
     assert drawn.metrics.step_time_ns > evolved.metrics.step_time_ns
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_policy_searches_with_its_own_decoder(decoder: DecoderName) -> None:
+    placement_levels = SMALL.placement_levels if decoder in WITH_AFFINITIES else 0
+    policy = random_policy(replace(SMALL, decoder=decoder, placement_levels=placement_levels))
+    problem = synthetic()
+    result = Regal(policy=policy).solve(problem, Budget(evaluations=1200), 0)
+    assert result.configuration["decoder"] == decoder
+    metrics = measure(problem, result.solution)
+    assert result.metrics == metrics
+    # Even with random weights: another decoder leaves less to chance than the paper's with as many evaluations.
+    paper = Brkga().solve(problem, Budget(evaluations=1200), 0)
+    assert decoder == "paper" or metrics.step_time_ns < paper.metrics.step_time_ns
 
 
 def test_a_policy_for_other_problems_is_refused() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.decoder import WITH_AFFINITIES, DecoderName, check_decoder
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -25,68 +26,91 @@ _FIXED = 100.0
 @dataclass(frozen=True, kw_only=True)
 class ActionSpace:
     """An action is a level for each choice. Choices come in pairs, a mean and a variance: one pair for the affinity of
-    the op to each device, then one for its priority.
+    the op to each device, then one for its priority, then one for that of transfers of what it produces.
 
-    placement_levels, scheduling_levels: how many levels the choices of affinities and of the priority have, k in A.6;
-    with none the policy leaves these keys uniform (A.12).
+    placement_levels, scheduling_levels, transfer_levels: how many levels the choices of affinities, of the priority and
+    of transfers have, k in A.6; with none the policy leaves these keys uniform (A.12), as the paper does with transfers.
+    decoder: what the keys mean; one without affinities has no keys to choose devices with, and only the paper's reads
+    those of transfers.
     """
 
     num_devices: int
     placement_levels: int
     scheduling_levels: int
+    transfer_levels: int = 0
+    decoder: DecoderName = "paper"
 
     def __post_init__(self) -> None:
-        levels = (self.placement_levels, self.scheduling_levels)
+        check_decoder(self.decoder)
+        levels = (self.placement_levels, self.scheduling_levels, self.transfer_levels)
         if not any(levels) or any(count == 1 or not 0 <= count <= MOST_LEVELS for count in levels):
             raise InputError(
-                f"choices of {levels[0]} and {levels[1]} levels: 0 or 2 to {MOST_LEVELS} can be, not all 0"
+                f"choices of {', '.join(map(str, levels))} levels: 0 or 2 to {MOST_LEVELS} can be, not all 0"
             )
+        if self.placement_levels and self.decoder not in WITH_AFFINITIES:
+            raise InputError(f"decoder '{self.decoder}' chooses devices itself: a policy can not")
+        if self.transfer_levels and self.decoder != "paper":
+            raise InputError(f"decoder '{self.decoder}' does not read priorities of transfers: only 'paper' does")
 
     @property
     def levels(self) -> tuple[int, ...]:
         """Of each choice."""
-        placement = (self.placement_levels,) * 2 * self.num_devices if self.placement_levels else ()
-        return (*placement, *((self.scheduling_levels,) * 2 if self.scheduling_levels else ()))
+        pairs = ((self.placement_levels, self.num_devices), (self.scheduling_levels, 1), (self.transfer_levels, 1))
+        return tuple(count for count, keys in pairs if count for _ in range(2 * keys))
 
     @property
     def num_logits(self) -> int:
         return sum(self.levels)
 
     def proposal(self, problem: Problem, actions: Int, fixed_op: int | None) -> Proposal:
-        """The proposal that actions, [num ops, num choices], stand for; keys of transfers are uniform. fixed_op: stands
-        on the first device."""
-        num_ops, num_devices = problem.core.num_ops, self.num_devices
-        row = np.zeros(problem.core.num_keys, np.uint16)
-        affinity = row[: num_ops * num_devices].reshape(num_ops, num_devices)
-        pairs = actions.reshape(num_ops, -1, 2)
+        """The proposal that actions, [num ops, num choices], stand for. fixed_op: stands on the first device."""
+        keys = _Keys(problem, self.decoder)
+        pairs = actions.reshape(problem.core.num_ops, -1, 2)
+        parts: list[Parameters] = []
+
+        def of_pairs(pairs: Int, levels: int) -> Int:
+            """Numbers of the distributions that choices of so many levels stand for."""
+            first = 1 + sum(len(alpha) for alpha, _ in parts)
+            parts.append(beta_parameters(levels))
+            return first + pairs[..., 0] * levels + pairs[..., 1]
+
         if self.placement_levels:
-            affinity[:] = 1 + _row(pairs[:, :num_devices], self.placement_levels)
+            keys.affinity[:] = of_pairs(pairs[:, : self.num_devices], self.placement_levels)
+            pairs = pairs[:, self.num_devices :]
         if self.scheduling_levels:
-            first = 1 + self.placement_levels**2
-            row[affinity.size :][:num_ops] = first + _row(pairs[:, -1], self.scheduling_levels)
-        levels = [count for count in (self.placement_levels, self.scheduling_levels) if count]
-        return _with_fixed_op(row, affinity, [beta_parameters(count) for count in levels], fixed_op)
+            keys.priority[:] = of_pairs(pairs[:, 0], self.scheduling_levels)
+        if self.transfer_levels:
+            keys.transfer[:] = of_pairs(pairs[problem.lowered.producer, -1], self.transfer_levels)[:, None]
+        return keys.proposal(parts, fixed_op)
 
 
-def uniform_proposal(problem: Problem, fixed_op: int) -> Proposal:
+def uniform_proposal(problem: Problem, fixed_op: int, decoder: DecoderName = "paper") -> Proposal:
     """All keys uniform, but that one op stands on the first device."""
-    row = np.zeros(problem.core.num_keys, np.uint16)
-    affinity = row[: problem.core.num_ops * problem.core.num_devices].reshape(problem.core.num_ops, -1)
-    return _with_fixed_op(row, affinity, [], fixed_op)
+    return _Keys(problem, decoder).proposal([], fixed_op)
 
 
-def _with_fixed_op(
-    row: NDArray[np.uint16], affinity: NDArray[np.uint16], parts: Sequence[Parameters], fixed_op: int | None
-) -> Proposal:
-    """Distributions are the uniform one, the parts, one near 0 and one near 1. row: of each key. affinity: its part
-    [op, device], of which that of the fixed op is changed."""
-    alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
-    beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
-    if fixed_op is not None:
-        near_0, near_1 = len(alpha) - 2, len(alpha) - 1
-        affinity[fixed_op] = near_0
-        affinity[fixed_op, 0] = near_1
-    return Proposal(alpha=alpha, beta=beta, row=row)
+class _Keys:
+    """The number of the distribution of each key, at first of the uniform one. Parts of the paper's layout (A.5):
+    affinity [op, device], priority [op], transfer [tensor, device]; of decoders without affinities there is but the
+    priority."""
+
+    def __init__(self, problem: Problem, decoder: DecoderName) -> None:
+        num_ops, num_devices = problem.core.num_ops, problem.core.num_devices
+        self._row = np.zeros(problem.core.num_keys_of(decoder), np.uint16)
+        num_affinities = num_ops * num_devices if decoder in WITH_AFFINITIES else 0
+        self.affinity = self._row[:num_affinities].reshape(-1, num_devices)
+        self.priority = self._row[num_affinities:][:num_ops]
+        self.transfer = self._row[num_affinities + num_ops :].reshape(-1, num_devices)
+
+    def proposal(self, parts: Sequence[Parameters], fixed_op: int | None) -> Proposal:
+        """With the uniform distribution, those of the parts, one near 0 and one near 1."""
+        alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
+        beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
+        if fixed_op is not None:
+            near_0, near_1 = len(alpha) - 2, len(alpha) - 1
+            self.affinity[fixed_op] = near_0
+            self.affinity[fixed_op, 0] = near_1
+        return Proposal(alpha=alpha, beta=beta, row=self._row)
 
 
 def beta_parameters(levels: int) -> Parameters:
@@ -99,13 +123,12 @@ def beta_parameters(levels: int) -> Parameters:
     return (beta * mean / (1 - mean)).ravel(), beta.ravel()
 
 
-def _row(pairs: Int, levels: int) -> Int:
-    return pairs[..., 0] * levels + pairs[..., 1]
-
-
-def fixed_op_of(problem: Problem) -> int | None:
+def fixed_op_of(problem: Problem, decoder: DecoderName = "paper") -> int | None:
     """The op that may stand on the first device without loss, as A.2 fixes it: the longest, or the one with most memory
-    where that is the objective. None where devices differ, so that the first is not as good as any."""
+    where that is the objective. None where devices differ, so that the first is not as good as any, and where the decoder
+    chooses devices itself."""
+    if decoder not in WITH_AFFINITIES:
+        return None
     machine = problem.machine
     _, allowed = problem.groups
     free = bool((allowed == allowed[0]).all()) and int(allowed[0]).bit_count() == machine.num_devices

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from placewright.decoder import DecoderName
 from placewright.errors import InputError
 from placewright.machine import MAX_DEVICES
 from placewright.plan import Objective
@@ -22,7 +23,7 @@ class PolicyConfiguration:
     knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. objective, num_devices: of
     the problems it is for. rounds: of message passing, T. width: of states, messages and hidden layers. aggregation: of
     messages at an op. update: how they change its state, added to it or by a gated recurrent unit.
-    placement_levels, scheduling_levels: as in ActionSpace.
+    placement_levels, scheduling_levels, transfer_levels, decoder: as in ActionSpace.
     """
 
     objective: Objective
@@ -34,6 +35,8 @@ class PolicyConfiguration:
     update: Literal["residual", "gru"] = "residual"
     placement_levels: int = 2
     scheduling_levels: int = 16
+    transfer_levels: int = 0
+    decoder: DecoderName = "paper"
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -50,6 +53,8 @@ class PolicyConfiguration:
             num_devices=self.num_devices,
             placement_levels=self.placement_levels,
             scheduling_levels=self.scheduling_levels,
+            transfer_levels=self.transfer_levels,
+            decoder=self.decoder,
         )
 
     @property
@@ -63,7 +68,23 @@ _PAPER = {
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
+#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), and what the paper has not: more actions, and
+#: decoders that leave less to chance (docs/policies.md).
+_VARIATIONS: dict[str, dict[str, Any]] = {
+    "sequence": {"network": "sequence"},
+    "placement": {"scheduling_levels": 0},
+    "scheduling": {"placement_levels": 0},
+    "transfers": {"transfer_levels": 16},
+    "lazy": {"decoder": "lazy"},
+    "evict": {"decoder": "evict"},
+    "segment-fill": {"decoder": "segment-fill", "placement_levels": 0},
+    "earliest-finish": {"decoder": "earliest-finish", "placement_levels": 0},
+}
 CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
-    **{f"{name}-sequence": replace(configuration, network="sequence") for name, configuration in _PAPER.items()},
+    **{
+        f"{name}-{variation}": replace(configuration, **changes)
+        for name, configuration in _PAPER.items()
+        for variation, changes in _VARIATIONS.items()
+    },
 }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright import _core
+from placewright.decoder import DecoderName
 from placewright.policies.actions import fixed_op_of, op_bytes, uniform_proposal
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -53,21 +54,21 @@ def num_op_features(objective: str, num_devices: int) -> int:
     return 4 + (4 if objective == "step-time" else 0) + num_devices + 1
 
 
-def context_of(problem: Problem, seed: int) -> Context:
+def context_of(problem: Problem, seed: int, decoder: DecoderName = "paper") -> Context:
     """The features of a problem, after a search of 400 evaluations."""
-    search = search_for_features(problem, seed)
+    search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
-    return context_after(problem, search)
+    return context_after(problem, search, decoder)
 
 
-def search_for_features(problem: Problem, seed: int) -> _core.Brkga:
+def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _core.Brkga:
     """Which is advanced by 400 evaluations."""
-    fixed_op = fixed_op_of(problem)
-    proposal = None if fixed_op is None else uniform_proposal(problem, fixed_op)
-    return guided_search(problem, proposal, seed ^ _OWN_SEED)
+    fixed_op = fixed_op_of(problem, decoder)
+    proposal = None if fixed_op is None else uniform_proposal(problem, fixed_op, decoder)
+    return guided_search(problem, proposal, seed ^ _OWN_SEED, decoder)
 
 
-def context_after(problem: Problem, search: _core.Brkga) -> Context:
+def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName) -> Context:
     """What that search says of the problem."""
     share, position = search.mean_decisions()
     source, target, edge = _edges(problem)
@@ -78,14 +79,16 @@ def context_after(problem: Problem, search: _core.Brkga) -> Context:
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,
-        fixed_op=fixed_op_of(problem),
+        fixed_op=fixed_op_of(problem, decoder),
         keys=search.best_keys(),
         objective=search.best_objective,
         bytes_over_limit=search.best_bytes_over_limit,
     )
 
 
-def guided_search(problem: Problem, proposal: Proposal | None, seed: int) -> _core.Brkga:
+def guided_search(
+    problem: Problem, proposal: Proposal | None, seed: int, decoder: DecoderName = "paper"
+) -> _core.Brkga:
     """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread."""
     return _core.Brkga(
         problem=problem.core,
@@ -98,6 +101,7 @@ def guided_search(problem: Problem, proposal: Proposal | None, seed: int) -> _co
         populations=1,
         exchange_interval=1,
         exchanged=0,
+        decoder=decoder,
         seeds=[],
         tables=None if proposal is None else proposal.tables,
         row=None if proposal is None else proposal.row.astype(np.uint16),

@@ -107,6 +107,6 @@ def _configuration(values: Mapping[str, Any]) -> PolicyConfiguration:
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"its configuration's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if asdict(found) != dict(values):
-        raise InputError("its configuration has fields that this placewright does not know, or lacks some")
+    if strange := set(values) - set(asdict(found)):
+        raise InputError(f"its configuration has '{shown(min(strange))}', which this placewright does not know")
     return found

@@ -7,11 +7,11 @@ import time
 from dataclasses import asdict, dataclass
 
 from placewright import _core
+from placewright.decoder import DecoderName, check_decoder
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.decoder import DecoderName, check_decoder
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
 
@@ -26,7 +26,7 @@ class Annealing:
 
     keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
     geometrically over the budget, with a time limit over the evaluations that it will reach at its speed so far.
-    decoder: what the keys mean (search/decoder.py).
+    decoder: what the keys mean (decoder.py).
     """
 
     name: str = "annealing"

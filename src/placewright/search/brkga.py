@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright import _core
+from placewright.decoder import DECODERS, DecoderName, check_decoder
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.decoder import DECODERS, DecoderName, check_decoder
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
 
@@ -28,7 +28,7 @@ class Brkga:
     population, elites, mutants: individuals per population, and how many are kept or drawn anew each generation.
     elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
     populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
-    decoder: what the keys mean (search/decoder.py).
+    decoder: what the keys mean (decoder.py).
     threads: that evaluate; the result does not depend on it.
     """
 

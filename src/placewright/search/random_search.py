@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placewright.decoder import DecoderName, check_decoder
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.decoder import DecoderName, check_decoder
 from placewright.search.result import Result
 
 #: Individuals drawn between two looks at the best; the result's quality does not depend on it.
@@ -24,7 +24,7 @@ class RandomSearch:
     ever crossed: after any number of generations the elite is the best of all drawn so far, as it would be in one
     generation of all evaluations, which would have to be held at once.
 
-    decoder: what the keys mean (search/decoder.py). threads: that evaluate; the result does not depend on it.
+    decoder: what the keys mean (decoder.py). threads: that evaluate; the result does not depend on it.
     """
 
     name: str = "random-search"

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.decoder import DecoderName
 from placewright.errors import InputError
 from placewright.policies.configuration import Network
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
@@ -29,8 +30,8 @@ class Regal:
     proposal. The better of the two is the result.
 
     policy: None for the one that is shipped for the problem's objective and number of devices. network: of a policy
-    that is shipped; "sequence" makes it GAS (section 5.2). search: what draws from the proposal; random search makes it
-    IDRS. threads: that evaluate; the result does not depend on it.
+    that is shipped; "sequence" makes it GAS (section 5.2). search: what draws from the proposal, with the decoder that
+    the policy is for; random search makes it IDRS. threads: that evaluate; the result does not depend on it.
     """
 
     name: str = "regal"
@@ -59,17 +60,18 @@ class Regal:
             )
         policy = self.policy or shipped_policy(problem, self.network)
         policy.check(problem)
-        search = search_for_features(problem, seed)
+        decoder = policy.configuration.decoder
+        search = search_for_features(problem, seed, decoder)
         first = replace(budget, evaluations=FEATURE_EVALUATIONS)
         ran = run(search, self.name, first, began, on_progress, interrupted, first_batch=self.threads)
         if ran.stopped_because != "evaluations":
-            solution = _decoded(problem, search.best_keys())
+            solution = _decoded(problem, search.best_keys(), decoder)
             facts = {"policy": policy.name}
             return result_of(self.name, facts, problem, search, ran, solution, seed=seed, began=began)
-        context = context_after(problem, search)
+        context = context_after(problem, search, decoder)
         own = policy.propose(problem, context, seed)
         followed = time.perf_counter() - began
-        found = replace(self.search, name=self.name, threads=self.threads).solve(
+        found = replace(self.search, name=self.name, decoder=decoder, threads=self.threads).solve(
             problem,
             _rest(budget, followed),
             seed,
@@ -78,7 +80,7 @@ class Regal:
             interrupted=interrupted,
         )
         return replace(
-            _better(problem, context, found),
+            _better(problem, context, found, decoder),
             found_by=f"{self.name}: {policy.name}",
             evaluations=FEATURE_EVALUATIONS + found.evaluations,
             seconds=time.perf_counter() - began,
@@ -109,17 +111,17 @@ def _report(on_progress: OnProgress, context: Context, followed: float, progress
     )
 
 
-def _better(problem: Problem, context: Context, found: Result) -> Result:
+def _better(problem: Problem, context: Context, found: Result, decoder: DecoderName) -> Result:
     """The result, with the solution of the search for features where that is better."""
     own = (found.metrics.bytes_over_limit, found.metrics.objective_value(problem.objective))
     if own <= (context.bytes_over_limit, context.objective):
         return found
-    solution = _decoded(problem, context.keys)
+    solution = _decoded(problem, context.keys, decoder)
     return replace(found, solution=solution, metrics=measure(problem, solution))
 
 
-def _decoded(problem: Problem, keys: NDArray[np.uint32]) -> Solution:
-    device_of, order = problem.core.decode(keys, "paper")
+def _decoded(problem: Problem, keys: NDArray[np.uint32], decoder: DecoderName) -> Solution:
+    device_of, order = problem.core.decode(keys, decoder)
     return Solution(device_of=device_of, order=order)
 
 

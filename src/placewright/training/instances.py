@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite
+from placewright.decoder import DecoderName
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.problem import Problem
@@ -16,7 +17,7 @@ from placewright.problem import Problem
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
-    """reference: mean objective of uniform BRKGA with all evaluations of a rollout."""
+    """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout."""
 
     problem: Problem
     context: Context
@@ -27,7 +28,7 @@ class Instance:
         """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num choices],
         stand for, or of the search for features where that found better."""
         proposal = space.proposal(self.problem, actions, self.context.fixed_op)
-        search = guided_search(self.problem, proposal, seed)
+        search = guided_search(self.problem, proposal, seed, space.decoder)
         search.advance(self.evaluations - FEATURE_EVALUATIONS)
         return -min(search.best_objective, self.context.objective) / self.reference
 
@@ -35,9 +36,11 @@ class Instance:
 class Instances:
     """The instances of a suite by number; those drawn last are held, up to so many ops. Not for several threads."""
 
-    def __init__(self, suite: Suite, evaluations: int, reference_seeds: int, most_ops: int) -> None:
-        self._most_ops = most_ops
-        self._suite, self._evaluations, self._reference_seeds = suite, evaluations, reference_seeds
+    def __init__(
+        self, suite: Suite, decoder: DecoderName, evaluations: int, reference_seeds: int, most_ops: int
+    ) -> None:
+        self._most_ops, self._suite, self._decoder = most_ops, suite, decoder
+        self._evaluations, self._reference_seeds = evaluations, reference_seeds
         self._held: OrderedDict[int, Instance] = OrderedDict()
         self._ops_held = 0
 
@@ -62,7 +65,7 @@ class Instances:
             objectives.append(search.best_objective)
         return Instance(
             problem=problem,
-            context=context_of(problem, index),
+            context=context_of(problem, index, self._decoder),
             reference=max(1.0, float(np.mean(objectives))),
             evaluations=self._evaluations,
         )

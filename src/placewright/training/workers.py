@@ -120,8 +120,9 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    decoder, seeds = configuration.policy.decoder, configuration.reference_seeds
     instances = {
-        split: Instances(suite_of(folder, split, configuration), evaluations, configuration.reference_seeds, most_ops)
+        split: Instances(suite_of(folder, split, configuration), decoder, evaluations, seeds, most_ops)
         for split, evaluations in (
             ("train", configuration.evaluations),
             ("valid", configuration.validation_evaluations),

@@ -24,6 +24,8 @@ from placewright.suggestion import did_you_mean
 
 DecoderName = Literal["paper", "lazy", "early-free", "evict", "segment-fill", "earliest-finish"]
 DECODERS: tuple[DecoderName, ...] = get_args(DecoderName)
+#: Those whose keys are in the paper's layout; the others have a priority per op and choose devices themselves.
+WITH_AFFINITIES: tuple[DecoderName, ...] = ("paper", "lazy", "early-free", "evict")
 
 
 def check_decoder(name: str) -> None:
