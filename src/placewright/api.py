@@ -25,7 +25,6 @@ from placewright.problem import Problem
 from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.search.method import default_evaluations, make_method
-from placewright.search.regal import Regal
 
 if TYPE_CHECKING:
     import torch
@@ -70,10 +69,8 @@ def plan(
     began = time.perf_counter()
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     cores = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
-    given = [] if policy is None else [find_policy(str(policy))]
-    method = make_method(solver, threads=cores, policies=given)
-    if given and not (isinstance(method, Regal) and method.policy is given[0]):
-        raise InputError(f"solver '{solver}' does not take policy '{given[0].name}'")
+    guide = None if policy is None else find_policy(str(policy))
+    method = make_method(solver, threads=cores, policy=guide)
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     memory_limit = bytes_or_none("memory_limit", memory_limit)
     problem = make_problem(

@@ -201,7 +201,7 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from placewright.bench import work
 
-    def broken(name: str, *, threads: int, policies: object) -> None:
+    def broken(name: str) -> None:
         raise ZeroDivisionError("in the method")
 
     monkeypatch.setattr(work, "make_method", broken)
@@ -209,6 +209,22 @@ def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monke
     messages = list(work._messages(read_suite(suite), job))
     assert [type(message) for message in messages] == [Failure, Failure]
     assert "ZeroDivisionError: in the method" in messages[0].reason  # type: ignore[union-attr]
+
+
+def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
+    run = replace(RUN, solver="regal:runtime-synthetic", evaluations=500)
+    from placewright.bench import work
+
+    rows = list(work._messages(read_suite(suite), jobs_of(suite, run)[0]))
+    assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
+        ("regal:runtime-synthetic", "regal: runtime-synthetic")
+    ]
+    with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
+        plan_runs(["regal:runtime-synthetik"], [500], [], 1)
+    with pytest.raises(InputError, match="solver 'brkga' does not take policy 'runtime-synthetic'"):
+        plan_runs(["brkga:runtime-synthetic"], [500], [], 1)
+    with pytest.raises(InputError, match="solver 'gas' does not take policy 'runtime-synthetic'"):
+        plan_runs(["gas:runtime-synthetic"], [500], [], 1)
 
 
 def test_the_checker_that_judges_rows_is_the_independent_one() -> None:

@@ -14,10 +14,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from placewright.bench.rows import Key, Results, Row
-from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, serve
+from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, method_of, serve
 from placewright.errors import InputError
 from placewright.search.baseline import Baseline
-from placewright.search.method import make_method
 
 #: How often a run whose worker died is tried.
 _ATTEMPTS = 2
@@ -38,7 +37,7 @@ def plan_runs(
     limits += [(None, limit) for limit in dict.fromkeys(seconds)]
     runs: list[Run] = []
     for solver in dict.fromkeys(solvers):
-        if isinstance(make_method(solver), Baseline):
+        if isinstance(method_of(solver), Baseline):
             runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0))
         else:
             runs += [

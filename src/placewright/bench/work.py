@@ -8,8 +8,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -19,9 +19,12 @@ from placewright.checker import check_plan
 from placewright.errors import MissingExtraError, PlacewrightError
 from placewright.plan import Plan
 from placewright.planning import assemble_plan
+from placewright.policies.policy import Policy
+from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.method import make_method
+from placewright.search.method import Method, make_method
+from placewright.search.regal import Regal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ class _WrongPlanError(Exception):
 
 def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     """Solves and checks. Raises _WrongPlanError with what the checker says."""
-    method = make_method(run.solver, threads=1, policies=suite.policies)
+    method = method_of(run.solver, suite.policies)
     began = time.process_time()
     result = method.solve(problem, run.budget, run.seed)
     # Of the processor, not of the wall: what else the machine does then matters little.
@@ -142,6 +145,19 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise _WrongPlanError("; ".join(complaints[:3]))
     return _row_of(plan, label, run, suite.optima.get(label, 0))
+
+
+def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
+    """The method that a run names, and after a colon the policy that guides it, by name or path; without one a guided
+    method takes that of the policies with its network. Raises InputError for a solver or policy there is none of."""
+    name, _, policy = solver.partition(":")
+    if policy:
+        return make_method(name, policy=find_policy(policy))
+    method = make_method(name)
+    if not isinstance(method, Regal):
+        return method
+    own = (policy for policy in policies if policy.configuration.network == method.network)
+    return replace(method, policy=next(own, None))
 
 
 def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:

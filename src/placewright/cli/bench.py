@@ -36,7 +36,10 @@ def run(
         ),
     ],
     solvers: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Methods, as plan --solver takes them.", show_default=False)
+        str,
+        typer.Option(
+            metavar="NAME,...", help="Methods, as plan --solver takes them; regal:P takes policy P.", show_default=False
+        ),
     ],
     out: Annotated[
         Path,

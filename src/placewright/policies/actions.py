@@ -29,7 +29,7 @@ class ActionSpace:
     the op to each device, then one for its priority, then one for that of transfers of what it produces.
 
     placement_levels, scheduling_levels, transfer_levels: how many levels the choices of affinities, of the priority and
-    of transfers have, k in A.6; with none the policy leaves these keys uniform (A.12), as the paper does with transfers.
+    of transfers have, k in A.6; with none the policy leaves these keys uniform (A.12), as the paper does transfers'.
     decoder: what the keys mean; one without affinities has no keys to choose devices with, and only the paper's reads
     those of transfers.
     """
@@ -125,8 +125,8 @@ def beta_parameters(levels: int) -> Parameters:
 
 def fixed_op_of(problem: Problem, decoder: DecoderName = "paper") -> int | None:
     """The op that may stand on the first device without loss, as A.2 fixes it: the longest, or the one with most memory
-    where that is the objective. None where devices differ, so that the first is not as good as any, and where the decoder
-    chooses devices itself."""
+    where that is the objective. None where devices differ, so that the first is not as good as any, and where the
+    decoder chooses devices itself."""
     if decoder not in WITH_AFFINITIES:
         return None
     machine = problem.machine

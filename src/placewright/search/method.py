@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -96,15 +95,16 @@ def default_evaluations(method: Method, problem: Problem) -> int:
     return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
 
 
-def make_method(name: str, *, threads: int = 1, policies: Sequence[Policy] = ()) -> Method:
-    """The method of that name, on so many threads where it can use them, and with that of the policies that has its
-    network. Raises InputError when there is no such method."""
+def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) -> Method:
+    """The method of that name, on so many threads where it can use them, and guided by the policy where one is given.
+    Raises InputError when there is no such method, or it does not take that policy."""
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
+    if policy is not None and not (isinstance(method, Regal) and method.network == policy.configuration.network):
+        raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
     if isinstance(method, Regal):
-        own = next((policy for policy in policies if policy.configuration.network == method.network), None)
-        return replace(method, threads=threads, policy=own)
+        return replace(method, threads=threads, policy=policy)
     if isinstance(method, Auto | Brkga | RandomSearch):
         return replace(method, threads=threads)
     return method
