@@ -25,20 +25,30 @@ CONFIGURATION = TrainingConfiguration(policy=SMALL, evaluations=500, samples=3)
 
 def instance_of(evaluations: int = 500) -> Instance:
     problem = problem_of(GRAPH, machine_of(2), (3, 1, 4, 1, 5, 9), control="order")
-    return Instance(problem=problem, context=context_of(problem, 0), reference=20.0, evaluations=evaluations)
+    return Instance(
+        problem=problem,
+        context=context_of(problem, 0),
+        space=SMALL.action_space,
+        reference=20.0,
+        evaluations=evaluations,
+    )
 
 
 class FixedRewards(Instance):
     """Rewards that no search decides."""
 
-    def reward(self, space: object, actions: np.ndarray, seed: int) -> float:
+    def reward(self, actions: np.ndarray, seed: int) -> float:
         return -1.0 - 0.01 * seed
 
 
 def fixed() -> Instance:
     known = instance_of()
     return FixedRewards(
-        problem=known.problem, context=known.context, reference=known.reference, evaluations=known.evaluations
+        problem=known.problem,
+        context=known.context,
+        space=known.space,
+        reference=known.reference,
+        evaluations=known.evaluations,
     )
 
 
@@ -56,7 +66,7 @@ def loss(learner: Learner, weights: np.ndarray, instance: Instance, seeds: list[
     logits = logits_of(
         {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}, SMALL, instance.context.features
     ).astype(np.float64)
-    rewards = np.array([instance.reward(None, None, seed) for seed in seeds])  # type: ignore[arg-type]
+    rewards = np.array([instance.reward(taken[0], seed) for seed in seeds])
     total = 0.0
     for actions, reward in zip(taken, rewards, strict=True):
         others = (rewards.sum() - reward) / (len(rewards) - 1)

@@ -200,7 +200,7 @@ def test_gradients_that_are_no_numbers_end_the_training(
 
     def spoiled(self: Workers, weights: np.ndarray, assignments: object) -> list[Lesson]:
         gradient = np.full_like(weights, np.nan)
-        return [Lesson(gradient=gradient, rewards=(-1.0,), expected=0.0, entropy=1.0)]
+        return [Lesson(gradient=gradient, loss=0.0, rewards=(-1.0,), expected=0.0, entropy=1.0)]
 
     monkeypatch.setattr(Workers, "lessons", spoiled)
     with pytest.raises(InputError, match=r"gradients that are no numbers at step 1; a learning rate of 0\.01"):

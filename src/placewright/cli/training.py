@@ -59,7 +59,8 @@ def regal(
 
         def on_progress(progress: TrainingProgress) -> None:
             best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
-            advance(progress.step, f"reward {progress.reward:.4f}{best}")
+            reward = "taught" if progress.reward is None else f"reward {progress.reward:.4f}"
+            advance(progress.step, f"{reward}{best}")
 
         path = train(
             data,

@@ -35,7 +35,7 @@ class Checkpoint:
         self._settings = _settings(configuration, seed, data)
         self._learner = Learner(configuration, seed)
         self._weights = torch.nn.Parameter(torch.from_numpy(self._learner.weights))
-        self._adam = torch.optim.Adam([self._weights], lr=configuration.learning_rate)
+        self._adam = self._fresh_adam()
         self.step = 0
         self.best: float | None = None
         if self._path.exists():
@@ -62,10 +62,15 @@ class Checkpoint:
                 f"a learning rate of {self._configuration.learning_rate} may be too high"
             )
         self._weights.grad = gradient * min(1.0, self._configuration.largest_norm / max(norm, 1e-12))
+        if self.step == self._configuration.taught_steps:  # gradients of another size begin
+            self._adam = self._fresh_adam()
         for group in self._adam.param_groups:
             group["lr"] = self._configuration.learning_rate_at(self.step)
         self._adam.step()
         self.step += 1
+
+    def _fresh_adam(self) -> torch.optim.Adam:
+        return torch.optim.Adam([self._weights], lr=self._configuration.learning_rate)
 
     def is_best(self, improvement: float) -> bool:
         """Whether a validation is better than all before it, which is kept in mind."""

@@ -14,7 +14,8 @@ class TrainingConfiguration:
     """REINFORCE on graphs drawn at random (REGAL, 4.1 and A.14).
 
     policy: what is trained. copies: noisy copies of each graph that may be drawn (A.1.2). most_ops: of a graph to learn
-    from or to validate on; None for no limit. steps: gradient steps.
+    from or to validate on; None for no limit. steps: gradient steps. taught_steps: the first of them, which imitate the
+    best of some simple proposals (training/teacher.py).
     batch: graphs in each. samples: actions drawn for each graph; of several each is compared with the mean of the
     others, one alone with what the baseline network expects. evaluations: of a rollout, those for features among them.
     learning_rate, last_learning_rate: Adam's, falling linearly over the steps from the one to the other; None where it
@@ -27,6 +28,7 @@ class TrainingConfiguration:
 
     policy: PolicyConfiguration
     copies: int = 0
+    taught_steps: int = 0
     most_ops: int | None = None
     steps: int = 100_000
     batch: int = 4
@@ -59,9 +61,10 @@ class TrainingConfiguration:
             raise InputError(f"a learning rate of {self.learning_rate} or another factor of the training cannot be")
 
     def learning_rate_at(self, step: int) -> float:
-        """Of the step after so many."""
+        """Of the step after so many. It falls over those that learn from rewards."""
         last = self.learning_rate if self.last_learning_rate is None else self.last_learning_rate
-        return self.learning_rate + (last - self.learning_rate) * step / self.steps
+        done = max(0, step - self.taught_steps) / max(1, self.steps - self.taught_steps)
+        return self.learning_rate + (last - self.learning_rate) * done
 
 
 def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:

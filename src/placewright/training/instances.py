@@ -4,42 +4,48 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite
-from placewright.decoder import DecoderName
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.problem import Problem
+from placewright.training.teacher import taught_actions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
     """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout."""
 
+    space: ActionSpace
+
     problem: Problem
     context: Context
     reference: float
     evaluations: int
 
-    def reward(self, space: ActionSpace, actions: NDArray[np.int64], seed: int) -> float:
+    def reward(self, actions: NDArray[np.int64], seed: int) -> float:
         """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num choices],
         stand for, or of the search for features where that found better."""
-        proposal = space.proposal(self.problem, actions, self.context.fixed_op)
-        search = guided_search(self.problem, proposal, seed, space.decoder)
+        proposal = self.space.proposal(self.problem, actions, self.context.fixed_op)
+        search = guided_search(self.problem, proposal, seed, self.space.decoder)
         search.advance(self.evaluations - FEATURE_EVALUATIONS)
         return -min(search.best_objective, self.context.objective) / self.reference
+
+    @cached_property
+    def taught_actions(self) -> NDArray[np.int64]:
+        """What a policy may be taught to do here, [num ops, num choices]."""
+        return taught_actions(self.context.features, self.space, self.reward)
 
 
 class Instances:
     """The instances of a suite by number; those drawn last are held, up to so many ops. Not for several threads."""
 
-    def __init__(
-        self, suite: Suite, decoder: DecoderName, evaluations: int, reference_seeds: int, most_ops: int
-    ) -> None:
-        self._most_ops, self._suite, self._decoder = most_ops, suite, decoder
+    def __init__(self, suite: Suite, space: ActionSpace, evaluations: int, reference_seeds: int, most_ops: int) -> None:
+        self._most_ops, self._suite, self._space = most_ops, suite, space
         self._evaluations, self._reference_seeds = evaluations, reference_seeds
         self._held: OrderedDict[int, Instance] = OrderedDict()
         self._ops_held = 0
@@ -65,7 +71,8 @@ class Instances:
             objectives.append(search.best_objective)
         return Instance(
             problem=problem,
-            context=context_of(problem, index, self._decoder),
+            context=context_of(problem, index, self._space.decoder),
+            space=self._space,
             reference=max(1.0, float(np.mean(objectives))),
             evaluations=self._evaluations,
         )

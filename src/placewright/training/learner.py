@@ -21,10 +21,12 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lesson:
-    """gradient: of the loss, all weights in one row. rewards: of each sample. entropy: in nats, of the actions of one
-    op, mean over ops. expected: the reward that the baseline network expects, where there is one."""
+    """gradient: of the loss, all weights in one row. rewards: of each sample, none where it was taught. entropy: in
+    nats, of the actions of one op, mean over ops. expected: the reward that the baseline network expects, where there
+    is one."""
 
     gradient: Float
+    loss: float
     rewards: tuple[float, ...]
     entropy: float
     expected: float | None
@@ -55,7 +57,7 @@ class Learner:
         """Of actions drawn once."""
         with torch.no_grad():
             logits = self.policy(Batch.of([instance.context.features])).numpy()
-        return instance.reward(self._space, sample(logits, self._space.levels, seed), seed)
+        return instance.reward(sample(logits, self._space.levels, seed), seed)
 
     def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
         """Draws actions once for each seed, and sees what they are worth."""
@@ -63,20 +65,32 @@ class Learner:
         logits = self.policy(batch)
         expected = self._baseline(batch)[0] if self._baseline else None
         actions = [sample(logits.detach().numpy(), self._space.levels, seed) for seed in seeds]
-        rewards = torch.tensor(
-            [instance.reward(self._space, taken, seed) for taken, seed in zip(actions, seeds, strict=True)]
-        )
+        rewards = torch.tensor([instance.reward(taken, seed) for taken, seed in zip(actions, seeds, strict=True)])
         log_probabilities = self._log_probabilities(logits)
         log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
         loss = -(self._advantages(rewards, expected) * log_probability).mean()
         if expected is not None:
             loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
-        gradients = torch.autograd.grad(loss, list(self._networks.parameters()))
+        seen = None if expected is None else float(expected.detach())
+        return self._lesson(loss, rewards.tolist(), log_probabilities, seen)
+
+    def imitation(self, instance: Instance) -> Lesson:
+        """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
+        log_probabilities = self._log_probabilities(self.policy(Batch.of([instance.context.features])))
+        loss = -_of_actions(log_probabilities, instance.taught_actions) / instance.problem.core.num_ops
+        return self._lesson(loss, (), log_probabilities, None)
+
+    def _lesson(
+        self, loss: Tensor, rewards: Sequence[float], log_probabilities: Sequence[Tensor], expected: float | None
+    ) -> Lesson:
+        weights = list(self._networks.parameters())
+        gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
         return Lesson(
             gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
-            rewards=tuple(rewards.tolist()),
+            loss=float(loss.detach()),
+            rewards=tuple(rewards),
             entropy=sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities),
-            expected=None if expected is None else float(expected.detach()),
+            expected=expected,
         )
 
     def _advantages(self, rewards: Tensor, expected: Tensor | None) -> Tensor:

@@ -23,10 +23,11 @@ BEST = "best.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingProgress:
-    """reward: mean of the last steps. best: percent over uniform BRKGA at the best validation, None before one."""
+    """reward: mean of the last steps, None while they were taught. best: percent over uniform BRKGA at the best
+    validation, None before one."""
 
     step: int
-    reward: float
+    reward: float | None
     best: float | None
 
 
@@ -72,10 +73,11 @@ def train(
             if checkpoint.step % configuration.validation_interval == 0:
                 validate()
             if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
-                records.add(checkpoint.step, summary(lessons))
+                facts = summary(lessons)
+                records.add(checkpoint.step, facts)
                 checkpoint.save()
                 if on_progress is not None:
-                    reward = float(np.mean([lesson.rewards for lesson in lessons]))
+                    reward = facts.get("reward")
                     on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
                 lessons.clear()
         if checkpoint.best is None:
@@ -92,15 +94,19 @@ def assignments_of(
     drawn = random.integers(len(graphs), size=configuration.batch)
     seeds = random.integers(2**63, size=(configuration.batch, configuration.samples))
     return [
-        Assignment(graph=graphs[index], seeds=tuple(row))
+        Assignment(graph=graphs[index], is_taught=step < configuration.taught_steps, seeds=tuple(row))
         for index, row in zip(drawn.tolist(), seeds.tolist(), strict=True)
     ]
 
 
 def summary(lessons: Sequence[Lesson]) -> dict[str, float]:
     """Of the steps since the last line of the records."""
-    rewards = np.array([np.mean(lesson.rewards) for lesson in lessons])
-    found = {"reward": float(rewards.mean()), "entropy": float(np.mean([lesson.entropy for lesson in lessons]))}
+    found = {"entropy": float(np.mean([lesson.entropy for lesson in lessons]))}
+    if taught := [lesson.loss for lesson in lessons if not lesson.rewards]:
+        found["imitation_loss"] = float(np.mean(taught))
+    rewards = np.array([np.mean(lesson.rewards) for lesson in lessons if lesson.rewards])
+    if len(rewards):
+        found["reward"] = float(rewards.mean())
     if expected := [lesson.expected for lesson in lessons if lesson.expected is not None]:
         found["baseline_error"] = float(np.sqrt(((rewards - expected) ** 2).mean()))
     return found

@@ -36,9 +36,10 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """graph: number among those to learn from. seeds: of its samples."""
+    """graph: number among those to learn from. is_taught: by imitation, otherwise by rewards. seeds: of its samples."""
 
     graph: int
+    is_taught: bool
     seeds: tuple[int, ...]
 
 
@@ -120,9 +121,9 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    decoder, seeds = configuration.policy.decoder, configuration.reference_seeds
+    space, seeds = configuration.policy.action_space, configuration.reference_seeds
     instances = {
-        split: Instances(suite_of(folder, split, configuration), decoder, evaluations, seeds, most_ops)
+        split: Instances(suite_of(folder, split, configuration), space, evaluations, seeds, most_ops)
         for split, evaluations in (
             ("train", configuration.evaluations),
             ("valid", configuration.validation_evaluations),
@@ -134,7 +135,10 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
 def _lesson(job: tuple[NDArray[np.float32], Assignment]) -> Lesson:
     weights, assignment = job
     _room.learner.weights = weights
-    return _room.learner.lesson(_room.train[assignment.graph], assignment.seeds)
+    instance = _room.train[assignment.graph]
+    return (
+        _room.learner.imitation(instance) if assignment.is_taught else _room.learner.lesson(instance, assignment.seeds)
+    )
 
 
 def _improvement(job: tuple[NDArray[np.float32], int]) -> float:
