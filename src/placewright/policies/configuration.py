@@ -68,12 +68,13 @@ _PAPER = {
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
-#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), and what the paper has not: more actions, and
-#: decoders that leave less to chance (docs/policies.md).
+#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), other depths (figure 4), and what the
+#: paper has not: more actions, and decoders that leave less to chance (docs/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
     "placement": {"scheduling_levels": 0},
     "scheduling": {"placement_levels": 0},
+    **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},
     "transfers": {"transfer_levels": 16},
     "lazy": {"decoder": "lazy"},
     "evict": {"decoder": "evict"},

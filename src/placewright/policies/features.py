@@ -19,6 +19,8 @@ _OWN_SEED = 0x5EED_F0F_FEA7
 #: Evaluations of the uniform BRKGA whose individuals are features (A.2).
 FEATURE_EVALUATIONS = 400
 NUM_EDGE_FEATURES = 3
+#: Makes of what 100 individuals agree on by chance, and devices are told apart by, numbers of about 1.
+_LEANING_SCALE = 10.0
 
 Float = NDArray[np.float32]
 Int = NDArray[np.int32]
@@ -75,7 +77,8 @@ def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName) -
     parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
     if problem.objective == "step-time":
         parts.append(_time_features(problem, source, target))
-    parts += [share.reshape(problem.core.num_ops, -1), position[:, None]]
+    leaning = _LEANING_SCALE * (share.reshape(problem.core.num_ops, -1) - 1 / problem.core.num_devices)
+    parts += [leaning, position[:, None]]
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,

@@ -25,15 +25,7 @@ _UNIFORM = (1 / 2, 1 / 3)
 _SURE_MEAN, _SURE_VARIANCE = 5 / 6, 1 / 3
 #: How far leanings are spread, and over how many neighbours in time devices are balanced; None: over neighbours in the
 #: graph.
-_PLACEMENTS: tuple[tuple[int, int | None], ...] = (
-    (8, None),
-    (20, None),
-    (60, None),
-    (8, 30),
-    (20, 30),
-    (60, 30),
-    (20, 10),
-)
+_PLACEMENTS: tuple[tuple[int, int | None], ...] = ((8, None), (20, None), (20, 30))
 #: Priorities of all ops alike, mostly below those of transfers, so that these leave early.
 _SCHEDULINGS = (_UNIFORM, (1 / 18, 1 / 6), (5 / 18, 1 / 18))
 #: Priorities that fall from the first op to the last, below the mean of those of transfers.

@@ -1,0 +1,114 @@
+"""REGAL's figures 4 and 8 of trainings: `python benchmarks/training_figures.py OUT RUN [RUN ...]`.
+
+RUN is a folder of `placewright train regal`. Into OUT go training-reward.svg and .png (figure 8: mean reward by step),
+training-entropy (figure 4, left: entropy of one op's actions by step) and, of runs that differ in nothing but their
+rounds, training-rounds (figure 4, right: the best validation by rounds of message passing).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style, text_colour
+from placewright.files import write_atomically
+from placewright.policies.configuration import PolicyConfiguration
+from placewright.policies.policy_file import read_policy
+from placewright.training.reinforce import BEST
+
+#: Lines of the records that are drawn as their mean, so that one sees the course and not the noise.
+_SMOOTHED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """name: of its folder. lines: of its records."""
+
+    name: str
+    configuration: PolicyConfiguration
+    lines: list[dict[str, float]]
+
+    @property
+    def best(self) -> float:
+        """Percent over uniform BRKGA at the best validation."""
+        return max(line["improvement"] for line in self.lines if "improvement" in line)
+
+
+def read(folder: Path) -> Training:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return Training(name=folder.name, configuration=read_policy(folder / BEST).configuration, lines=lines)
+
+
+def by_step(trainings: list[Training], key: str, title: str, y: str) -> Any:
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(7.2, 4.2), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
+    axes = figure.subplots()
+    for number, training in enumerate(trainings):
+        points = [(line["step"], line[key]) for line in training.lines if key in line]
+        groups = [points[begin : begin + _SMOOTHED] for begin in range(0, len(points), _SMOOTHED)]
+        x = [group[-1][0] for group in groups]
+        values = [sum(value for _, value in group) / len(group) for group in groups]
+        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+        axes.plot(x, values, color=colour, linewidth=1.6, label=training.name)
+    axes.legend(frameon=False, labelcolor="linecolor")
+    axes.set_xlabel("gradient steps")
+    axes.set_ylabel(y)
+    headline(figure, title, f"mean of {_SMOOTHED} lines of the records, each over as many steps as lie between them")
+    return figure
+
+
+def by_rounds(trainings: list[Training]) -> Any:
+    """None where no two differ in their rounds alone."""
+    from matplotlib.figure import Figure
+
+    alike: dict[PolicyConfiguration, list[Training]] = {}
+    for training in trainings:
+        alike.setdefault(replace(training.configuration, rounds=0), []).append(training)
+    group = max(alike.values(), key=len)
+    if len({training.configuration.rounds for training in group}) < 2:
+        return None
+    group.sort(key=lambda training: training.configuration.rounds)
+    figure: Any = Figure(figsize=(5.6, 4.2), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
+    axes = figure.subplots()
+    x = [training.configuration.rounds for training in group]
+    axes.plot(x, [training.best for training in group], color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
+    for training in group:
+        at = (training.configuration.rounds, training.best)
+        axes.annotate(
+            f"{training.best:+.1f}", at, (0, 7), textcoords="offset points", color=text_colour(LINE_COLOURS[0])
+        )
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.set_xticks(sorted(set(x)))
+    axes.set_xlabel("rounds of message passing, T")
+    axes.set_ylabel("% improvement over BRKGA 5K")
+    headline(figure, "Improvement by rounds of message passing", "best validation of each training")
+    return figure
+
+
+def main(out: Path, folders: list[Path]) -> None:
+    trainings = [read(folder) for folder in folders]
+    out.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Callable[[], Any]] = {
+        "reward": lambda: by_step(trainings, "reward", "Reward by step", "-objective / uniform BRKGA's"),
+        "entropy": lambda: by_step(trainings, "entropy", "Entropy of an op's actions by step", "nats"),
+        "rounds": lambda: by_rounds(trainings),
+    }
+    with style():
+        for name, draw in figures.items():
+            if (figure := draw()) is None:
+                continue
+            for suffix, data in as_files(figure).items():
+                write_atomically(out / f"training-{name}.{suffix}", data)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), [Path(argument) for argument in sys.argv[2:]])
