@@ -26,7 +26,8 @@ class Proposal:
     (decoder.py has the others).
 
     alpha, beta: float64 [num distributions, at most 65,536], from 1e-3 to 1e6. row: integers [num keys], each
-    in [0, num distributions).
+    in [0, num distributions). elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1), in
+    place of the search's own.
 
     Raises InputError when lengths disagree, a parameter lies outside that range (outside which the core's quantile
     tables lose accuracy), or a row is no number of a distribution.
@@ -35,6 +36,7 @@ class Proposal:
     alpha: NDArray[np.float64]
     beta: NDArray[np.float64]
     row: NDArray[np.integer[Any]]
+    elite_bias: float | None = None
 
     def __post_init__(self) -> None:
         if self.alpha.shape != self.beta.shape or self.alpha.ndim != 1 or self.row.ndim != 1:
@@ -46,6 +48,8 @@ class Proposal:
             if outside.size:
                 limits = f"{SMALLEST_PARAMETER:g} to {LARGEST_PARAMETER:,.0f}"
                 raise InputError(f"a proposal has {name} {outside[0]:g}, outside {limits}")
+        if self.elite_bias is not None and not 0.5 <= self.elite_bias < 1:
+            raise InputError(f"a proposal has an elite bias of {self.elite_bias}, outside [0.5, 1)")
         if not np.issubdtype(self.row.dtype, np.integer):
             raise InputError(f"a proposal has row numbers of type {self.row.dtype}, not integers")
         strays = self.row[(self.row < 0) | (self.row >= len(self.alpha))]

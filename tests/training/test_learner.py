@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages() -
     logits = logits_of(
         {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}, SMALL, instance.context.features
     )
-    taken = [sample(logits, SMALL.action_space.levels, seed) for seed in seeds]
+    taken = [sample(logits, SMALL.action_space, seed) for seed in seeds]
     for direction in np.random.default_rng(0).normal(size=(5, len(weights))):
         step = 1e-3 * direction / np.linalg.norm(direction)
         ahead, behind = (loss(learner, weights + sign * step, instance, seeds, taken) for sign in (1, -1))

@@ -26,12 +26,14 @@ _FIXED = 100.0
 @dataclass(frozen=True, kw_only=True)
 class ActionSpace:
     """An action is a level for each choice. Choices come in pairs, a mean and a variance: one pair for the affinity of
-    the op to each device, then one for its priority, then one for that of transfers of what it produces.
+    the op to each device, then one for its priority, then one for that of transfers of what it produces. A last choice
+    without a partner may be that of the elite bias, which all ops make together.
 
     placement_levels, scheduling_levels, transfer_levels: how many levels the choices of affinities, of the priority and
     of transfers have, k in A.6; with none the policy leaves these keys uniform (A.12), as the paper does transfers'.
     decoder: what the keys mean; one without affinities has no keys to choose devices with, and only the paper's reads
-    those of transfers.
+    those of transfers. elite_bias_levels: of the probability that a child takes a key from its elite parent; with none
+    the search keeps its own.
     """
 
     num_devices: int
@@ -39,6 +41,7 @@ class ActionSpace:
     scheduling_levels: int
     transfer_levels: int = 0
     decoder: DecoderName = "paper"
+    elite_bias_levels: int = 0
 
     def __post_init__(self) -> None:
         check_decoder(self.decoder)
@@ -51,21 +54,23 @@ class ActionSpace:
             raise InputError(f"decoder '{self.decoder}' chooses devices itself: a policy can not")
         if self.transfer_levels and self.decoder != "paper":
             raise InputError(f"decoder '{self.decoder}' does not read priorities of transfers: only 'paper' does")
+        if not 0 <= self.elite_bias_levels <= MOST_LEVELS:
+            raise InputError(f"an elite bias of {self.elite_bias_levels} levels: 0 to {MOST_LEVELS} can be")
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Of each choice."""
+        """Of each choice that every op makes for itself."""
         pairs = ((self.placement_levels, self.num_devices), (self.scheduling_levels, 1), (self.transfer_levels, 1))
         return tuple(count for count, keys in pairs if count for _ in range(2 * keys))
 
     @property
     def num_logits(self) -> int:
-        return sum(self.levels)
+        return sum(self.levels) + self.elite_bias_levels
 
     def proposal(self, problem: Problem, actions: Int, fixed_op: int | None) -> Proposal:
         """The proposal that actions, [num ops, num choices], stand for. fixed_op: stands on the first device."""
         keys = _Keys(problem, self.decoder)
-        pairs = actions.reshape(problem.core.num_ops, -1, 2)
+        pairs = actions[:, : len(self.levels)].reshape(problem.core.num_ops, -1, 2)
         parts: list[Parameters] = []
 
         def of_pairs(pairs: Int, levels: int) -> Int:
@@ -81,7 +86,12 @@ class ActionSpace:
             keys.priority[:] = of_pairs(pairs[:, 0], self.scheduling_levels)
         if self.transfer_levels:
             keys.transfer[:] = of_pairs(pairs[problem.lowered.producer, -1], self.transfer_levels)[:, None]
-        return keys.proposal(parts, fixed_op)
+        elite_bias = self._elite_bias(int(actions[0, -1])) if self.elite_bias_levels else None
+        return keys.proposal(parts, fixed_op, elite_bias)
+
+    def _elite_bias(self, level: int) -> float:
+        """As A.6 has it, but that a child takes some key of its other parent at the highest level too."""
+        return min(0.5 * (1 + (level + 1) / self.elite_bias_levels), 1 - 2**-16)
 
 
 def uniform_proposal(problem: Problem, fixed_op: int, decoder: DecoderName = "paper") -> Proposal:
@@ -102,7 +112,7 @@ class _Keys:
         self.priority = self._row[num_affinities:][:num_ops]
         self.transfer = self._row[num_affinities + num_ops :].reshape(-1, num_devices)
 
-    def proposal(self, parts: Sequence[Parameters], fixed_op: int | None) -> Proposal:
+    def proposal(self, parts: Sequence[Parameters], fixed_op: int | None, elite_bias: float | None = None) -> Proposal:
         """With the uniform distribution, those of the parts, one near 0 and one near 1."""
         alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
         beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
@@ -110,7 +120,7 @@ class _Keys:
             near_0, near_1 = len(alpha) - 2, len(alpha) - 1
             self.affinity[fixed_op] = near_0
             self.affinity[fixed_op, 0] = near_1
-        return Proposal(alpha=alpha, beta=beta, row=self._row)
+        return Proposal(alpha=alpha, beta=beta, row=self._row, elite_bias=elite_bias)
 
 
 def beta_parameters(levels: int) -> Parameters:

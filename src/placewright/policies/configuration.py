@@ -23,7 +23,8 @@ class PolicyConfiguration:
     knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. objective, num_devices: of
     the problems it is for. rounds: of message passing, T. width: of states, messages and hidden layers. aggregation: of
     messages at an op. update: how they change its state, added to it or by a gated recurrent unit.
-    placement_levels, scheduling_levels, transfer_levels, decoder: as in ActionSpace.
+    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. with_leanings:
+    whether what neighbours lean to together is among the features, which the paper has not (leanings.py).
     """
 
     objective: Objective
@@ -37,6 +38,8 @@ class PolicyConfiguration:
     scheduling_levels: int = 16
     transfer_levels: int = 0
     decoder: DecoderName = "paper"
+    elite_bias_levels: int = 0
+    with_leanings: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -55,11 +58,12 @@ class PolicyConfiguration:
             scheduling_levels=self.scheduling_levels,
             transfer_levels=self.transfer_levels,
             decoder=self.decoder,
+            elite_bias_levels=self.elite_bias_levels,
         )
 
     @property
     def num_op_features(self) -> int:
-        return num_op_features(self.objective, self.num_devices)
+        return num_op_features(self.objective, self.num_devices, self.with_leanings)
 
 
 #: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
@@ -68,13 +72,21 @@ _PAPER = {
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
-#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), other depths (figure 4), and what the
-#: paper has not: more actions, and decoders that leave less to chance (docs/policies.md).
+#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), other depths (figure 4), the elite bias of
+#: A.6. And what the paper has not: more features and actions, decoders that leave less to chance (docs/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
     "placement": {"scheduling_levels": 0},
     "scheduling": {"placement_levels": 0},
     **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},
+    "elite-bias": {"elite_bias_levels": 5},
+    "leanings": {
+        "with_leanings": True,
+        "placement_levels": 5,
+        "rounds": 4,
+        "aggregation": "mean",
+        "update": "residual",
+    },
     "transfers": {"transfer_levels": 16},
     "lazy": {"decoder": "lazy"},
     "evict": {"decoder": "evict"},

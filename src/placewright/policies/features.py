@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from placewright import _core
 from placewright.decoder import DecoderName
 from placewright.policies.actions import fixed_op_of, op_bytes, uniform_proposal
+from placewright.policies.leanings import NUM_KINDS, leanings_together
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 
@@ -19,8 +20,7 @@ _OWN_SEED = 0x5EED_F0F_FEA7
 #: Evaluations of the uniform BRKGA whose individuals are features (A.2).
 FEATURE_EVALUATIONS = 400
 NUM_EDGE_FEATURES = 3
-#: Makes of what 100 individuals agree on by chance, and devices are told apart by, numbers of about 1.
-_LEANING_SCALE = 10.0
+_ELITE_BIAS = 0.7
 
 Float = NDArray[np.float32]
 Int = NDArray[np.int32]
@@ -51,16 +51,18 @@ class Context:
     bytes_over_limit: int
 
 
-def num_op_features(objective: str, num_devices: int) -> int:
-    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one."""
-    return 4 + (4 if objective == "step-time" else 0) + num_devices + 1
+def num_op_features(objective: str, num_devices: int, with_leanings: bool = False) -> int:
+    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; those that the paper
+    has not are several for each device."""
+    own = NUM_KINDS * num_devices if with_leanings else 0
+    return 4 + (4 if objective == "step-time" else 0) + num_devices + 1 + own
 
 
-def context_of(problem: Problem, seed: int, decoder: DecoderName = "paper") -> Context:
-    """The features of a problem, after a search of 400 evaluations."""
+def context_of(problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_leanings: bool = False) -> Context:
+    """The features of a problem, after a search of 400 evaluations; with_leanings: those of leanings.py too."""
     search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
-    return context_after(problem, search, decoder)
+    return context_after(problem, search, decoder, with_leanings=with_leanings)
 
 
 def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _core.Brkga:
@@ -70,15 +72,17 @@ def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _c
     return guided_search(problem, proposal, seed ^ _OWN_SEED, decoder)
 
 
-def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName) -> Context:
+def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *, with_leanings: bool) -> Context:
     """What that search says of the problem."""
     share, position = search.mean_decisions()
     source, target, edge = _edges(problem)
     parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
     if problem.objective == "step-time":
         parts.append(_time_features(problem, source, target))
-    leaning = _LEANING_SCALE * (share.reshape(problem.core.num_ops, -1) - 1 / problem.core.num_devices)
-    parts += [leaning, position[:, None]]
+    share = share.reshape(problem.core.num_ops, -1)
+    parts += [share, position[:, None]]
+    if with_leanings:
+        parts.append(leanings_together(source, target, share.astype(np.float64), position.astype(np.float64)))
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,
@@ -100,7 +104,7 @@ def guided_search(
         population=100,
         elites=20,
         mutants=15,
-        elite_bias=0.7,
+        elite_bias=_ELITE_BIAS if proposal is None else proposal.elite_bias or _ELITE_BIAS,
         populations=1,
         exchange_interval=1,
         exchanged=0,

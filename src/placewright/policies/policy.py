@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError, shown
+from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import NUM_EDGE_FEATURES, Context
 from placewright.policies.forward import logits_of
@@ -54,16 +55,22 @@ class Policy:
         """Actions drawn from what the network makes of the features, as the distributions they stand for."""
         self.check(problem)
         logits = logits_of(self.weights, self.configuration, context.features)
-        actions = sample(logits, self.configuration.action_space.levels, seed)
-        return self.configuration.action_space.proposal(problem, actions, context.fixed_op)
+        space = self.configuration.action_space
+        return space.proposal(problem, sample(logits, space, seed), context.fixed_op)
 
 
-def sample(logits: NDArray[np.float32], levels: tuple[int, ...], seed: int) -> NDArray[np.int64]:
+def sample(logits: NDArray[np.float32], space: ActionSpace, seed: int) -> NDArray[np.int64]:
     """A level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the largest of
-    the logits after Gumbel noise."""
-    noise = np.random.default_rng(seed).gumbel(size=logits.shape)
-    choices = np.split(logits + noise, np.cumsum(levels)[:-1], axis=1)
-    return np.column_stack([choice.argmax(axis=1) for choice in choices])
+    the logits after Gumbel noise. What ops choose together is chosen by the mean of their logits."""
+    random = np.random.default_rng(seed)
+    alone = logits[:, : sum(space.levels)]
+    noise = random.gumbel(size=alone.shape)
+    choices = np.split(alone + noise, np.cumsum(space.levels)[:-1], axis=1)
+    columns = [choice.argmax(axis=1) for choice in choices]
+    if space.elite_bias_levels:
+        together = logits[:, alone.shape[1] :].mean(axis=0)
+        columns.append(np.full(len(logits), (together + random.gumbel(size=together.shape)).argmax()))
+    return np.column_stack(columns)
 
 
 def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:

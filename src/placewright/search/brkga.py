@@ -95,7 +95,7 @@ class Brkga:
             population=self.population,
             elites=self.elites,
             mutants=self.mutants,
-            elite_bias=self.elite_bias,
+            elite_bias=self.elite_bias if proposal is None else proposal.elite_bias or self.elite_bias,
             populations=self.populations,
             exchange_interval=self.exchange_interval,
             exchanged=self.exchanged if self.populations > 1 else 0,

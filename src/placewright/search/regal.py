@@ -68,7 +68,7 @@ class Regal:
             solution = _decoded(problem, search.best_keys(), decoder)
             facts = {"policy": policy.name}
             return result_of(self.name, facts, problem, search, ran, solution, seed=seed, began=began)
-        context = context_after(problem, search, decoder)
+        context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
         own = policy.propose(problem, context, seed)
         followed = time.perf_counter() - began
         found = replace(self.search, name=self.name, decoder=decoder, threads=self.threads).solve(

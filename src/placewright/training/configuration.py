@@ -14,12 +14,12 @@ class TrainingConfiguration:
     """REINFORCE on graphs drawn at random (REGAL, 4.1 and A.14).
 
     policy: what is trained. copies: noisy copies of each graph that may be drawn (A.1.2). most_ops: of a graph to learn
-    from or to validate on; None for no limit. steps: gradient steps. taught_steps: the first of them, which imitate the
-    best of some simple proposals (training/teacher.py).
+    from or to validate on; None for no limit. steps: gradient steps. taught_steps: the first of them, which imitate a
+    simple proposal (training/teacher.py).
     batch: graphs in each. samples: actions drawn for each graph; of several each is compared with the mean of the
     others, one alone with what the baseline network expects. evaluations: of a rollout, those for features among them.
     learning_rate, last_learning_rate: Adam's, falling linearly over the steps from the one to the other; None where it
-    stays. largest_norm: of a gradient. baseline_weight: of the squared error of the baseline network.
+    stays. taught_learning_rate: in steps that are taught. largest_norm: of a gradient. baseline_weight: of the squared error of the baseline network.
     reference_seeds: runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
     checkpoint_interval: steps from one checkpoint, and from one line of the records, to the next.
     validation_interval: steps from one validation to the next. validation_graphs: how many it takes.
@@ -36,6 +36,7 @@ class TrainingConfiguration:
     evaluations: int = 1000
     learning_rate: float = 1e-4
     last_learning_rate: float | None = None
+    taught_learning_rate: float = 2e-3
     largest_norm: float = 10.0
     baseline_weight: float = 1e-4
     reference_seeds: int = 3
@@ -52,6 +53,10 @@ class TrainingConfiguration:
             raise InputError(
                 f"a rollout of {self.evaluations} evaluations needs more than the {FEATURE_EVALUATIONS} for features"
             )
+        if not 0 <= self.taught_steps <= self.steps or (self.taught_steps and not self.policy.with_leanings):
+            raise InputError(
+                f"{self.taught_steps} steps can not be taught: at most all, and only with leanings to show"
+            )
         if not (
             0 < self.learning_rate < 1
             and 0 <= (self.last_learning_rate or 0) <= self.learning_rate
@@ -61,9 +66,11 @@ class TrainingConfiguration:
             raise InputError(f"a learning rate of {self.learning_rate} or another factor of the training cannot be")
 
     def learning_rate_at(self, step: int) -> float:
-        """Of the step after so many. It falls over those that learn from rewards."""
+        """Of the step after so many."""
+        if step < self.taught_steps:
+            return self.taught_learning_rate
         last = self.learning_rate if self.last_learning_rate is None else self.last_learning_rate
-        done = max(0, step - self.taught_steps) / max(1, self.steps - self.taught_steps)
+        done = (step - self.taught_steps) / (self.steps - self.taught_steps)
         return self.learning_rate + (last - self.learning_rate) * done
 
 

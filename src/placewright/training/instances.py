@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite
 from placewright.policies.actions import ActionSpace
+from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.problem import Problem
 from placewright.training.teacher import taught_actions
@@ -38,14 +39,16 @@ class Instance:
     @cached_property
     def taught_actions(self) -> NDArray[np.int64]:
         """What a policy may be taught to do here, [num ops, num choices]."""
-        return taught_actions(self.context.features, self.space, self.reward)
+        return taught_actions(self.context.features, self.space)
 
 
 class Instances:
     """The instances of a suite by number; those drawn last are held, up to so many ops. Not for several threads."""
 
-    def __init__(self, suite: Suite, space: ActionSpace, evaluations: int, reference_seeds: int, most_ops: int) -> None:
-        self._most_ops, self._suite, self._space = most_ops, suite, space
+    def __init__(
+        self, suite: Suite, policy: PolicyConfiguration, evaluations: int, reference_seeds: int, most_ops: int
+    ) -> None:
+        self._most_ops, self._suite, self._policy = most_ops, suite, policy
         self._evaluations, self._reference_seeds = evaluations, reference_seeds
         self._held: OrderedDict[int, Instance] = OrderedDict()
         self._ops_held = 0
@@ -63,7 +66,7 @@ class Instances:
         return instance
 
     def _make(self, index: int) -> Instance:
-        problem = self._suite.problem(self._suite.graph(index))
+        problem, own = self._suite.problem(self._suite.graph(index)), self._policy
         objectives = []
         for seed in range(self._reference_seeds):
             search = guided_search(problem, None, seed)
@@ -71,8 +74,8 @@ class Instances:
             objectives.append(search.best_objective)
         return Instance(
             problem=problem,
-            context=context_of(problem, index, self._space.decoder),
-            space=self._space,
+            context=context_of(problem, index, own.decoder, with_leanings=own.with_leanings),
+            space=own.action_space,
             reference=max(1.0, float(np.mean(objectives))),
             evaluations=self._evaluations,
         )

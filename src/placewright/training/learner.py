@@ -57,14 +57,14 @@ class Learner:
         """Of actions drawn once."""
         with torch.no_grad():
             logits = self.policy(Batch.of([instance.context.features])).numpy()
-        return instance.reward(sample(logits, self._space.levels, seed), seed)
+        return instance.reward(sample(logits, self._space, seed), seed)
 
     def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
         """Draws actions once for each seed, and sees what they are worth."""
         batch = Batch.of([instance.context.features])
         logits = self.policy(batch)
         expected = self._baseline(batch)[0] if self._baseline else None
-        actions = [sample(logits.detach().numpy(), self._space.levels, seed) for seed in seeds]
+        actions = [sample(logits.detach().numpy(), self._space, seed) for seed in seeds]
         rewards = torch.tensor([instance.reward(taken, seed) for taken, seed in zip(actions, seeds, strict=True)])
         log_probabilities = self._log_probabilities(logits)
         log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
@@ -100,12 +100,19 @@ class Learner:
         return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
     def _log_probabilities(self, logits: Tensor) -> list[Tensor]:
-        """[ops, levels] for each choice"""
-        return [torch.log_softmax(choice, 1) for choice in logits.split(list(self._space.levels), 1)]
+        """[ops, levels] for each choice, [1, levels] for one that ops make together."""
+        *choices, together = logits.split([*self._space.levels, self._space.elite_bias_levels], 1)
+        if self._space.elite_bias_levels:
+            choices.append(together.mean(0, keepdim=True))
+        return [torch.log_softmax(choice, 1) for choice in choices]
 
 
 def _of_actions(log_probabilities: Sequence[Tensor], actions: NDArray[np.int64]) -> Tensor:
     """Of all the actions of a graph together, [ops, choices]: one number."""
     taken = torch.from_numpy(actions)
-    choices = [choice.gather(1, taken[:, number : number + 1]) for number, choice in enumerate(log_probabilities)]
-    return torch.cat(choices, 1).sum()
+    return torch.stack(
+        [
+            choice.gather(1, taken[: len(choice), number : number + 1]).sum()
+            for number, choice in enumerate(log_probabilities)
+        ]
+    ).sum()

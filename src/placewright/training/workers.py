@@ -121,9 +121,9 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    space, seeds = configuration.policy.action_space, configuration.reference_seeds
+    policy, seeds = configuration.policy, configuration.reference_seeds
     instances = {
-        split: Instances(suite_of(folder, split, configuration), space, evaluations, seeds, most_ops)
+        split: Instances(suite_of(folder, split, configuration), policy, evaluations, seeds, most_ops)
         for split, evaluations in (
             ("train", configuration.evaluations),
             ("valid", configuration.validation_evaluations),

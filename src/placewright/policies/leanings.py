@@ -1,0 +1,63 @@
+"""To which device ops lean together with their neighbours.
+
+In the search for features half of the individuals have an op on the one device and half on the other, more or less by
+chance. Placements in which neighbours agree need far fewer transfers, and what tells the devices apart may well be
+chance; so what each op leans to is spread along the edges (docs/policies.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int32]
+
+#: How far leanings are spread, and among how many ops around one in time they are balanced, so that either device has
+#: work; with None among those further away in the graph.
+_KINDS: tuple[tuple[int, int | None], ...] = ((8, None), (20, None), (20, 30))
+NUM_KINDS = len(_KINDS)
+
+
+def leanings_together(source: Int, target: Int, leaning: Float, position: Float) -> Float:
+    """Of several kinds, each of variance 1 over the graph: float64 [ops, kinds * devices].
+
+    source, target: ends of the edges, [edges]. leaning: of each op to each device, [ops, devices]. position: of each op
+    in time, [ops].
+    """
+    neighbours = _Neighbours(source, target, len(leaning))
+    found = []
+    for distance, window in _KINDS:
+        near = neighbours.spread(leaning, distance)
+        around = neighbours.spread(near, 4 * distance + 20) if window is None else _mean_in_time(near, position, window)
+        deviation = near - around
+        found.append(deviation / max(1e-9, float(deviation.std())))
+    return np.hstack(found)
+
+
+class _Neighbours:
+    def __init__(self, source: Int, target: Int, num_ops: int) -> None:
+        ends, others = np.concatenate([source, target]), np.concatenate([target, source])
+        order = np.argsort(ends, kind="stable")
+        self._others = others[order]
+        self._ops, self._first, count = np.unique(ends[order], return_index=True, return_counts=True)
+        self._count = np.ones((num_ops, 1))
+        self._count[self._ops, 0] += count
+
+    def spread(self, values: Float, times: int) -> Float:
+        """Each op's value, [ops, n], becomes the mean of its own and its neighbours', so many times."""
+        for _ in range(times if len(self._ops) else 0):
+            total = values.copy()
+            total[self._ops] += np.add.reduceat(values[self._others], self._first)
+            values = total / self._count
+        return values
+
+
+def _mean_in_time(values: Float, position: Float, window: int) -> Float:
+    """Of the values, [ops, n], of so many ops before and after each in time."""
+    order = np.argsort(position, kind="stable")
+    total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values[order], axis=0)])
+    at = np.arange(len(order))
+    begin, end = np.maximum(0, at - window // 2), np.minimum(len(order), at + window // 2 + 1)
+    mean = np.empty_like(values)
+    mean[order] = (total[end] - total[begin]) / (end - begin)[:, None]
+    return mean
