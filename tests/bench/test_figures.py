@@ -11,6 +11,7 @@ from placewright.bench.contestant import Contestant
 from placewright.bench.figure_histogram import bin_edges, main_contestants
 from placewright.bench.figure_limits import lines_by_solver
 from placewright.bench.figure_seconds import Point, format_seconds, front
+from placewright.bench.figure_topology import improvements_by_topology
 from placewright.bench.figures import draw_figure
 from placewright.bench.report import read_report, write_figures
 from placewright.bench.standings import standings
@@ -53,6 +54,24 @@ def test_the_histogram_says_how_many_are_matched_and_how_many_tie() -> None:
 def test_a_histogram_of_ties_alone_is_empty_and_drawn() -> None:
     rows = [row("a", "brkga", 100, 5000), row("a", "etf", 100)]
     assert "matches or beats on 100% of 1 graph, 1 tie" in texts_of(drawn("2", rows)["svg"])
+
+
+def test_boxes_are_over_a_graph_and_its_copies() -> None:
+    labels = ["a", "a~1", "a~2", "a~3", "b", "b~1", "b~2", "b~3", "c"]
+    rows = [row(label, "brkga", 100, 5000) for label in labels]
+    values = (90, 80, 70, 60, 110, 100, 100, 90, 50)
+    rows += [row(label, "regal", value, 5000) for label, value in zip(labels, values, strict=True)]
+    # Under another limit, or by another policy, it is another thing.
+    rows += [row("a", "regal", 10, 1000), row("a", "regal:other", 10, 5000)]
+    study = study_of(rows, copies=3)
+    assert improvements_by_topology(study, standings(study)) == {"a": [10, 20, 30, 40], "b": [-10, 0, 0, 10]}
+    files = draw_figure("12", study, standings(study))
+    assert not isinstance(files, str)
+    texts = texts_of(files["svg"])
+    assert texts.index("b") < texts.index("a")
+    assert "c" not in texts
+    alone = study_of([one for one in rows if one.solver == "brkga"], copies=3)
+    assert "no graph has 4 instances" in draw_figure("12", alone, standings(alone))
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_neighbours_lean_together_and_chains_apart() -> None:
     assert np.abs((lean < 0.5) - chain).sum() == 9
     together = leanings_together(edges[:, 0], edges[:, 1], np.array([lean, 1 - lean]).T, np.linspace(0, 1, 40))
     assert together.shape == (40, 2 * NUM_KINDS)
-    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in (0, 2, 4)], 1)
-    assert np.abs(together[:, 4:].argmax(axis=1) - chain).sum() <= 2
+    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in range(0, 2 * NUM_KINDS, 2)], 1)
+    assert np.abs(together[:, -2:].argmax(axis=1) - chain).sum() <= 2
 
 
 def test_without_edges_and_without_leanings_there_is_nothing_to_lean_to() -> None:

@@ -9,6 +9,7 @@ from placewright.bench.figure_histogram import histograms
 from placewright.bench.figure_limits import by_limit
 from placewright.bench.figure_seconds import by_seconds
 from placewright.bench.figure_style import as_files, style
+from placewright.bench.figure_topology import by_topology
 from placewright.bench.standings import Standing
 from placewright.bench.study import Study
 
@@ -16,6 +17,7 @@ from placewright.bench.study import Study
 _DRAWN_BY: dict[str, Callable[[Study, Sequence[Standing]], Any]] = {
     "2": histograms,
     "3": by_limit,
+    "12": by_topology,
     "seconds": by_seconds,
 }
 

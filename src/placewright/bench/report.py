@@ -25,7 +25,7 @@ TABLES: dict[str, Callable[[Study, Sequence[Standing]], AnyTable | None]] = {
     "limits": limits_table,
     "graphs": graphs_table,
 }
-FIGURES = ("2", "3", "seconds")
+FIGURES = ("2", "3", "12", "seconds")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="2 (histogram of improvements), 3 (improvement by evaluations) or seconds (quality by time);"
+            help="2 (histogram of improvements), 3 (by evaluations), 12 (by topology) or seconds (quality by time);"
             " repeatable. Without --table and --figure: everything.",
         ),
     ] = None,

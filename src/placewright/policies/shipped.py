@@ -16,13 +16,13 @@ from placewright.suggestion import did_you_mean
 _FOLDER = Path(__file__).parent / "shipped"
 _SUFFIX = ".safetensors"
 #: Trained on graphs that nobody plans for; only asked for by name.
-_BY_NAME_ONLY = ("runtime-synthetic", "runtime-synthetic-sequence")
+_BY_NAME_ONLY = "runtime-synthetic"
 
 
 def shipped_policy(problem: Problem, network: Network) -> Policy:
     """The one with that network for the problem's objective and number of devices. Raises InputError when there is
     none."""
-    known = [_shipped(name) for name in shipped_names() if name not in _BY_NAME_ONLY]
+    known = [_shipped(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
     known = [policy for policy in known if policy.configuration.network == network]
     for policy in known:
         own = policy.configuration

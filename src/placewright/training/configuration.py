@@ -19,7 +19,8 @@ class TrainingConfiguration:
     batch: graphs in each. samples: actions drawn for each graph; of several each is compared with the mean of the
     others, one alone with what the baseline network expects. evaluations: of a rollout, those for features among them.
     learning_rate, last_learning_rate: Adam's, falling linearly over the steps from the one to the other; None where it
-    stays. taught_learning_rate: in steps that are taught. largest_norm: of a gradient. baseline_weight: of the squared error of the baseline network.
+    stays. taught_learning_rate: in steps that are taught. largest_norm: of a gradient. baseline_weight: of the squared
+    error of the baseline network.
     reference_seeds: runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
     checkpoint_interval: steps from one checkpoint, and from one line of the records, to the next.
     validation_interval: steps from one validation to the next. validation_graphs: how many it takes.

@@ -17,6 +17,8 @@ from placewright.training.instances import Instance
 from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
 
 Float = NDArray[np.float32]
+#: Of the probability, what a policy is taught to give to the teacher's choice and not to all alike.
+_CERTAINTY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,9 +77,12 @@ class Learner:
         return self._lesson(loss, rewards.tolist(), log_probabilities, seen)
 
     def imitation(self, instance: Instance) -> Lesson:
-        """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
+        """Makes the actions that the teacher chose more likely, each op's as much as any other's, and leaves the others
+        likely enough to be tried later."""
         log_probabilities = self._log_probabilities(self.policy(Batch.of([instance.context.features])))
-        loss = -_of_actions(log_probabilities, instance.taught_actions) / instance.problem.core.num_ops
+        taught = _of_actions(log_probabilities, instance.taught_actions)
+        of_any = torch.stack([choice.mean(1).sum() for choice in log_probabilities]).sum()
+        loss = -(_CERTAINTY * taught + (1 - _CERTAINTY) * of_any) / instance.problem.core.num_ops
         return self._lesson(loss, (), log_probabilities, None)
 
     def _lesson(

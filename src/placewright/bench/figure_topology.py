@@ -1,0 +1,59 @@
+"""Figure 12: improvement of the paper's method by topology, over the noisy copies of each graph (REGAL, A.17)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from placewright.bench.contestant import REFERENCE
+from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
+from placewright.bench.standings import Standing
+from placewright.bench.study import Study
+from placewright.quantities import counted
+
+#: What the figure is of.
+_SOLVER = "regal"
+#: A box of fewer graphs would say nothing.
+_FEWEST = 4
+
+
+def by_topology(study: Study, found: Sequence[Standing]) -> Any:
+    """A box per topology: quartiles, median and range; a sentence where there are too few copies."""
+    from matplotlib.figure import Figure
+
+    groups = improvements_by_topology(study, found)
+    if not groups:
+        return f"no graph has {_FEWEST} instances on which '{_SOLVER}' and BRKGA 5K ran"
+    names = sorted(groups, key=lambda name: median(groups[name]))
+    figure: Any = Figure(figsize=(max(5.6, 1.4 + 0.15 * len(names)), 5.2), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.62 / 5.2))
+    axes = figure.subplots()
+    boxes = axes.boxplot([groups[name] for name in names], whis=(0, 100), widths=0.62, patch_artist=True)
+    for name, box in zip(names, boxes["boxes"], strict=True):
+        box.set(facecolor=BETTER if median(groups[name]) >= 0 else WORSE, edgecolor="none", alpha=0.55)
+    for part in ("whiskers", "caps", "medians"):
+        for line in boxes[part]:
+            line.set(color=QUIET if part != "medians" else "black", linewidth=0.8)
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.grid(visible=False, axis="x")
+    axes.set_xticks(range(1, len(names) + 1), names, rotation=90, size=6)
+    axes.set_ylabel("% improvement over BRKGA 5K")
+    counts = sorted({len(group) for group in groups.values()})
+    headline(
+        figure,
+        f"{study.name}: {_SOLVER} by topology",
+        f"{counted(counts[-1], 'graph')} of each, all but one of which are noisy copies; box: quartiles, lines: range",
+    )
+    return figure
+
+
+def improvements_by_topology(study: Study, found: Sequence[Standing]) -> dict[str, list[float]]:
+    """Percent on each of a topology's graphs, under the limit of BRKGA 5K, where there are enough of them."""
+    groups: dict[str, list[float]] = {}
+    for standing in found:
+        contestant = standing.contestant
+        if contestant.solver == _SOLVER and contestant.limit == REFERENCE.limit:
+            for graph, value in standing.improvement.items():
+                groups.setdefault(study.topology_of(graph), []).append(value)
+    return {name: values for name, values in groups.items() if len(values) >= _FEWEST}
