@@ -122,6 +122,31 @@ def test_a_policy_begins_with_all_actions_alike(name: str) -> None:
     assert not learner.policy(Batch.of([features])).detach().numpy().any()
 
 
+def test_what_is_taught_becomes_most_likely_and_the_rest_stays_possible() -> None:
+    policy = replace(SMALL, with_leanings=True, update="residual")
+    configuration, problem = replace(CONFIGURATION, policy=policy), instance_of().problem
+    instance = replace(instance_of(), space=policy.action_space, context=context_of(problem, 0, with_leanings=True))
+    learner = Learner(configuration, 0)
+    row = torch.nn.Parameter(torch.from_numpy(learner.weights))
+    adam = torch.optim.Adam([row], lr=1e-2)
+    losses = []
+    for _ in range(300):
+        learner.weights = row.detach().numpy().copy()
+        lesson = learner.imitation(instance)
+        row.grad = torch.from_numpy(lesson.gradient)
+        adam.step()
+        losses.append(lesson.loss)
+    assert losses[-1] < losses[0] - 1
+    assert lesson.rewards == ()
+    with torch.no_grad():
+        logits = learner.policy(Batch.of([instance.context.features]))
+    for number, choice in enumerate(logits.split(list(policy.action_space.levels), 1)):
+        likely = torch.softmax(choice, 1)
+        assert likely.argmax(1).tolist() == instance.taught_actions[:, number].tolist()
+        # One fifth of the probability is shared by all levels.
+        np.testing.assert_allclose(likely.min(1).values, 0.2 / choice.shape[1], atol=0.06)
+
+
 def test_weights_are_one_row_and_come_back_equal() -> None:
     learner = Learner(CONFIGURATION, 3)
     row = learner.weights
@@ -145,7 +170,15 @@ def test_a_reward_is_what_the_policy_reaches_on_the_same_graph() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": 0}, {"batch": 0}, {"samples": 0}, {"evaluations": 400}, {"learning_rate": 0.0}, {"largest_norm": -1.0}],
+    [
+        {"steps": 0},
+        {"taught_steps": 3},
+        {"batch": 0},
+        {"samples": 0},
+        {"evaluations": 400},
+        {"learning_rate": 0.0},
+        {"largest_norm": -1.0},
+    ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
     from placewright.errors import InputError

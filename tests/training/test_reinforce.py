@@ -150,6 +150,21 @@ def test_a_training_too_short_for_a_validation_is_validated_at_its_end(data: Pat
     assert read_policy(path).record["step"] == 1
 
 
+def test_what_is_taught_first_goes_on_from_a_checkpoint_too(data: Path, tmp_path: Path) -> None:
+    # The last taught step is the third; checkpoints lie before and after it.
+    taught = replace(CONFIGURATION, policy=replace(SMALL, with_leanings=True), taught_steps=3)
+    train(data, taught, tmp_path / "whole", name="small")
+    train(data, replace(taught, steps=4), tmp_path / "parts", name="small")
+    train(data, taught, tmp_path / "parts", name="small")
+    assert lines(tmp_path / "parts") == lines(tmp_path / "whole")
+    keys = [set(line) for line in lines(tmp_path / "whole") if "entropy" in line]
+    assert keys == [
+        {"step", "entropy", "imitation_loss"},
+        {"step", "entropy", "imitation_loss", "reward"},
+        {"step", "entropy", "reward"},
+    ]
+
+
 def test_a_policy_that_is_gone_is_made_again(data: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
