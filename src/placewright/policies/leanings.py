@@ -6,6 +6,8 @@ chance; so what each op leans to is spread along the edges (docs/policies.md).""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,32 +26,40 @@ def leanings_together(source: Int, target: Int, leaning: Float, position: Float)
     source, target: ends of the edges, [edges]. leaning: of each op to each device, [ops, devices]. position: of each op
     in time, [ops].
     """
-    neighbours = _Neighbours(source, target, len(leaning))
+    distances = {distance for distance, _ in _KINDS}
+    distances |= {_far(distance) for distance, window in _KINDS if window is None}
+    spread = _spread(source, target, leaning, distances)
     found = []
     for distance, window in _KINDS:
-        near = neighbours.spread(leaning, distance)
-        around = neighbours.spread(near, 4 * distance + 20) if window is None else _mean_in_time(near, position, window)
+        near = spread[distance]
+        around = spread[_far(distance)] if window is None else _mean_in_time(near, position, window)
         deviation = near - around
         found.append(deviation / max(1e-9, float(deviation.std())))
     return np.hstack(found)
 
 
-class _Neighbours:
-    def __init__(self, source: Int, target: Int, num_ops: int) -> None:
-        ends, others = np.concatenate([source, target]), np.concatenate([target, source])
-        order = np.argsort(ends, kind="stable")
-        self._others = others[order]
-        self._ops, self._first, count = np.unique(ends[order], return_index=True, return_counts=True)
-        self._count = np.ones((num_ops, 1))
-        self._count[self._ops, 0] += count
+def _far(distance: int) -> int:
+    """What leanings that were spread so far are compared with."""
+    return 5 * distance + 20
 
-    def spread(self, values: Float, times: int) -> Float:
-        """Each op's value, [ops, n], becomes the mean of its own and its neighbours', so many times."""
-        for _ in range(times if len(self._ops) else 0):
-            total = values.copy()
-            total[self._ops] += np.add.reduceat(values[self._others], self._first)
-            values = total / self._count
-        return values
+
+def _spread(source: Int, target: Int, values: Float, distances: Collection[int]) -> dict[int, Float]:
+    """Each op's value, [ops, n], becomes the mean of its own and its neighbours', as often as each distance says."""
+    ends, others = np.concatenate([source, target]), np.concatenate([target, source])
+    order = np.argsort(ends, kind="stable")
+    others = others[order]
+    ops, first, count = np.unique(ends[order], return_index=True, return_counts=True)
+    share = np.ones((len(values), 1))
+    share[ops, 0] = 1 / (1 + count)
+    found = {}
+    for distance in range(max(distances) + 1):
+        if distance in distances:
+            found[distance] = values
+        total = values.copy()
+        if len(ops):
+            total[ops] += np.add.reduceat(values[others], first)
+        values = total * share
+    return found
 
 
 def _mean_in_time(values: Float, position: Float, window: int) -> Float:

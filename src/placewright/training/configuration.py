@@ -86,10 +86,21 @@ def _ours(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:
     training = TrainingConfiguration(
         policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
     )
-    if not is_zoo:
-        return training
+    if is_zoo:
+        training = replace(training, copies=3, most_ops=800, reference_seeds=1, validation_graphs=40)
+    return _taught(training) if policy.with_leanings else training
+
+
+def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
+    """What begins with something to lose wants smaller steps, and rewards nearer to what it is for."""
     return replace(
-        training, copies=9, most_ops=2000, reference_seeds=1, validation_graphs=40, validation_evaluations=2000
+        training,
+        taught_steps=200,
+        steps=1700,
+        batch=8,
+        evaluations=2000,
+        learning_rate=3e-4,
+        validation_interval=100,
     )
 
 
