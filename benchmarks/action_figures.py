@@ -1,8 +1,9 @@
 """REGAL's figure 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT [TAKE]`.
 
-Of all ops of the suite's graphs (of TAKE of them): how often a device is preferred together with a low or high
-priority, and how large these ops are: time, or where memory is the objective bytes of inputs and outputs, over the
-largest of the graph. Prints both and draws OUT/actions-POLICY.svg and .png.
+The policy must decide about devices and priorities. Of all ops of the suite's graphs (of TAKE of them): how often a
+device is preferred together with a low or high priority, and how large these ops are: time, or where memory is the
+objective bytes of inputs and outputs, over the largest of the graph. Prints both and draws OUT/actions-POLICY.svg and
+.png.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ PRIORITIES = ("low priority", "high priority")
 
 
 def decisions(policy: Policy, problem: Problem, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each op the device it prefers, or their number for none, and whether its mean priority is above one half."""
+    """For each op the device whose affinity has the largest mean, or their number where means are equal, and whether
+    the mean of its priority is above one half."""
     configuration = policy.configuration
     context = context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
     space = configuration.action_space
@@ -87,6 +89,9 @@ def names(policy: Policy) -> list[str]:
 
 def main(suite: Path, name: str, out: Path, take: int | None) -> None:
     policy = find_policy(name)
+    space = policy.configuration.action_space
+    if not (space.placement_levels and space.scheduling_levels):
+        sys.exit(f"policy '{policy.name}' does not decide about both devices and priorities")
     share, size = gather(read_suite(suite), policy, take)
     for row, label in enumerate(names(policy)):
         for column, priority in enumerate(PRIORITIES):

@@ -1,8 +1,9 @@
 """REGAL's figures 4 and 8 of trainings: `python benchmarks/training_figures.py OUT RUN [RUN ...]`.
 
-RUN is a folder of `placewright train regal`. Into OUT go training-reward.svg and .png (figure 8: mean reward by step),
-training-entropy (figure 4, left: entropy of one op's actions by step) and, of runs that differ in nothing but their
-rounds, training-rounds (figure 4, right: the best validation by rounds of message passing).
+RUN is a folder of `placewright train regal`, or of its records alone (benchmarks/policies). Into OUT go
+training-reward.svg and .png (figure 8: mean reward by step), training-entropy (of one op's actions by step, which the
+paper shows after training) and, of runs whose settings differ in their rounds alone, training-rounds (figure 4: best
+validation by rounds of message passing).
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style, text_colour
 from placewright.files import write_atomically
-from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.policy_file import read_policy
 from placewright.training.reinforce import BEST
 
@@ -26,10 +26,12 @@ _SMOOTHED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """name: of its folder. lines: of its records."""
+    """name: of its folder. rounds: of messages. settings: all others and the seed, as text; both are None where there
+    are records alone. lines: of its records."""
 
     name: str
-    configuration: PolicyConfiguration
+    rounds: int | None
+    settings: str | None
     lines: list[dict[str, float]]
 
     @property
@@ -40,7 +42,11 @@ class Training:
 
 def read(folder: Path) -> Training:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return Training(name=folder.name, configuration=read_policy(folder / BEST).configuration, lines=lines)
+    if not (folder / BEST).exists():
+        return Training(name=folder.name, rounds=None, settings=None, lines=lines)
+    policy = read_policy(folder / BEST)
+    others = [asdict(replace(policy.configuration, rounds=0)), policy.record.get("training"), policy.record.get("seed")]
+    return Training(name=folder.name, rounds=policy.configuration.rounds, settings=json.dumps(others), lines=lines)
 
 
 def by_step(trainings: list[Training], key: str, title: str, y: str) -> Any:
@@ -67,25 +73,22 @@ def by_rounds(trainings: list[Training]) -> Any:
     """None where no two differ in their rounds alone."""
     from matplotlib.figure import Figure
 
-    alike: dict[PolicyConfiguration, list[Training]] = {}
+    alike: dict[str, dict[int, float]] = {}
     for training in trainings:
-        alike.setdefault(replace(training.configuration, rounds=0), []).append(training)
-    group = max(alike.values(), key=len)
-    if len({training.configuration.rounds for training in group}) < 2:
+        if training.settings is not None and training.rounds is not None:
+            alike.setdefault(training.settings, {})[training.rounds] = training.best
+    points = sorted(max(alike.values(), key=len, default={}).items())
+    if len(points) < 2:
         return None
-    group.sort(key=lambda training: training.configuration.rounds)
     figure: Any = Figure(figsize=(5.6, 4.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
     axes = figure.subplots()
-    x = [training.configuration.rounds for training in group]
-    axes.plot(x, [training.best for training in group], color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
-    for training in group:
-        at = (training.configuration.rounds, training.best)
-        axes.annotate(
-            f"{training.best:+.1f}", at, (0, 7), textcoords="offset points", color=text_colour(LINE_COLOURS[0])
-        )
+    axes.plot(*zip(*points, strict=True), color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
+    for point in points:
+        text = f"{point[1]:+.1f}"
+        axes.annotate(text, point, (0, 7), textcoords="offset points", color=text_colour(LINE_COLOURS[0]))
     axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set_xticks(sorted(set(x)))
+    axes.set_xticks([rounds for rounds, _ in points])
     axes.set_xlabel("rounds of message passing, T")
     axes.set_ylabel("% improvement over BRKGA 5K")
     headline(figure, "Improvement by rounds of message passing", "best validation of each training")

@@ -15,7 +15,7 @@ from strategies import chromosomes, problems
 
 from placewright import _core
 from placewright.constraints import placement_groups
-from placewright.decoder import DECODERS, DecoderName
+from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
 from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -24,7 +24,6 @@ from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
 
-WITH_AFFINITIES = ["paper", "lazy", "early-free", "evict"]
 every_decoder = pytest.mark.parametrize("decoder", DECODERS)
 
 

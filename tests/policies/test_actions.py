@@ -20,6 +20,7 @@ from placewright.policies.actions import (
     op_bytes,
     uniform_proposal,
 )
+from placewright.policies.policy import sample
 
 #: a reads nothing and makes 4 bytes; b and c read it.
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1)})
@@ -90,6 +91,30 @@ def test_keys_of_transfers_have_what_was_chosen_for_the_op_that_makes_the_tensor
         number = {0: 2 * 3 + 0, 1: 0 * 3 + 1, 2: 1 * 3 + 1}[int(producer)]
         for row in rows[tensor]:
             assert (proposal.alpha[row], proposal.beta[row]) == (alpha[number], beta[number])
+
+
+def test_the_elite_bias_is_chosen_once_for_all_ops() -> None:
+    problem = problem_of(GRAPH, machine_of(2))
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=2, elite_bias_levels=5)
+    assert (space.levels, space.num_logits) == ((2, 2), 9)
+    found = [space.proposal(problem, np.array([[0, 1, level]] * 3), None).elite_bias for level in range(5)]
+    # 0.5 (1 + (c + 1) / 5); at the last level a child would take nothing of its other parent.
+    assert found == pytest.approx([0.6, 0.7, 0.8, 0.9, 1.0], abs=1e-4)
+    assert found[-1] is not None
+    assert found[-1] < 1
+    assert space.proposal(problem, np.array([[0, 1, 0]] * 3), None).row.tolist()[6:9] == [2, 2, 2]
+    with pytest.raises(InputError, match="an elite bias of 1 levels"):
+        replace(space, elite_bias_levels=1)
+
+
+def test_what_ops_choose_together_goes_by_their_mean() -> None:
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=2, elite_bias_levels=3)
+    logits = np.zeros((4, 7), np.float32)
+    logits[:, 4:] = [[9, 0, 0], [9, 0, 0], [-9, 0, 0], [-9, 0, 4]]  # of mean 0, 0, 1
+    drawn = np.array([sample(logits, space, seed)[:, -1] for seed in range(3000)])
+    assert (drawn == drawn[:, :1]).all()
+    share = np.bincount(drawn[:, 0], minlength=3) / 3000
+    np.testing.assert_allclose(share, np.exp([0, 0, 1]) / np.exp([0, 0, 1]).sum(), atol=0.03)
 
 
 def test_a_decoder_that_chooses_devices_has_keys_for_priorities_alone() -> None:

@@ -18,6 +18,7 @@ from placewright.graph import Graph
 from placewright.policies.features import context_of
 from placewright.policies.policy_file import write_policy
 from placewright.problem import Problem
+from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
@@ -91,6 +92,19 @@ def test_a_policy_searches_with_its_own_decoder(decoder: DecoderName) -> None:
     # Even with random weights: another decoder leaves less to chance than the paper's with as many evaluations.
     paper = Brkga().solve(problem, Budget(evaluations=1200), 0)
     assert decoder == "paper" or metrics.step_time_ns < paper.metrics.step_time_ns
+
+
+def test_a_proposal_s_elite_bias_takes_the_place_of_the_search_s() -> None:
+    problem, budget = synthetic(), Budget(evaluations=1500)
+    rows = np.zeros(problem.core.num_keys, np.uint16)
+    uniform = Proposal(alpha=np.ones(1), beta=np.ones(1), row=rows, elite_bias=0.9)
+    given, own = Brkga().solve(problem, budget, 0, uniform), Brkga(elite_bias=0.9).solve(problem, budget, 0)
+    assert np.array_equal(given.solution.order, own.solution.order)
+    assert given.configuration["elite_bias"] == 0.9
+    assert not np.array_equal(given.solution.order, Brkga().solve(problem, budget, 0).solution.order)
+    for wrong in (0.4, 1.0, float("nan")):
+        with pytest.raises(InputError, match="elite bias"):
+            replace(uniform, elite_bias=wrong)
 
 
 def test_a_policy_for_other_problems_is_refused() -> None:

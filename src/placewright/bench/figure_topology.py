@@ -43,9 +43,13 @@ def by_topology(study: Study, found: Sequence[Standing]) -> Any:
     headline(
         figure,
         f"{study.name}: {_SOLVER} by topology",
-        f"{counted(counts[-1], 'graph')} of each, all but one of which are noisy copies; box: quartiles, lines: range",
+        f"{_of_each(counts[0], counts[-1])} of each, noisy copies among them; box: quartiles, lines: range",
     )
     return figure
+
+
+def _of_each(fewest: int, most: int) -> str:
+    return counted(most, "graph") if fewest == most else f"{fewest} to {most} graphs"
 
 
 def improvements_by_topology(study: Study, found: Sequence[Standing]) -> dict[str, list[float]]:

@@ -150,8 +150,8 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
 def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
     """The method that a run names, and after a colon the policy that guides it, by name or path; without one a guided
     method takes that of the policies with its network. Raises InputError for a solver or policy there is none of."""
-    name, _, policy = solver.partition(":")
-    if policy:
+    name, colon, policy = solver.partition(":")
+    if colon:
         return make_method(name, policy=find_policy(policy))
     method = make_method(name)
     if not isinstance(method, Regal):

@@ -54,8 +54,8 @@ class ActionSpace:
             raise InputError(f"decoder '{self.decoder}' chooses devices itself: a policy can not")
         if self.transfer_levels and self.decoder != "paper":
             raise InputError(f"decoder '{self.decoder}' does not read priorities of transfers: only 'paper' does")
-        if not 0 <= self.elite_bias_levels <= MOST_LEVELS:
-            raise InputError(f"an elite bias of {self.elite_bias_levels} levels: 0 to {MOST_LEVELS} can be")
+        if self.elite_bias_levels == 1 or not 0 <= self.elite_bias_levels <= MOST_LEVELS:
+            raise InputError(f"an elite bias of {self.elite_bias_levels} levels: 0 or 2 to {MOST_LEVELS} can be")
 
     @property
     def levels(self) -> tuple[int, ...]:

@@ -73,31 +73,28 @@ _PAPER = {
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
 #: Of each of them: a baseline (section 5.2), parts of the actions (A.12), other depths (figure 4), the elite bias of
-#: A.6. And what the paper has not: more features and actions, decoders that leave less to chance (docs/policies.md).
+#: A.6. And what the paper has not: more actions, and decoders that leave less to chance (docs/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
     "placement": {"scheduling_levels": 0},
     "scheduling": {"placement_levels": 0},
     **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},
     "elite-bias": {"elite_bias_levels": 5},
-    "leanings": {
-        "with_leanings": True,
-        "placement_levels": 5,
-        "rounds": 4,
-        "aggregation": "mean",
-        "update": "residual",
-    },
     "transfers": {"transfer_levels": 16},
     "lazy": {"decoder": "lazy"},
     "evict": {"decoder": "evict"},
     "segment-fill": {"decoder": "segment-fill", "placement_levels": 0},
     "earliest-finish": {"decoder": "earliest-finish", "placement_levels": 0},
 }
+_VARIED = {
+    f"{name}-{variation}": replace(configuration, **changes)
+    for name, configuration in _PAPER.items()
+    for variation, changes in _VARIATIONS.items()
+}
 CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
-    **{
-        f"{name}-{variation}": replace(configuration, **changes)
-        for name, configuration in _PAPER.items()
-        for variation, changes in _VARIATIONS.items()
-    },
+    **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
+    "runtime-zoo-leanings": replace(
+        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean"
+    ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,16 @@ class Brkga:
         """Evolve from random keys, and from `seeds` where known solutions are given, as far as the decoder can express
         them."""
         began = time.perf_counter()
+        if proposal is not None and proposal.elite_bias is not None:
+            return replace(self, elite_bias=proposal.elite_bias).solve(
+                problem,
+                budget,
+                seed,
+                replace(proposal, elite_bias=None),
+                seeds=seeds,
+                on_progress=on_progress,
+                interrupted=interrupted,
+            )
         search = self._start(problem, seed, proposal, seeds)
         ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
@@ -95,7 +105,7 @@ class Brkga:
             population=self.population,
             elites=self.elites,
             mutants=self.mutants,
-            elite_bias=self.elite_bias if proposal is None else proposal.elite_bias or self.elite_bias,
+            elite_bias=self.elite_bias,
             populations=self.populations,
             exchange_interval=self.exchange_interval,
             exchanged=self.exchanged if self.populations > 1 else 0,

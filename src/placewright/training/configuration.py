@@ -54,12 +54,13 @@ class TrainingConfiguration:
             raise InputError(
                 f"a rollout of {self.evaluations} evaluations needs more than the {FEATURE_EVALUATIONS} for features"
             )
-        if not 0 <= self.taught_steps <= self.steps or (self.taught_steps and not self.policy.with_leanings):
-            raise InputError(
-                f"{self.taught_steps} steps can not be taught: at most all, and only with leanings to show"
-            )
+        if not 0 <= self.taught_steps <= self.steps:
+            raise InputError(f"{self.taught_steps} steps that are taught are not among {self.steps}")
+        if self.taught_steps and not self.policy.with_leanings:
+            raise InputError("a policy without leanings among its features cannot be taught to follow them")
         if not (
             0 < self.learning_rate < 1
+            and 0 < self.taught_learning_rate < 1
             and 0 <= (self.last_learning_rate or 0) <= self.learning_rate
             and self.largest_norm > 0
             and self.baseline_weight >= 0
@@ -96,7 +97,7 @@ def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
     return replace(
         training,
         taught_steps=200,
-        steps=1700,
+        steps=900,
         batch=8,
         evaluations=2000,
         learning_rate=3e-4,

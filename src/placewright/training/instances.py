@@ -19,12 +19,12 @@ from placewright.training.teacher import taught_actions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
-    """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout."""
-
-    space: ActionSpace
+    """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout. space: of the
+    policy that learns."""
 
     problem: Problem
     context: Context
+    space: ActionSpace
     reference: float
     evaluations: int
 

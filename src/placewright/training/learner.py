@@ -17,15 +17,13 @@ from placewright.training.instances import Instance
 from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
 
 Float = NDArray[np.float32]
-#: Of the probability, what a policy is taught to give to the teacher's choice and not to all alike.
-_CERTAINTY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lesson:
-    """gradient: of the loss, all weights in one row. rewards: of each sample, none where it was taught. entropy: in
-    nats, of the actions of one op, mean over ops. expected: the reward that the baseline network expects, where there
-    is one."""
+    """gradient: of the loss, all weights in one row. loss: what was minimised. rewards: of each sample, none where it was
+    taught. entropy: in nats, of the actions of one op, mean over ops. expected: the reward that the baseline network
+    expects, where there is one."""
 
     gradient: Float
     loss: float
@@ -77,12 +75,10 @@ class Learner:
         return self._lesson(loss, rewards.tolist(), log_probabilities, seen)
 
     def imitation(self, instance: Instance) -> Lesson:
-        """Makes the actions that the teacher chose more likely, each op's as much as any other's, and leaves the others
-        likely enough to be tried later."""
+        """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
         log_probabilities = self._log_probabilities(self.policy(Batch.of([instance.context.features])))
         taught = _of_actions(log_probabilities, instance.taught_actions)
-        of_any = torch.stack([choice.mean(1).sum() for choice in log_probabilities]).sum()
-        loss = -(_CERTAINTY * taught + (1 - _CERTAINTY) * of_any) / instance.problem.core.num_ops
+        loss = -taught / instance.problem.core.num_ops
         return self._lesson(loss, (), log_probabilities, None)
 
     def _lesson(
