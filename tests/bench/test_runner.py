@@ -225,7 +225,7 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
         plan_runs(["brkga:runtime-synthetic"], [500], [], 1)
     with pytest.raises(InputError, match="solver 'gas' does not take policy 'runtime-synthetic'"):
         plan_runs(["gas:runtime-synthetic"], [500], [], 1)
-    with pytest.raises(InputError, match="cannot read '.'"):
+    with pytest.raises(InputError, match=r"cannot read '\.'"):
         plan_runs(["heft:"], [500], [], 1)
 
 

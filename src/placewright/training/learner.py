@@ -21,9 +21,9 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lesson:
-    """gradient: of the loss, all weights in one row. loss: what was minimised. rewards: of each sample, none where it was
-    taught. entropy: in nats, of the actions of one op, mean over ops. expected: the reward that the baseline network
-    expects, where there is one."""
+    """gradient: of the loss, all weights in one row. loss: what was minimised. rewards: of each sample, none where it
+    was taught. entropy: in nats, of the actions of one op, mean over ops. expected: the reward that the baseline
+    network expects, where there is one."""
 
     gradient: Float
     loss: float
