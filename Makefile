@@ -55,7 +55,10 @@ bench: $(VENV)/base
 	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
-GUIDED := regal,idrs
+GUIDED := regal,idrs,gas
+# Other policies: seeds of the training, decoders, actions (benchmarks/policies).
+POLICIES := benchmarks/policies
+EVIDENCE := regal:$(POLICIES)/seed-0/best.safetensors,regal:$(POLICIES)/seed-2/best.safetensors,regal:runtime-synthetic-lazy,regal:$(POLICIES)/runtime-synthetic-segment-fill/best.safetensors,regal:$(POLICIES)/transfers/best.safetensors
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
@@ -77,7 +80,9 @@ bench-quick: $(VENV)/dev
 tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(BUILDERS) --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic
-	$(RUN)/synthetic.toml --solvers $(GUIDED) --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers $(GUIDED),$(EVIDENCE) --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers regal --evaluations 1000,10000 --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 200 --solvers regal --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
@@ -86,6 +91,8 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
+	$(RUN)/zoo.toml --solvers regal,idrs --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo

@@ -19,6 +19,7 @@ from placewright.checker import check_plan
 from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError, MissingExtraError, PlacewrightError
+from placewright.policies.shipped import find_policy
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 
@@ -217,7 +218,7 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
 
     rows = list(work._messages(read_suite(suite), jobs_of(suite, run)[0]))
     assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
-        ("regal:runtime-synthetic", "regal: runtime-synthetic")
+        ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
     ]
     with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
         plan_runs(["regal:runtime-synthetik"], [500], [], 1)

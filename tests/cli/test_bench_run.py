@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from command_line import process
+from policies.networks import random_policy
 from test_process import limited
 
 from placewright.bench.rows import read_results
 from placewright.datasets.graph_set import read_graph_set, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.policies.policy_file import write_policy
 from placewright.version import VERSION
 
 
@@ -48,6 +50,23 @@ def test_rows_of_another_version_are_kept_and_named(suite: Path) -> None:
         f"placewright: rows of version 0.0.1 are kept beside those of {VERSION}; another --out starts anew\n"
     )
     assert len(read_results(suite.parent / "r")[1]) == 4
+
+
+def test_rows_of_another_policy_under_the_same_name_are_refused(suite: Path) -> None:
+    path = suite.parent / "best.safetensors"
+    first, second = (random_policy(seed=seed, name="mine") for seed in (0, 1))
+    more = ("--solvers", f"regal:{path}", "--evaluations", "450")
+    write_policy(first, path)
+    assert process(*arguments(suite, *more, "--take", "1")).returncode == 0
+    write_policy(second, path)
+    outcome = process(*arguments(suite, *more, "--take", "2"))
+    assert outcome.returncode == 2
+    assert outcome.stderr == (
+        f"placewright: error: 'regal:{path}' has rows of another policy there, 'regal: {first.title}', "
+        f"not 'regal: {second.title}': another --out starts anew\n"
+    )
+    write_policy(first, path)
+    assert process(*arguments(suite, *more, "--take", "2")).returncode == 0
 
 
 def test_only_some_graphs_may_be_taken(suite: Path) -> None:

@@ -15,7 +15,12 @@ from placewright.search.regal import Regal
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
 #: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/policies.md has the mean of all.
-SCORES = [("runtime-synthetic", "synthetic", 40, 6.0)]
+SCORES = [
+    ("runtime-synthetic", "synthetic", 40, 6.0),
+    ("runtime-synthetic-sequence", "synthetic", 40, 6.0),
+    ("runtime-synthetic-lazy", "synthetic", 40, 13.0),
+    ("runtime-zoo-leanings", "zoo", 49, 0.5),
+]
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -24,6 +29,10 @@ def test_a_shipped_policy_says_how_it_was_trained(name: str) -> None:
     assert policy.name == name
     assert policy.record["improvement_percent"] > 0
     assert policy.record["training"]["steps"] >= policy.record["step"] > 0
+
+
+def test_every_shipped_policy_has_a_score() -> None:
+    assert {name for name, *_ in SCORES} == set(shipped_names())
 
 
 @pytest.mark.parametrize(("name", "suite_name", "take", "least"), SCORES)

@@ -68,15 +68,18 @@ def test_the_result_names_the_policy_and_does_not_depend_on_threads() -> None:
     problem, budget = synthetic(), Budget(evaluations=900)
     one, two = (Regal(policy=random_policy(), threads=threads).solve(problem, budget, 3) for threads in (1, 2))
     assert np.array_equal(one.solution.order, two.solution.order)
-    assert (one.method, one.found_by) == ("regal", "regal: random")
-    assert one.configuration["policy"] == "random"
+    assert (one.method, one.found_by) == ("regal", f"regal: {random_policy().title}")
+    assert one.configuration["policy"] == random_policy().title
+    assert random_policy().title.startswith("random ")
+    assert random_policy().title == random_policy().title != random_policy(seed=1).title
+    assert random_policy().title != random_policy(replace(SMALL, rounds=3)).title
 
 
 def test_random_search_in_place_of_evolution_is_idrs() -> None:
     problem, budget = synthetic(), Budget(evaluations=3000)
     evolved = Regal(policy=random_policy()).solve(problem, budget, 0)
     drawn = Regal(name="idrs", policy=random_policy(), search=RandomSearch()).solve(problem, budget, 0)
-    assert drawn.found_by == "idrs: random"
+    assert drawn.found_by.startswith("idrs: random ")
     assert drawn.metrics.step_time_ns > evolved.metrics.step_time_ns
 
 
@@ -123,7 +126,7 @@ def tiny_graph() -> Graph:
 def test_a_policy_is_given_as_a_file(tmp_path: Path) -> None:
     write_policy(random_policy(name="mine"), tmp_path / "mine.safetensors")
     plan = api.plan(tiny_graph(), "2xideal/free", solver="regal", policy=tmp_path / "mine.safetensors", evaluations=500)
-    assert plan.found_by == "regal: mine"
+    assert plan.found_by == f"regal: {random_policy(name='mine').title}"
 
 
 def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from placewright.cli.bench_report import report
 
 if TYPE_CHECKING:
     from placewright.bench.rows import Results
+    from placewright.bench.suite import Suite
     from placewright.bench.work import Job
 
 #: Exit code when rows are missing though the run went to its end.
@@ -81,6 +82,7 @@ def run(
     results = Results(out, header_of(instances))
     _warn_of_damage(results.complaints)
     _warn_of_other_versions(results)
+    _refuse_other_policies(results, names, instances)
     labels = instances.labels
     todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
     try:
@@ -158,6 +160,25 @@ def _warn_of_other_versions(results: Results) -> None:
     if others := {row.version for row in results.rows.values()} - {VERSION}:
         names = printable(", ".join(sorted(others)))
         _warn(f"rows of version {names} are kept beside those of {VERSION}; another --out starts anew")
+
+
+def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:
+    """Raises InputError where rows that are kept came of another policy than those to come would."""
+    from placewright.bench.work import method_of
+    from placewright.errors import InputError, shown
+    from placewright.search.regal import Regal
+
+    for solver in solvers:
+        method = method_of(solver, suite.policies)
+        if not isinstance(method, Regal) or method.policy is None:
+            continue
+        own = f"{method.name}: {method.policy.title}"
+        kept = {row.found_by for row in results.rows.values() if row.solver == solver and row.found_by != method.name}
+        if others := sorted(kept - {own}):
+            raise InputError(
+                f"'{shown(solver)}' has rows of another policy there, '{shown(others[0])}', not '{own}': "
+                "another --out starts anew"
+            )
 
 
 def _warn(sentence: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,14 @@ class Policy:
                 raise InputError(
                     f"policy '{shown(self.name)}': '{name}' is not {' x '.join(map(str, shape))} finite float32 numbers"
                 )
+
+    @cached_property
+    def title(self) -> str:
+        """Its name and eight digits of all that decides what it proposes: two trainings may give one name."""
+        digest = hashlib.sha256(json.dumps(asdict(self.configuration)).encode())
+        for name in sorted(self.weights):
+            digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
+        return f"{self.name} {digest.hexdigest()[:8]}"
 
     def check(self, problem: Problem) -> None:
         """Raises InputError unless the policy is for such a problem."""

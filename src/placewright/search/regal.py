@@ -66,7 +66,7 @@ class Regal:
         ran = run(search, self.name, first, began, on_progress, interrupted, first_batch=self.threads)
         if ran.stopped_because != "evaluations":
             solution = _decoded(problem, search.best_keys(), decoder)
-            facts = {"policy": policy.name}
+            facts = {"policy": policy.title}
             return result_of(self.name, facts, problem, search, ran, solution, seed=seed, began=began)
         context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
         own = policy.propose(problem, context, seed)
@@ -81,10 +81,10 @@ class Regal:
         )
         return replace(
             _better(problem, context, found, decoder),
-            found_by=f"{self.name}: {policy.name}",
+            found_by=f"{self.name}: {policy.title}",
             evaluations=FEATURE_EVALUATIONS + found.evaluations,
             seconds=time.perf_counter() - began,
-            configuration={**found.configuration, "policy": policy.name},
+            configuration={**found.configuration, "policy": policy.title},
             trace=_trace(ran.trace, found.trace, followed),
         )
 

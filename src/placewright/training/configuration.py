@@ -88,7 +88,7 @@ def _ours(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:
         policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
     )
     if is_zoo:
-        training = replace(training, copies=3, most_ops=800, reference_seeds=1, validation_graphs=40)
+        training = replace(training, copies=3, most_ops=600, reference_seeds=1, validation_graphs=40)
     return _taught(training) if policy.with_leanings else training
 
 
@@ -96,11 +96,11 @@ def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
     """What begins with something to lose wants smaller steps, and rewards nearer to what it is for."""
     return replace(
         training,
-        taught_steps=200,
-        steps=900,
+        taught_steps=300,
+        steps=1300,
         batch=8,
         evaluations=2000,
-        learning_rate=3e-4,
+        learning_rate=2e-4,
         validation_interval=100,
     )
 
