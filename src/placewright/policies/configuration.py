@@ -98,3 +98,5 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
         _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean"
     ),
 }
+#: Names of REGAL and of GAS on each task.
+IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

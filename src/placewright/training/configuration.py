@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from placewright.errors import InputError
-from placewright.policies.configuration import CONFIGURATIONS, PolicyConfiguration
+from placewright.policies.configuration import CONFIGURATIONS, IN_THE_PAPER, PolicyConfiguration
 from placewright.policies.features import FEATURE_EVALUATIONS
 
 
@@ -106,7 +106,6 @@ def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
 
 
 TRAININGS: dict[str, TrainingConfiguration] = {
-    f"{name}{suffix}": make(policy, "zoo" in name)
-    for suffix, make in (("", _ours), ("-paper", _in_the_paper))
-    for name, policy in CONFIGURATIONS.items()
+    **{name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()},
+    **{f"{name}-paper": _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER},
 }
