@@ -1,8 +1,9 @@
-"""What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE]`.
+"""What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE [SUITE]]`.
 
-For TAKE (20) of the zoo's training graphs up to 1,500 ops, percent over uniform BRKGA, 5,000 evaluations each, in the
-mean: a near-optimal plan itself; levels of A.6 made of its devices and order, by the number of levels that affinities
-have; and what `runtime-zoo-leanings` is taught, next to the same of ops that lean each for itself.
+For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
+uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; levels of A.6 made of its devices and
+order, by the number of levels that affinities have; and what `runtime-zoo-leanings` is taught, next to the same of ops
+that lean each for itself.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from placewright.bench.suite import Suite, read_suite, spread
 from placewright.datasets.graph_set import read_graph_set
 from placewright.policies.actions import ActionSpace
-from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
+from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.result import Solution
+from placewright.search.peak_search import PeakSearch
+from placewright.search.result import Result, Solution
 from placewright.search.superstep_annealing import SuperstepAnnealing
 from placewright.training.teacher import taught_actions
 
@@ -46,6 +48,12 @@ def uniform(problem: Problem) -> float:
     return float(np.mean(objectives))
 
 
+def near_optimal(problem: Problem) -> Result:
+    if problem.objective == "peak-memory":
+        return PeakSearch().solve(problem, Budget(evaluations=20_000), 1)
+    return SuperstepAnnealing().solve(problem, Budget(evaluations=2_000_000), 1)
+
+
 def actions_of(solution: Solution, levels: int, context: Context) -> NDArray[np.int64]:
     """Its devices with extreme means and the least variance, its order in the lower half of the priorities."""
     device_of = np.asarray(solution.device_of)
@@ -61,8 +69,8 @@ def actions_of(solution: Solution, levels: int, context: Context) -> NDArray[np.
 def gains(problem: Problem, seed: int) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
     context, reference = context_of(problem, seed, with_leanings=True), uniform(problem)
-    plan = SuperstepAnnealing().solve(problem, Budget(evaluations=2_000_000), 1)
-    found = {"the near-optimal plan": float(plan.metrics.step_time_ns)}
+    plan = near_optimal(problem)
+    found = {"the near-optimal plan": float(plan.metrics.objective_value(problem.objective))}
     for levels in (2, 4, 16):
         space = ActionSpace(num_devices=2, placement_levels=levels, scheduling_levels=SCHEDULING_LEVELS)
         found[f"made of it, {levels} levels"] = objective_of(
@@ -70,7 +78,8 @@ def gains(problem: Problem, seed: int) -> dict[str, float]:
         )
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=SCHEDULING_LEVELS)
     alone = context.features.op.copy()
-    alone[:, -2:] = alone[:, 8:10]  # shares of the individuals, by device
+    first = num_op_features(problem.objective, 2) - 3  # shares of the individuals by device; their position is last
+    alone[:, -2:] = alone[:, first : first + 2]
     for name, features in (
         ("leanings together", context.features),
         ("leanings of each op alone", replace(context.features, op=alone)),
@@ -79,20 +88,20 @@ def gains(problem: Problem, seed: int) -> dict[str, float]:
     return {name: 100 * (1 - objective / reference) for name, objective in found.items()}
 
 
-def main(take: int) -> None:
+def main(take: int, name: str) -> None:
     suite: Suite = replace(
-        read_suite(HERE / "suites" / "zoo.toml"),
+        read_suite(HERE / "suites" / f"{name}.toml"),
         graphs=read_graph_set(HERE / "instances" / "zoo-train.graphs.gz"),
         copies=0,
     )
     small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= MOST_OPS]
     totals: dict[str, list[float]] = defaultdict(list)
     for index in (small[number] for number in spread(len(small), take)):
-        for name, gain in gains(suite.problem(suite.graph(index)), index).items():
-            totals[name].append(gain)
-    for name, values in totals.items():
-        print(f"{name}: {np.mean(values):+.2f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f} (standard error)")
+        for what, gain in gains(suite.problem(suite.graph(index)), index).items():
+            totals[what].append(gain)
+    for what, values in totals.items():
+        print(f"{what}: {np.mean(values):+.2f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f} (standard error)")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2] if len(sys.argv) > 2 else "zoo")

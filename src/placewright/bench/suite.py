@@ -93,7 +93,7 @@ class Suite:
     @property
     def digest(self) -> str:
         """Of everything that decides what the rows mean but their seeds, solvers and policies; rows of guided methods
-        say which policy it was by name."""
+        say which policy it was, and `bench run` does not mix two."""
         machine = _machine_fact(self.machine)
         facts: list[object] = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
         facts += [fact for fact in (self.memory_share, dict(self.optima)) if fact]

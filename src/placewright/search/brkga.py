@@ -80,21 +80,14 @@ class Brkga:
         """Evolve from random keys, and from `seeds` where known solutions are given, as far as the decoder can express
         them."""
         began = time.perf_counter()
+        own = self
         if proposal is not None and proposal.elite_bias is not None:
-            return replace(self, elite_bias=proposal.elite_bias).solve(
-                problem,
-                budget,
-                seed,
-                replace(proposal, elite_bias=None),
-                seeds=seeds,
-                on_progress=on_progress,
-                interrupted=interrupted,
-            )
-        search = self._start(problem, seed, proposal, seeds)
+            own = replace(self, elite_bias=proposal.elite_bias)
+        search = own._start(problem, seed, proposal, seeds)
         ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
-        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+        return result_of(self.name, asdict(own), problem, search, ran, solution, seed=seed, began=began)
 
     def _start(self, problem: Problem, seed: int, proposal: Proposal | None, seeds: Sequence[Solution]) -> _core.Brkga:
         chromosomes: list[NDArray[np.uint32]] = [problem.core.encode(s.device_of, s.order, self.decoder) for s in seeds]

@@ -1,0 +1,67 @@
+"""What a policy adds to BRKGA's time: `python benchmarks/policy_time.py SUITE POLICY`.
+
+For the suite's graphs nearest to 150, 600, 2,000 and 6,000 ops, views among them: milliseconds of processor time, the
+least of five runs, of the uniform search with 5,000 evaluations, of `regal` with as many, and of what the policy does
+in it: features, network, sampling. Quantile tables are made once in a process and not counted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from placewright.bench.suite import Suite, read_suite
+from placewright.policies.features import context_after, search_for_features
+from placewright.policies.policy import Policy
+from placewright.policies.shipped import find_policy
+from placewright.problem import Problem
+from placewright.search.brkga import Brkga
+from placewright.search.budget import Budget
+from placewright.search.regal import Regal
+
+SIZES, RUNS = (150, 600, 2000, 6000), 5
+BUDGET = Budget(evaluations=5000)
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    """The first run, in which tables are made, does not count."""
+    work()
+    least = float("inf")
+    for _ in range(RUNS):
+        began = time.process_time()
+        work()
+        least = min(least, time.process_time() - began)
+    return 1e3 * least
+
+
+def measure(problem: Problem, policy: Policy) -> str:
+    own = policy.configuration
+    search = search_for_features(problem, 0, own.decoder)
+    search.advance(400)
+    uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, BUDGET, 0))
+    guided = milliseconds(lambda: Regal(policy=policy).solve(problem, BUDGET, 0))
+    features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings))
+    context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
+    proposal = milliseconds(lambda: policy.propose(problem, context, 0))
+    added, share = 100 * (guided / uniform - 1), 100 * (features + proposal) / uniform
+    return (
+        f"{problem.core.num_ops:,} scheduled ops: uniform {uniform:.1f} ms, regal {guided:.1f} ({added:+.1f}%), "
+        f"features {features:.1f}, network and sampling {proposal:.1f} ({share:.1f}%)"
+    )
+
+
+def nearest(suite: Suite) -> list[int]:
+    """Numbers of the graphs nearest to each size, once each."""
+    ops = [len(suite.graphs[number].ops) for number in range(len(suite.graphs))]
+    return sorted(
+        {min(range(len(ops)), key=lambda number: abs(ops[number] - size)) for size in SIZES}, key=ops.__getitem__
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    chosen, given = read_suite(sys.argv[1]), find_policy(sys.argv[2])
+    for index in nearest(chosen):
+        print(measure(chosen.problem(chosen.graphs[index]), given))
