@@ -2,7 +2,9 @@
 
 For the suite's graphs nearest to 150, 600, 2,000 and 6,000 ops, views among them: milliseconds of processor time, the
 least of five runs, of the uniform search with 5,000 evaluations, of `regal` with as many, and of what the policy does
-in it: features, network, sampling. Quantile tables are made once in a process and not counted. Run it with OPENBLAS_NUM_THREADS=1: the products of matrices are small here, and threads that wait for more of them
+in it: features, network, sampling. Quantile tables are made once in a process and not counted.
+
+Run it with OPENBLAS_NUM_THREADS=1: the products of matrices are small here, and threads that wait for more of them
 count as processor time.
 """
 
