@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from policies.networks import random_policy
+from policies.networks import logits_given, random_actions, random_policy
 
 from placewright.policies.configuration import CONFIGURATIONS, PolicyConfiguration
 from placewright.policies.features import Features
@@ -33,6 +33,7 @@ SHAPES = [
     replace(CONFIGURATIONS["runtime-zoo"], rounds=0),
     replace(CONFIGURATIONS["runtime-zoo"], placement_levels=0),
     replace(CONFIGURATIONS["peak-memory-zoo"], num_devices=3, update="gru"),
+    replace(CONFIGURATIONS["runtime-zoo-autoregressive"], num_devices=3, transfer_levels=4, elite_bias_levels=5),
 ]
 
 
@@ -46,9 +47,12 @@ def test_numpy_computes_what_torch_computes(configuration: PolicyConfiguration) 
     assert {name: array.shape for name, array in weights.items()} == weight_shapes(configuration)
     graphs = [random_graph(configuration, 60, 200, 1), random_graph(configuration, 5, 0, 2)]
     with torch.no_grad():
-        together = network(Batch.of(graphs)).numpy()
-    apart = np.concatenate([logits_of(weights, configuration, graph) for graph in graphs])
-    np.testing.assert_allclose(apart, together, atol=1e-4, rtol=1e-4)
+        together = network.states(Batch.of(graphs)).split([60, 5])
+        for graph, states in zip(graphs, together, strict=True):
+            actions = random_actions(configuration, len(graph.op))
+            expected = network(states, torch.from_numpy(actions[None]))[0].numpy()
+            found = logits_given(weights, configuration, graph, actions)
+            np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])

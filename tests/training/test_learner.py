@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 from instances import graph_of, machine_of, problem_of
-from policies.networks import SMALL
+from policies.networks import SMALL, logits_given, random_actions
+from scipy.special import softmax
 
 from placewright.policies.actions import ActionSpace
-from placewright.policies.configuration import CONFIGURATIONS, PolicyConfiguration
+from placewright.policies.configuration import CONFIGURATIONS, Network, PolicyConfiguration
 from placewright.policies.features import context_of, guided_search
 from placewright.policies.forward import logits_of
 from placewright.policies.policy import Policy, sample
@@ -22,6 +23,10 @@ from placewright.training.network import Batch
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})
 CONFIGURATION = TrainingConfiguration(policy=SMALL, evaluations=500, samples=3)
+
+
+#: Ops make a choice together in it, and all others one after the other.
+IN_ORDER = replace(SMALL, network="autoregressive", elite_bias_levels=5)
 
 
 def instance_of(evaluations: int = 500) -> Instance:
@@ -79,28 +84,31 @@ def loss(
     learner: Learner, policy: PolicyConfiguration, instance: Instance, seeds: list[int], taken: list[np.ndarray]
 ) -> float:
     """-mean of advantage x log probability of the actions taken, computed from numpy's forward pass in double."""
-    logits = logits_in_numpy(learner, policy, instance).astype(np.float64)
+    weights = weights_of(learner)
     rewards = np.array([instance.reward(taken[0], seed) for seed in seeds])
     total = 0.0
     for actions, reward in zip(taken, rewards, strict=True):
         others = (rewards.sum() - reward) / (len(rewards) - 1)
+        logits = logits_given(weights, policy, instance.context.features, actions).astype(np.float64)
         total -= (reward - others) * log_probability(logits, policy.action_space, actions) / len(rewards)
     return total
 
 
-def logits_in_numpy(learner: Learner, policy: PolicyConfiguration, instance: Instance) -> np.ndarray:
-    weights = {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}
-    return logits_of(weights, policy, instance.context.features)
+def weights_of(learner: Learner) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}
 
 
 @pytest.mark.parametrize(
-    "policy", [SMALL, replace(SMALL, transfer_levels=3, elite_bias_levels=5)], ids=["paper", "more"]
+    "policy",
+    [SMALL, replace(SMALL, transfer_levels=3, elite_bias_levels=5), IN_ORDER],
+    ids=["paper", "more", "autoregressive"],
 )
 def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages(policy: PolicyConfiguration) -> None:
     learner, instance, seeds = learner_of(replace(CONFIGURATION, policy=policy)), fixed(), [1, 4, 2]
     weights = learner.weights.copy()
     gradient = learner.lesson(instance, seeds).gradient
-    taken = [sample(logits_in_numpy(learner, policy, instance), policy.action_space, seed) for seed in seeds]
+    logits = logits_of(weights_of(learner), policy, instance.context.features)
+    taken = [sample(logits, policy.action_space, seed) for seed in seeds]
     for direction in np.random.default_rng(0).normal(size=(5, len(weights))):
         step = 1e-3 * direction / np.linalg.norm(direction)
         losses = []
@@ -132,15 +140,29 @@ def test_samples_of_equal_worth_teach_nothing() -> None:
 
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
 def test_a_policy_begins_with_all_actions_alike(name: str) -> None:
-    learner = Learner(replace(CONFIGURATION, policy=CONFIGURATIONS[name]), 0)
-    features = replace(
-        instance_of().context.features, op=np.ones((6, CONFIGURATIONS[name].num_op_features), np.float32)
-    )
-    assert not learner.policy(Batch.of([features])).detach().numpy().any()
+    policy = CONFIGURATIONS[name]
+    learner = Learner(replace(CONFIGURATION, policy=policy), 0)
+    features = replace(instance_of().context.features, op=np.ones((6, policy.num_op_features), np.float32))
+    actions = torch.from_numpy(random_actions(policy, 6)[None])
+    assert not learner.policy(learner.policy.states(Batch.of([features])), actions).detach().numpy().any()
 
 
-def test_what_is_taught_becomes_most_likely() -> None:
-    policy = replace(SMALL, with_leanings=True, update="residual")
+def test_entropy_is_of_what_an_op_may_do_given_the_actions_before() -> None:
+    learner, instance = learner_of(replace(CONFIGURATION, policy=IN_ORDER)), fixed()
+    logits, space = logits_of(weights_of(learner), IN_ORDER, instance.context.features), IN_ORDER.action_space
+    found = []
+    for seed in [1, 4, 2]:
+        given = logits_given(weights_of(learner), IN_ORDER, instance.context.features, sample(logits, space, seed))
+        *choices, together = np.split(given, np.cumsum(space.levels), axis=1)
+        each = [softmax(choice, axis=1) for choice in (*choices, together.mean(axis=0, keepdims=True))]
+        found.append(sum(-(p * np.log(p)).sum(axis=1).mean() for p in each))
+    assert len(set(found)) == 3
+    assert learner.lesson(instance, [1, 4, 2]).entropy == pytest.approx(np.mean(found), rel=1e-5)
+
+
+@pytest.mark.parametrize("network", ["graph", "autoregressive"])
+def test_what_is_taught_becomes_most_likely(network: Network) -> None:
+    policy = replace(SMALL, with_leanings=True, update="residual", network=network)
     configuration, problem = replace(CONFIGURATION, policy=policy), instance_of().problem
     instance = replace(instance_of(), space=policy.action_space, context=context_of(problem, 0, with_leanings=True))
     learner = Learner(configuration, 0)
@@ -156,7 +178,8 @@ def test_what_is_taught_becomes_most_likely() -> None:
     assert losses[-1] < losses[0] - 1
     assert lesson.rewards == ()
     with torch.no_grad():
-        logits = learner.policy(Batch.of([instance.context.features]))
+        states = learner.policy.states(Batch.of([instance.context.features]))
+        logits = learner.policy(states, torch.from_numpy(instance.taught_actions[None]))[0]
     for number, choice in enumerate(logits.split(list(policy.action_space.levels), 1)):
         likely = torch.softmax(choice, 1)
         assert likely.argmax(1).tolist() == instance.taught_actions[:, number].tolist()
@@ -174,10 +197,11 @@ def test_weights_are_one_row_and_come_back_equal() -> None:
     )
 
 
-def test_a_reward_is_what_the_policy_reaches_on_the_same_graph() -> None:
-    learner, instance = Learner(CONFIGURATION, 3), instance_of()
-    weights = {name: tensor.numpy() for name, tensor in learner.policy.state_dict().items()}
-    policy = Policy(name="p", configuration=SMALL, weights=weights)
+@pytest.mark.parametrize("configuration", [SMALL, IN_ORDER], ids=["paper", "autoregressive"])
+def test_a_reward_is_what_the_policy_reaches_on_the_same_graph(configuration: PolicyConfiguration) -> None:
+    learner = learner_of(replace(CONFIGURATION, policy=configuration))
+    instance = replace(instance_of(), space=configuration.action_space)
+    policy = Policy(name="p", configuration=configuration, weights=weights_of(learner))
     search = guided_search(instance.problem, policy.propose(instance.problem, instance.context, 5), 5)
     search.advance(100)  # 500 less those of the features
     assert learner.reward(instance, 5) == -min(search.best_objective, instance.context.objective) / 20.0

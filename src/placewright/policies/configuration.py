@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from placewright.decoder import DecoderName
 from placewright.errors import InputError
@@ -12,17 +12,20 @@ from placewright.plan import Objective
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
 
-Network = Literal["graph", "sequence"]
+Network = Literal["graph", "sequence", "autoregressive"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfiguration:
-    """The graph network of REGAL, section 4.2, or its baseline that sees a sequence.
+    """The graph network of REGAL, section 4.2, its baseline that sees a sequence, or its variant that draws one op's
+    actions after another's.
 
     network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, that
-    knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. objective, num_devices: of
-    the problems it is for. rounds: of message passing, T. width: of states, messages and hidden layers. aggregation: of
-    messages at an op. update: how they change its state, added to it or by a gated recurrent unit.
+    knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. "autoregressive": the graph
+    network, then a recurrent one over the ops in that order, which hears the actions of the op before (A.8).
+    objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
+    hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
+    recurrent unit.
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. with_leanings:
     whether what neighbours lean to together is among the features, which the paper has not (leanings.py).
     """
@@ -44,8 +47,8 @@ class PolicyConfiguration:
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
             raise InputError(f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices cannot be")
-        if self.network not in ("graph", "sequence"):
-            raise InputError(f"there is no network '{self.network}'; 'graph' and 'sequence' are")
+        if self.network not in get_args(Network):
+            raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
         _ = self.action_space
@@ -72,10 +75,12 @@ _PAPER = {
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
-#: Of each of them: a baseline (section 5.2), parts of the actions (A.12), other depths (figure 4), the elite bias of
-#: A.6. And what the paper has not: more actions, and decoders that leave less to chance (docs/policies.md).
+#: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), parts of the actions (A.12), other depths
+#: (figure 4), the elite bias of A.6. And what the paper has not: more actions, and decoders that leave less to chance
+#: (docs/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
+    "autoregressive": {"network": "autoregressive"},
     "placement": {"scheduling_levels": 0},
     "scheduling": {"placement_levels": 0},
     **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},

@@ -1,8 +1,8 @@
-"""The policy's network in numpy: what PolicyNetwork of placewright.training computes (REGAL, section 4.2)."""
+"""The policy's network in numpy: what PolicyNetwork of placewright.training computes (REGAL, section 4.2 and A.8)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,32 +11,79 @@ from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import Features
 
 Float = NDArray[np.float32]
+Int = NDArray[np.int64]
 Weights = Mapping[str, Float]
 
 
-def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
-    """float32 [num ops, num logits]. weights: as PolicyNetwork names them."""
-    states = _sequence_states if configuration.network == "sequence" else _graph_states
-    return _two_layers(weights, "act", states(weights, configuration, graph))
+class LogitsInOrder:
+    """Logits of ops that are known one after the other: an op's when the actions of those before it are drawn (A.8).
+
+    weights: as PolicyNetwork names them. states: of the graph network, float32 [num ops, width]. levels: of each
+    choice.
+    """
+
+    def __init__(self, weights: Weights, states: Float, levels: Sequence[int]) -> None:
+        of_state, of_level = np.split(weights["recurrent.weight_ih_l0"], [states.shape[1]], axis=1)
+        self._from_states = states @ of_state.T + weights["recurrent.bias_ih_l0"] + weights["recurrent.bias_hh_l0"]
+        self._from_level = np.ascontiguousarray(of_level.T)
+        self._first_level = np.cumsum([0, *levels[:-1]])
+        self._weights = weights
+
+    def __len__(self) -> int:
+        return len(self._from_states)
+
+    def drawn(self, choose: Callable[[int, Float], Int]) -> tuple[Int, Float]:
+        """Actions, [num ops, num choices], and the logits they were drawn by, float32 [num ops, num logits]. choose:
+        the actions of an op from its number and logits; asked for each op in order."""
+        memory = _Memory(self._weights, "recurrent")
+        actions, logits = [], []
+        from_actions = np.zeros_like(self._from_level[0])
+        for op, from_state in enumerate(self._from_states):
+            logits.append(_two_layers(self._weights, "act", memory.after(from_state + from_actions)))
+            actions.append(choose(op, logits[op]))
+            from_actions = self._from_level[self._first_level + actions[op]].sum(axis=0)
+        return np.array(actions), np.array(logits)
+
+
+#: Of all ops, float32 [num ops, num logits], or one op after the other.
+Logits = Float | LogitsInOrder
+
+
+def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Logits:
+    """What `sample` draws from. weights: as PolicyNetwork names them."""
+    states = (_sequence_states if configuration.network == "sequence" else _graph_states)(weights, configuration, graph)
+    if configuration.network == "autoregressive":
+        return LogitsInOrder(weights, states, configuration.action_space.levels)
+    return _two_layers(weights, "act", states)
 
 
 def _sequence_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
-    """Long short-term memory (Hochreiter & Schmidhuber 1997) over the ops, equations 6 to 11 of REGAL; gates as PyTorch
-    stacks them: input, forget, new, output."""
-    name, width = "states.recurrent", configuration.width
+    """Of a recurrent network over the ops."""
+    name, memory = "states.recurrent", _Memory(weights, "states.recurrent")
     encoded = _two_layers(weights, "states.encode_op", graph.op)
     from_ops = (
         encoded @ weights[f"{name}.weight_ih_l0"].T + weights[f"{name}.bias_ih_l0"] + weights[f"{name}.bias_hh_l0"]
     )
-    recurrent = np.ascontiguousarray(weights[f"{name}.weight_hh_l0"].T)
-    states = np.empty((len(encoded), width), np.float32)
-    state, memory = np.zeros(width, np.float32), np.zeros(width, np.float32)
-    for op, from_op in enumerate(from_ops):
-        gates = from_op + state @ recurrent
-        written, kept = _sigmoid(gates[:width]), _sigmoid(gates[width : 2 * width])
-        memory = kept * memory + written * np.tanh(gates[2 * width : 3 * width])
-        state = states[op] = _sigmoid(gates[3 * width :]) * np.tanh(memory)
-    return states
+    return np.array([memory.after(from_op) for from_op in from_ops])
+
+
+class _Memory:
+    """Long short-term memory (Hochreiter & Schmidhuber 1997), equations 6 to 11 of REGAL; gates as PyTorch stacks them:
+    input, forget, new, output."""
+
+    def __init__(self, weights: Weights, name: str) -> None:
+        self._recurrent = np.ascontiguousarray(weights[f"{name}.weight_hh_l0"].T)
+        self._state = self._memory = np.zeros(len(self._recurrent), np.float32)
+
+    def after(self, from_input: Float) -> Float:
+        """The state, [width], after one input more. from_input: what that adds to the gates, [4 * width]."""
+        width = len(self._state)
+        gates = from_input + self._state @ self._recurrent
+        opened = _sigmoid(gates)  # of what is new too, in fewer calls
+        written, kept, told = opened[:width], opened[width : 2 * width], opened[3 * width :]
+        self._memory = kept * self._memory + written * np.tanh(gates[2 * width : 3 * width])
+        self._state = told * np.tanh(self._memory)
+        return self._state
 
 
 def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:

@@ -16,7 +16,7 @@ from placewright.errors import InputError, shown
 from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import NUM_EDGE_FEATURES, Context
-from placewright.policies.forward import logits_of
+from placewright.policies.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 
@@ -70,18 +70,23 @@ class Policy:
         return space.proposal(problem, sample(logits, space, seed), context.fixed_op)
 
 
-def sample(logits: NDArray[np.float32], space: ActionSpace, seed: int) -> NDArray[np.int64]:
+def sample(logits: Logits, space: ActionSpace, seed: int) -> NDArray[np.int64]:
     """A level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the largest of
     the logits after Gumbel noise. What ops choose together is chosen by the mean of their logits."""
     random = np.random.default_rng(seed)
-    alone = logits[:, : sum(space.levels)]
-    noise = random.gumbel(size=alone.shape)
-    choices = np.split(alone + noise, np.cumsum(space.levels)[:-1], axis=1)
-    columns = [choice.argmax(axis=1) for choice in choices]
-    if space.elite_bias_levels:
-        together = logits[:, alone.shape[1] :].mean(axis=0)
-        columns.append(np.full(len(logits), (together + random.gumbel(size=together.shape)).argmax()))
-    return np.column_stack(columns)
+    is_level = np.arange(max(space.levels)) < np.array(space.levels)[:, None]  # [choices, most levels]
+    logit = np.cumsum(is_level).reshape(is_level.shape) - 1  # any where there is no such level
+    noise = np.full((len(logits), *is_level.shape), -np.inf)
+    noise[:, is_level] = random.gumbel(size=(len(logits), sum(space.levels)))
+    if isinstance(logits, LogitsInOrder):
+        actions, logits = logits.drawn(lambda op, own: (own[logit] + noise[op]).argmax(axis=1))
+    else:
+        actions = (logits[:, logit] + noise).argmax(axis=2)
+    if not space.elite_bias_levels:
+        return actions
+    together = logits[:, sum(space.levels) :].mean(axis=0)
+    elite_bias = (together + random.gumbel(size=together.shape)).argmax()
+    return np.column_stack([actions, np.full(len(actions), elite_bias)])
 
 
 def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:
@@ -93,22 +98,23 @@ def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ..
         for layer, shape in (("hidden", (width, num_inputs)), ("out", (num_outputs, width))):
             shapes[f"{name}.{layer}.weight"], shapes[f"{name}.{layer}.bias"] = shape, shape[:1]
 
-    if configuration.network == "sequence":
-        two_layers("states.encode_op", configuration.num_op_features, width)
-        for side in ("ih", "hh"):
-            shapes[f"states.recurrent.weight_{side}_l0"] = (4 * width, width)
-            shapes[f"states.recurrent.bias_{side}_l0"] = (4 * width,)
-        two_layers("act", width, configuration.action_space.num_logits)
-        return shapes
+    def gates(name: str, count: int, num_inputs: int, layer: str = "") -> None:
+        for side, columns in (("ih", num_inputs), ("hh", width)):
+            shapes[f"{name}.weight_{side}{layer}"] = (count * width, columns)
+            shapes[f"{name}.bias_{side}{layer}"] = (count * width,)
+
     two_layers("states.encode_op", configuration.num_op_features, width)
-    two_layers("states.encode_edge", NUM_EDGE_FEATURES, width)
-    two_layers("states.along", 3 * width, width)
-    two_layers("states.against", 3 * width, width)
-    if configuration.update == "gru":
-        for side in ("ih", "hh"):
-            shapes[f"states.update.weight_{side}"] = (3 * width, width)
-            shapes[f"states.update.bias_{side}"] = (3 * width,)
+    if configuration.network == "sequence":
+        gates("states.recurrent", 4, width, "_l0")
     else:
-        two_layers("states.update", 2 * width, width)
+        two_layers("states.encode_edge", NUM_EDGE_FEATURES, width)
+        two_layers("states.along", 3 * width, width)
+        two_layers("states.against", 3 * width, width)
+        if configuration.update == "gru":
+            gates("states.update", 3, width)
+        else:
+            two_layers("states.update", 2 * width, width)
+    if configuration.network == "autoregressive":
+        gates("recurrent", 4, width + sum(configuration.action_space.levels), "_l0")
     two_layers("act", width, configuration.action_space.num_logits)
     return shapes

@@ -17,13 +17,14 @@ from placewright.training.instances import Instance
 from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
 
 Float = NDArray[np.float32]
+Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lesson:
     """gradient: of the loss, all weights in one row. loss: what was minimised. rewards: of each sample, none where it
-    was taught. entropy: in nats, of the actions of one op, mean over ops. expected: the reward that the baseline
-    network expects, where there is one."""
+    was taught. entropy: in nats, of the actions of one op given those before it, mean over ops and samples. expected:
+    the reward that the baseline network expects, where there is one."""
 
     gradient: Float
     loss: float
@@ -56,18 +57,21 @@ class Learner:
     def reward(self, instance: Instance, seed: int) -> float:
         """Of actions drawn once."""
         with torch.no_grad():
-            logits = self.policy(Batch.of([instance.context.features])).numpy()
+            logits = self.policy.to_sample(self.policy.states(Batch.of([instance.context.features])))
         return instance.reward(sample(logits, self._space, seed), seed)
 
     def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
         """Draws actions once for each seed, and sees what they are worth."""
         batch = Batch.of([instance.context.features])
-        logits = self.policy(batch)
+        states = self.policy.states(batch)
         expected = self._baseline(batch)[0] if self._baseline else None
-        actions = [sample(logits.detach().numpy(), self._space, seed) for seed in seeds]
+        logits = self.policy.to_sample(states)
+        actions = [sample(logits, self._space, seed) for seed in seeds]
         rewards = torch.tensor([instance.reward(taken, seed) for taken, seed in zip(actions, seeds, strict=True)])
-        log_probabilities = self._log_probabilities(logits)
-        log_probability = torch.stack([_of_actions(log_probabilities, taken) for taken in actions])
+        log_probabilities = self._log_probabilities(states, actions)
+        log_probability = torch.stack(
+            [_of_actions(own, taken) for own, taken in zip(log_probabilities, actions, strict=True)]
+        )
         loss = -(self._advantages(rewards, expected) * log_probability).mean()
         if expected is not None:
             loss = loss + self._configuration.baseline_weight * ((rewards - expected) ** 2).mean()
@@ -76,13 +80,14 @@ class Learner:
 
     def imitation(self, instance: Instance) -> Lesson:
         """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
-        log_probabilities = self._log_probabilities(self.policy(Batch.of([instance.context.features])))
-        taught = _of_actions(log_probabilities, instance.taught_actions)
+        states = self.policy.states(Batch.of([instance.context.features]))
+        log_probabilities = self._log_probabilities(states, [instance.taught_actions])
+        taught = _of_actions(log_probabilities[0], instance.taught_actions)
         loss = -taught / instance.problem.core.num_ops
         return self._lesson(loss, (), log_probabilities, None)
 
     def _lesson(
-        self, loss: Tensor, rewards: Sequence[float], log_probabilities: Sequence[Tensor], expected: float | None
+        self, loss: Tensor, rewards: Sequence[float], log_probabilities: Sequence[list[Tensor]], expected: float | None
     ) -> Lesson:
         weights = list(self._networks.parameters())
         gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
@@ -90,7 +95,7 @@ class Learner:
             gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
             loss=float(loss.detach()),
             rewards=tuple(rewards),
-            entropy=sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities),
+            entropy=float(np.mean([_entropy(choices) for choices in log_probabilities])),
             expected=expected,
         )
 
@@ -100,7 +105,14 @@ class Learner:
             return rewards - expected.detach()
         return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
-    def _log_probabilities(self, logits: Tensor) -> list[Tensor]:
+    def _log_probabilities(self, states: Tensor, actions: Sequence[Int]) -> list[list[Tensor]]:
+        """For each sample of one graph, from its states, [ops, width], and actions, [ops, choices]; the same for all
+        where they depend on no actions."""
+        logits = self.policy(states, torch.from_numpy(np.stack(actions)))
+        found = [self._of_choices(own) for own in logits]
+        return found * (len(actions) // len(found))
+
+    def _of_choices(self, logits: Tensor) -> list[Tensor]:
         """[ops, levels] for each choice, [1, levels] for one that ops make together."""
         *choices, together = logits.split([*self._space.levels, self._space.elite_bias_levels], 1)
         if self._space.elite_bias_levels:
@@ -108,7 +120,12 @@ class Learner:
         return [torch.log_softmax(choice, 1) for choice in choices]
 
 
-def _of_actions(log_probabilities: Sequence[Tensor], actions: NDArray[np.int64]) -> Tensor:
+def _entropy(log_probabilities: Sequence[Tensor]) -> float:
+    """Of all choices of an op, mean over ops."""
+    return sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities)
+
+
+def _of_actions(log_probabilities: Sequence[Tensor], actions: Int) -> Tensor:
     """Of all the actions of a graph together, [ops, choices]: one number."""
     taken = torch.from_numpy(actions)
     return torch.stack(

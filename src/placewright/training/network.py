@@ -1,4 +1,4 @@
-"""The policy's network and its baseline in PyTorch (REGAL, section 4.2)."""
+"""The policy's network and its baseline in PyTorch (REGAL, section 4.2 and A.8)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, relu
+from torch.nn.functional import linear, one_hot, pad, relu
 
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import NUM_EDGE_FEATURES, Features
+from placewright.policies.forward import Logits, LogitsInOrder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,16 +138,36 @@ def network_of_states(configuration: PolicyConfiguration) -> GraphNetwork | Sequ
 
 
 class PolicyNetwork(nn.Module):
-    """Equation 2: logits of independent actions for each op."""
+    """Equation 2: logits of actions for each op from its state. They are independent, or with a recurrent network over
+    the ops depend on the actions of the ops before (A.8)."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
+        width, space = configuration.width, configuration.action_space
+        self.levels = space.levels
         self.states = network_of_states(configuration)
-        self.act = _silent(TwoLayers(configuration.width, configuration.width, configuration.action_space.num_logits))
+        self.recurrent: nn.LSTM | None = None
+        if configuration.network == "autoregressive":
+            self.recurrent = nn.LSTM(width + sum(self.levels), width, batch_first=True)
+        self.act = _silent(TwoLayers(width, width, space.num_logits))
 
-    def forward(self, batch: Batch) -> Tensor:
-        """-> [ops, num logits]"""
-        return self.act(self.states(batch))
+    def forward(self, states: Tensor, actions: Tensor | None = None) -> Tensor:
+        """states: [ops, width]. actions: samples of one graph, int64 [samples, ops, choices], for a recurrent network.
+        -> [samples, ops, num logits], or where they are independent of actions [1, ops, num logits]"""
+        if self.recurrent is None:
+            return self.act(states)[None]
+        assert actions is not None
+        taken = [one_hot(actions[..., number], count) for number, count in enumerate(self.levels)]
+        before = pad(torch.cat(taken, 2)[:, :-1], (0, 0, 1, 0))  # [samples, ops, all levels]
+        own = states.expand(len(actions), -1, -1)
+        return self.act(self.recurrent(torch.cat([own, before.to(own.dtype)], 2))[0])
+
+    def to_sample(self, states: Tensor) -> Logits:
+        """What to draw a graph's actions from. states: [ops, width]"""
+        if self.recurrent is None:
+            return self(states)[0].detach().numpy()
+        weights = {name: weight.detach().numpy() for name, weight in self.named_parameters()}
+        return LogitsInOrder(weights, states.detach().numpy(), self.levels)
 
 
 class BaselineNetwork(nn.Module):
