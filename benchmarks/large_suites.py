@@ -1,37 +1,47 @@
-"""Makes suites of large graphs (large_graphs.py) on eight A100, which are too large to keep.
+"""Makes suites of large graphs, which are too large to keep: `python benchmarks/large_suites.py out/large`.
 
-    python benchmarks/large_suites.py out/large
+`large-20k` and `large-100k`: a transformer's step and random layers (large_graphs.py) on eight A100. On the latter work
+divided over the devices is nearly reached, so that the bound there is tight.
 
-A suite for each size, with a transformer's step and random layers. On the latter work divided over the devices is
-nearly reached, so that the bound there is tight.
+`synthetic-10x`: 60 graphs drawn as REGAL's synthetic ones, with ten times the nodes and no filter, on the paper's
+machine: what a policy that learned from small graphs is worth on large ones.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from large_graphs import random_layers, transformer
 
 from placewright.datasets.graph_set import write_graph_set
+from placewright.datasets.synthetic import random_graph
 from placewright.files import make_folder, write_atomically
+from placewright.graph import Graph
 
 SIZES = (20_000, 100_000)
+SYNTHETIC_SCALE, SYNTHETIC_COUNT, SYNTHETIC_SEED = 10, 60, 2021
 SUITE = """graphs = "{name}.graphs.gz"
-devices = "8xa100/nvlink"
+devices = "{devices}"
 objective = "step-time"
-control = "signal"
+control = "{control}"
 """
+
+
+def write_suite(out: Path, name: str, graphs: Sequence[Graph], devices: str, control: str) -> None:
+    size = write_graph_set(out / f"{name}.graphs.gz", graphs, {"set": name})
+    write_atomically(out / f"{name}.toml", SUITE.format(name=name, devices=devices, control=control).encode())
+    print(f"{out / name}.toml: {size:,} bytes of graphs", flush=True)
 
 
 def main(out: Path) -> None:
     make_folder(out)
+    synthetic = [random_graph(SYNTHETIC_SEED, index, SYNTHETIC_SCALE) for index in range(SYNTHETIC_COUNT)]
+    write_suite(out, f"synthetic-{SYNTHETIC_SCALE}x", synthetic, "2xideal/free", "order")
     for num_ops in SIZES:
-        name = f"large-{num_ops // 1000}k"
         graphs = (transformer(num_ops), random_layers(num_ops))
-        size = write_graph_set(out / f"{name}.graphs.gz", graphs, {"set": name})
-        write_atomically(out / f"{name}.toml", SUITE.format(name=name).encode())
-        print(f"{out / name}.toml: {size:,} bytes of graphs", flush=True)
+        write_suite(out, f"large-{num_ops // 1000}k", graphs, "8xa100/nvlink", "signal")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,8 @@ from placewright.search.baseline import Baseline
 
 #: How often a run whose worker died is tried.
 _ATTEMPTS = 2
+#: Read by OpenBLAS, which numpy's wheels come with.
+_THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
 
 OnRow = Callable[[Row], None]
 OnFailure = Callable[[Failure], None]
@@ -82,6 +85,21 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _one_thread_for_products() -> Iterator[None]:
+    """Processes started here multiply matrices in one thread: more of them would count as processor time while they
+    wait, and work where another worker is measured."""
+    before = os.environ.get(_THREADS_FOR_PRODUCTS)
+    os.environ[_THREADS_FOR_PRODUCTS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS_FOR_PRODUCTS]
+        else:
+            os.environ[_THREADS_FOR_PRODUCTS] = before
+
+
 class Pool:
     """So many workers on one suite. A context: within it they live, at its end none is left.
 
@@ -141,7 +159,7 @@ class Pool:
         try:
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
-            with theirs, _interrupts_blocked():
+            with theirs, _interrupts_blocked(), _one_thread_for_products():
                 process.start()
         except OSError as error:
             raise InputError(f"cannot start worker {len(self._workers) + 1}: {error.strerror}") from error

@@ -101,11 +101,12 @@ def is_interesting(graph: Graph) -> bool:
     return search.best_objective <= (1 - LEAST_GAIN) * after_few
 
 
-def random_graph(seed: int, index: int) -> Graph:
-    """Candidate number `index` of a seed, before any filter; its unitless costs stand as bytes and ns."""
+def random_graph(seed: int, index: int, scale: int = 1) -> Graph:
+    """Candidate number `index` of a seed, before any filter; its unitless costs stand as bytes and ns. scale: how many
+    times as many nodes as the paper's graphs it has."""
     random = Random(f"{seed}/{index}")
     topology = random.choice(list(TOPOLOGIES))
-    num_nodes = random.randint(MIN_NODES, MAX_NODES)
+    num_nodes = scale * random.randint(MIN_NODES, MAX_NODES)
     # Numbering the nodes by a random order directs every edge from the smaller number to the larger.
     number_of = random.sample(range(num_nodes), num_nodes)
     edges = sorted(_directed(edge, number_of) for edge in TOPOLOGIES[topology](num_nodes, random))
