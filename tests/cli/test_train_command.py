@@ -60,6 +60,28 @@ def test_a_folder_without_graphs_gets_a_sentence(tmp_path: Path, capsys: pytest.
     assert "has no 'train.graphs.gz' to learn from" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("cluster:6379", "'cluster:6379' is no address of a Ray cluster; those are auto, local and ray://HOST:PORT"),
+        ("ray://127.0.0.1:1", "there is no Ray cluster to use at 'ray://127.0.0.1:1': ray client connection timeout"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_gets_a_sentence(
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    sentence: str,
+) -> None:
+    client = pytest.importorskip("ray.util.client.worker", reason="the ray extra is not installed")
+    monkeypatch.setattr(client, "INITIAL_TIMEOUT_SEC", 0)
+    monkeypatch.setattr(client, "MAX_TIMEOUT_SEC", 0)
+    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", address]) == 2
+    assert capsys.readouterr().err == f"placewright: error: {sentence}\n"
+
+
 def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None\nfrom placewright.cli import run\nsys.exit(run(sys.argv[1:]))\n"
     save_graph(random_graph(0, 9), tmp_path / "graph.json")

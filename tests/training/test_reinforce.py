@@ -42,15 +42,6 @@ CONFIGURATION = TrainingConfiguration(
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    for split, first, count in (("train", 0, 4), ("valid", 4, 2)):
-        graphs = [random_graph(0, index) for index in range(first, first + count)]
-        write_graph_set(folder / f"{split}{SUFFIX}", graphs, {})
-    return folder
-
-
-@pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("undisturbed")
     train(data, CONFIGURATION, out, name="small")

@@ -34,8 +34,16 @@ def regal(
     processes: Annotated[
         int | None, typer.Option(metavar="N", help="All cores by default; the weights do not depend on it.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> int:
-    """REGAL's policy by REINFORCE (Paliwal et al. 2020); needs the extra `train`."""
+    """REGAL's policy by REINFORCE (Paliwal et al. 2020); needs the extra `train`, and `ray` for --ray."""
     import os
     from dataclasses import replace
 
@@ -69,6 +77,7 @@ def regal(
             name=config,
             seed=whole_number("seed", seed, 0, 2**63 - 1),
             processes=cores,
+            ray=ray,
             on_progress=on_progress,
         )
     typer.echo(f"policy: {path}")

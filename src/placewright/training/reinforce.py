@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from placewright.bench.suite import spread
+from placewright.bench.suite import Suite, spread
 from placewright.files import make_folder
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import write_policy
@@ -16,7 +16,7 @@ from placewright.training.checkpoint import Checkpoint
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson
 from placewright.training.records import Records
-from placewright.training.workers import Assignment, Workers, graphs_of, suite_of
+from placewright.training.workers import Assignment, ProcessWorkers, Workers, graphs_of, suites_of
 
 BEST = "best.safetensors"
 
@@ -42,22 +42,28 @@ def train(
     name: str,
     seed: int = 0,
     processes: int = 1,
+    ray: str | None = None,
     on_progress: OnTrainingProgress | None = None,
 ) -> Path:
     """Trains on the graphs in `folder`; the path of the policy that was best at a validation. In `out` stand that
     policy, records of the training and its last checkpoint. Where there is one of the same training, it goes on from
     there, to the same weights as if it had never ended, for any number of processes.
 
-    Raises InputError for bad data, another training's folder, and gradients that are no longer numbers.
+    ray: the address of a Ray cluster (training/ray_workers.py), so many of whose actors then take the place of the
+    processes; the weights are the same.
+
+    Raises InputError for bad data, another training's folder, a cluster that cannot be used, and gradients that are no
+    longer numbers; MissingExtraError without Ray, and PlacewrightError when a worker dies.
     """
     make_folder(out)
-    suites = [suite_of(folder, split, configuration) for split in ("train", "valid")]
-    graphs, unseen = (graphs_of(suite, configuration) for suite in suites)
-    checkpoint = Checkpoint(out, configuration, seed, data=[suite.graphs.digest for suite in suites])
+    suites = suites_of(folder, configuration)
+    graphs, unseen = (graphs_of(suite, configuration) for suite in suites.values())
+    checkpoint = Checkpoint(out, configuration, seed, data=[suite.graphs.digest for suite in suites.values()])
     if not (out / BEST).exists():
         checkpoint.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
-    with Workers(folder, configuration, processes) as workers, Records(out, checkpoint.step) as records:
+    started = _workers(folder, suites, configuration, processes, ray)
+    with started as workers, Records(out, checkpoint.step) as records:
 
         def validate() -> None:
             improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
@@ -84,6 +90,16 @@ def train(
             validate()
             checkpoint.save()
     return out / BEST
+
+
+def _workers(
+    folder: Path, suites: Mapping[str, Suite], configuration: TrainingConfiguration, number: int, ray: str | None
+) -> Workers:
+    if ray is None:
+        return ProcessWorkers(folder, configuration, number)
+    from placewright.training.ray_workers import RayWorkers
+
+    return RayWorkers(ray, suites, configuration, number)
 
 
 def assignments_of(

@@ -1,4 +1,4 @@
-"""Processes that roll out and differentiate; the training gives them weights and takes gradients."""
+"""Workers that roll out and differentiate; the training gives them weights and takes gradients."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, final
 
 import numpy as np
 import torch
@@ -28,10 +30,12 @@ from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instances
 from placewright.training.learner import Learner, Lesson
 
-#: By all processes together; some 1,100 bytes each.
-_OPS_HELD = 4_000_000
-_Job = TypeVar("_Job")
-_Answer = TypeVar("_Answer")
+#: By all workers together; some 1,100 bytes each.
+OPS_HELD = 4_000_000
+DEATH = "a worker of the training has died; its last checkpoint goes on from there"
+Weights = NDArray[np.float32]
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,11 @@ def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> 
     )
 
 
+def suites_of(folder: Path, configuration: TrainingConfiguration) -> dict[str, Suite]:
+    """Those to learn from and to validate on, by split. Raises InputError where `suite_of` does."""
+    return {split: suite_of(folder, split, configuration) for split in ("train", "valid")}
+
+
 def graphs_of(suite: Suite, configuration: TrainingConfiguration) -> list[int]:
     """Numbers of a suite's graphs, copies included, that are not too large. Raises InputError when all are."""
     if (most := configuration.most_ops) is None:
@@ -74,38 +83,55 @@ def graphs_of(suite: Suite, configuration: TrainingConfiguration) -> list[int]:
     return [index * each + copy for index in small for copy in range(each)]
 
 
-class Workers:
-    """A pool of processes. What they answer does not depend on how many they are."""
+class Workers(ABC):
+    """So many of them. What they answer depends neither on how many they are nor on where they are.
 
-    def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
-        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, _OPS_HELD // processes))
+    A context: at its end none is left. Both questions raise PlacewrightError when a worker has died, and InputError
+    when a graph cannot be read. weights: float32, all in one row.
+    """
 
     def __enter__(self) -> Self:
         return self
 
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    @final
+    def lessons(self, weights: Weights, assignments: Sequence[Assignment]) -> list[Lesson]:
+        return self._all(_lesson, weights, assignments)
+
+    @final
+    def improvements(self, weights: Weights, graphs: Sequence[int]) -> list[float]:
+        """Percent by which the policy is better than uniform BRKGA on each of the graphs to validate on."""
+        return self._all(_improvement, weights, graphs)
+
+    @abstractmethod
+    def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
+        """What `work` makes of the weights and each of the jobs, in their order."""
+
+
+class ProcessWorkers(Workers):
+    """Processes of this machine; each reads the graphs from the folder."""
+
+    def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
+        context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
+        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, OPS_HELD // processes))
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def lessons(self, weights: NDArray[np.float32], assignments: Sequence[Assignment]) -> list[Lesson]:
-        return self._all(_lesson, [(weights, assignment) for assignment in assignments])
-
-    def improvements(self, weights: NDArray[np.float32], graphs: Iterable[int]) -> list[float]:
-        """Percent by which the policy is better than uniform BRKGA on each of the graphs to validate on."""
-        return self._all(_improvement, [(weights, graph) for graph in graphs])
-
-    def _all(self, work: Callable[[_Job], _Answer], jobs: Sequence[_Job]) -> list[_Answer]:
+    def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
         try:
-            return list(self._pool.map(work, jobs))
+            return list(self._pool.map(work, repeat(weights), jobs))
         except BrokenProcessPool as error:
-            raise PlacewrightError(
-                "a worker of the training has died; its last checkpoint goes on from there"
-            ) from error
+            raise PlacewrightError(DEATH) from error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Room:
-    """What a worker process holds."""
+    """What a worker holds."""
 
     learner: Learner
     train: Instances
@@ -116,14 +142,19 @@ _room: _Room
 
 
 def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) -> None:
-    """Once in each worker."""
-    global _room
+    """Once in each process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
+    furnish(suites_of(folder, configuration), configuration, most_ops)
+
+
+def furnish(suites: Mapping[str, Suite], configuration: TrainingConfiguration, most_ops: int) -> None:
+    """Gives the worker that this process is what it holds. suites: as `suites_of` has them. most_ops: it may hold."""
+    global _room
     torch.set_num_threads(1)
     policy, seeds = configuration.policy, configuration.reference_seeds
     instances = {
-        split: Instances(suite_of(folder, split, configuration), policy, evaluations, seeds, most_ops)
+        split: Instances(suites[split], policy, evaluations, seeds, most_ops)
         for split, evaluations in (
             ("train", configuration.evaluations),
             ("valid", configuration.validation_evaluations),
@@ -132,8 +163,7 @@ def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) ->
     _room = _Room(learner=Learner(configuration, seed=0), **instances)
 
 
-def _lesson(job: tuple[NDArray[np.float32], Assignment]) -> Lesson:
-    weights, assignment = job
+def _lesson(weights: Weights, assignment: Assignment) -> Lesson:
     _room.learner.weights = weights
     instance = _room.train[assignment.graph]
     return (
@@ -141,7 +171,6 @@ def _lesson(job: tuple[NDArray[np.float32], Assignment]) -> Lesson:
     )
 
 
-def _improvement(job: tuple[NDArray[np.float32], int]) -> float:
-    weights, graph = job
+def _improvement(weights: Weights, graph: int) -> float:
     _room.learner.weights = weights
     return 100 * (1 + _room.learner.reward(_room.valid[graph], seed=graph))
