@@ -1,45 +1,58 @@
-"""REGAL's figure 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT [TAKE]`.
+"""REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT [TAKE]`.
 
 The policy must decide about devices and priorities. Of all ops of the suite's graphs (of TAKE of them): how often a
 device is preferred together with a low or high priority, and how large these ops are: time, or where memory is the
-objective bytes of inputs and outputs, over the largest of the graph. Prints both and draws OUT/actions-POLICY.svg and
-.png.
+objective bytes of inputs and outputs, over the largest of the graph. And of each graph the entropy of what its ops
+decide about devices. Prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY, .svg and .png.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.figure_style import as_files, headline, style
+from placewright.bench.figure_style import LINE_COLOURS, as_files, headline, style
 from placewright.bench.suite import Suite, read_suite, spread
 from placewright.files import write_atomically
-from placewright.policies.actions import op_bytes
+from placewright.policies.actions import ActionSpace, op_bytes
 from placewright.policies.features import context_of
 from placewright.policies.forward import logits_of
 from placewright.policies.policy import Policy, sample
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 PRIORITIES = ("low priority", "high priority")
 
 
-def decisions(policy: Policy, problem: Problem, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each op the device whose affinity has the largest mean, or their number where means are equal, and whether
-    the mean of its priority is above one half."""
+def actions_of(policy: Policy, problem: Problem, seed: int) -> Int:
+    """[ops, choices]"""
     configuration = policy.configuration
     context = context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
-    space = configuration.action_space
-    actions = sample(logits_of(policy.weights, configuration, context.features), space, seed)
+    return sample(logits_of(policy.weights, configuration, context.features), configuration.action_space, seed)
+
+
+def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:
+    """For each op the device whose affinity has the largest mean, or their number where means are equal, and whether
+    the mean of its priority is above one half."""
     means = actions[:, : 2 * space.num_devices : 2]
     best = means.argmax(axis=1)
     alone = (means == means.max(axis=1, keepdims=True)).sum(axis=1) == 1
     is_high = 2 * (actions[:, 2 * space.num_devices] + 1) > space.scheduling_levels + 1
     return np.where(alone, best, space.num_devices), is_high.astype(np.int64)
+
+
+def entropy(space: ActionSpace, actions: Int) -> float:
+    """In nats, of how often the ops of a graph take each combination of means and variances of their affinities."""
+    _, count = np.unique(actions[:, : 2 * space.num_devices], axis=0, return_counts=True)
+    share = count / count.sum()
+    return float(-(share * np.log(share)).sum())
 
 
 def sizes(problem: Problem) -> NDArray[np.float64]:
@@ -50,27 +63,36 @@ def sizes(problem: Problem) -> NDArray[np.float64]:
     return own / max(1.0, own.max())
 
 
-def gather(suite: Suite, policy: Policy, take: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Percent of all ops and mean size, [preference, priority]."""
-    count, size = (
-        np.zeros((policy.configuration.num_devices + 1, 2)),
-        np.zeros((policy.configuration.num_devices + 1, 2)),
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """share, size: percent of all ops and their mean size, [preference, priority]. entropies: of each graph."""
+
+    share: Float
+    size: Float
+    entropies: list[float]
+
+
+def gather(suite: Suite, policy: Policy, take: int | None) -> Gathered:
+    space = policy.configuration.action_space
+    count, size = np.zeros((space.num_devices + 1, 2)), np.zeros((space.num_devices + 1, 2))
+    entropies = []
     for index in spread(len(suite.labels), take):
         problem = suite.problem(suite.graph(index))
-        where = decisions(policy, problem, index)
+        actions = actions_of(policy, problem, index)
+        where = decisions(space, actions)
         np.add.at(count, where, 1)
         np.add.at(size, where, sizes(problem))
-    return 100 * count / count.sum(), size / np.maximum(1, count)
+        entropies.append(entropy(space, actions))
+    return Gathered(share=100 * count / count.sum(), size=size / np.maximum(1, count), entropies=entropies)
 
 
-def draw(policy: Policy, share: NDArray[np.float64], size: NDArray[np.float64]) -> Any:
+def draw_actions(policy: Policy, found: Gathered) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(8.2, 3.6), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.62 / 3.6))
     size_of = "bytes" if policy.configuration.objective == "peak-memory" else "time"
-    panels = ((share, "ops, %", "{:.1f}"), (size, f"mean {size_of}, of the graph's largest", "{:.3f}"))
+    panels = ((found.share, "ops, %", "{:.1f}"), (found.size, f"mean {size_of}, of the graph's largest", "{:.3f}"))
     for axes, (values, title, text) in zip(figure.subplots(1, 2), panels, strict=True):
         axes.imshow(values, cmap="Blues", vmin=0, vmax=1.4 * values.max(), aspect="auto")
         axes.grid(visible=False)
@@ -83,23 +105,46 @@ def draw(policy: Policy, share: NDArray[np.float64], size: NDArray[np.float64]) 
     return figure
 
 
+def draw_entropies(policy: Policy, found: Gathered) -> Any:
+    from matplotlib.figure import Figure
+
+    space = policy.configuration.action_space
+    most = 2 * space.num_devices * float(np.log(space.placement_levels))
+    figure: Any = Figure(figsize=(5.6, 3.6), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 3.6))
+    axes = figure.subplots()
+    axes.hist(found.entropies, bins=np.linspace(0, most, 41), color=LINE_COLOURS[0])
+    axes.set_xlabel("nats")
+    axes.set_ylabel("graphs")
+    mean = float(np.mean(found.entropies))
+    headline(
+        figure,
+        f"Placement actions of {policy.name}",
+        f"entropy over the ops of a graph: mean {mean:.2f} of at most {most:.2f} nats",
+    )
+    return figure
+
+
 def names(policy: Policy) -> list[str]:
     return [*(f"device {device + 1}" for device in range(policy.configuration.num_devices)), "no preference"]
 
 
-def main(suite: Path, name: str, out: Path, take: int | None) -> None:
-    policy = find_policy(name)
+def main(suite: Path, policy_name: str, out: Path, take: int | None) -> None:
+    policy = find_policy(policy_name)
     space = policy.configuration.action_space
     if not (space.placement_levels and space.scheduling_levels):
         sys.exit(f"policy '{policy.name}' does not decide about both devices and priorities")
-    share, size = gather(read_suite(suite), policy, take)
+    found = gather(read_suite(suite), policy, take)
     for row, label in enumerate(names(policy)):
         for column, priority in enumerate(PRIORITIES):
-            print(f"{label}, {priority}: {share[row, column]:.1f}% of ops, mean size {size[row, column]:.3f}")
+            share, size = found.share[row, column], found.size[row, column]
+            print(f"{label}, {priority}: {share:.1f}% of ops, mean size {size:.3f}")
+    print(f"entropy of a graph's placement actions: {np.mean(found.entropies):.2f} nats")
     out.mkdir(parents=True, exist_ok=True)
     with style():
-        for suffix, data in as_files(draw(policy, share, size)).items():
-            write_atomically(out / f"actions-{policy.name}.{suffix}", data)
+        for name, figure in (("actions", draw_actions(policy, found)), ("entropies", draw_entropies(policy, found))):
+            for suffix, data in as_files(figure).items():
+                write_atomically(out / f"{name}-{policy.name}.{suffix}", data)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""What starts that a policy might give would be worth to `auto`: `python benchmarks/starts.py SUITE [SECONDS]`.
+
+For each of the suite's graphs above 2,000 ops, percent by which a second of `auto` gets better, baselines included,
+when its search has one start more, made of the plan that `auto` finds in SECONDS (60): that plan; its devices or its
+order alone; it with a share of its clusters of some twenty ops on another device.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from placewright import _core
+from placewright.bench.suite import read_suite
+from placewright.problem import Problem
+from placewright.search.auto import NUM_SEEDS, Auto
+from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.result import Result, Solution
+from placewright.search.schedule_annealing import ScheduleAnnealing
+
+FEWEST_OPS, CLUSTER_OPS, WRONG_SHARES = 2000, 20, (0.02, 0.1, 0.3)
+
+
+def starts(problem: Problem, plan: Solution) -> Iterator[tuple[str, Solution]]:
+    core = problem.core
+    order = np.ascontiguousarray(plan.order[plan.order[:, 1] < 0, 0])
+    yield "the plan", plan
+    yield "its devices", _solution(plan.device_of, _core.dispatch_order(core, plan.device_of))
+    yield "its order", _solution(*_core.list_schedule(core, order, False))
+    _, cluster_of = _core.coarsen(core, core.num_ops // CLUSTER_OPS)
+
+    random = np.random.default_rng(0)
+    for share in WRONG_SHARES:
+        is_wrong = (random.random(int(cluster_of.max()) + 1) < share)[cluster_of]
+        moved = random.integers(1, core.num_devices, int(cluster_of.max()) + 1)[cluster_of]
+        device_of = np.where(is_wrong, (plan.device_of + moved) % core.num_devices, plan.device_of)
+        device_of = device_of[problem.groups[0]].astype(np.int32)
+        yield f"{100 * share:.0f}% of clusters elsewhere", _solution(device_of, _core.dispatch_order(core, device_of))
+
+
+def _solution(device_of: np.ndarray, order: np.ndarray) -> Solution:
+    return Solution(device_of=device_of, order=np.column_stack([order, np.full_like(order, -1)]))
+
+
+def a_second(problem: Problem, start: Solution | None) -> int:
+    """What `auto` reaches, with one start more for its search."""
+    began = time.perf_counter()
+    baselines = Auto().solve(problem, Budget(evaluations=1, seconds=1.0), seed=0).baselines
+    ranked = sorted(baselines, key=lambda result: result.metrics.fitness(problem.objective))[:NUM_SEEDS]
+    seeds = [*([start] if start else []), *(result.solution for result in ranked)]
+    left = Budget(evaluations=UNLIMITED, seconds=1.0 - (time.perf_counter() - began))
+    found: Result = ScheduleAnnealing().solve(problem, left, seed=0, seeds=seeds)
+    return int(min(found.metrics.step_time_ns, ranked[0].metrics.step_time_ns))
+
+
+def main(path: Path, seconds: float) -> None:
+    suite = read_suite(path)
+    totals: dict[str, list[float]] = {}
+    for index, label in enumerate(suite.labels):
+        problem = suite.problem(suite.graph(index))
+        if problem.core.num_ops <= FEWEST_OPS:
+            continue
+        plan = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=seconds), seed=0)
+        alone = a_second(problem, None)
+        gains = {f"auto {seconds:g} s": 100 * (1 - plan.metrics.step_time_ns / alone)}
+        for name, start in starts(problem, plan.solution):
+            gains[f"start: {name}"] = 100 * (1 - a_second(problem, start) / alone)
+        print(f"{label}: " + ", ".join(f"{name} {gain:+.1f}" for name, gain in gains.items()), flush=True)
+        for name, gain in gains.items():
+            totals.setdefault(name, []).append(gain)
+    for name, values in totals.items():
+        print(f"{name}: mean {np.mean(values):+.2f}%")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 60.0)
