@@ -22,7 +22,7 @@ from placewright.files import write_atomically
 from placewright.policies.actions import ActionSpace, op_bytes
 from placewright.policies.features import context_of
 from placewright.policies.forward import logits_of
-from placewright.policies.policy import Policy, sample
+from placewright.policies.policy import Policy, choose
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 
@@ -35,7 +35,7 @@ def actions_of(policy: Policy, problem: Problem, seed: int) -> Int:
     """[ops, choices]"""
     configuration = policy.configuration
     context = context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
-    return sample(logits_of(policy.weights, configuration, context.features), configuration.action_space, seed)
+    return choose(logits_of(policy.weights, configuration, context.features), configuration, seed)
 
 
 def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:

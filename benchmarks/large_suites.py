@@ -27,18 +27,20 @@ devices = "{devices}"
 objective = "step-time"
 control = "{control}"
 """
+POLICIES = 'policies = "runtime-synthetic, runtime-synthetic-sequence"\n'
 
 
-def write_suite(out: Path, name: str, graphs: Sequence[Graph], devices: str, control: str) -> None:
+def write_suite(out: Path, name: str, graphs: Sequence[Graph], devices: str, control: str, policies: str = "") -> None:
     size = write_graph_set(out / f"{name}.graphs.gz", graphs, {"set": name})
-    write_atomically(out / f"{name}.toml", SUITE.format(name=name, devices=devices, control=control).encode())
+    suite = SUITE.format(name=name, devices=devices, control=control) + policies
+    write_atomically(out / f"{name}.toml", suite.encode())
     print(f"{out / name}.toml: {size:,} bytes of graphs", flush=True)
 
 
 def main(out: Path) -> None:
     make_folder(out)
     synthetic = [random_graph(SYNTHETIC_SEED, index, SYNTHETIC_SCALE) for index in range(SYNTHETIC_COUNT)]
-    write_suite(out, f"synthetic-{SYNTHETIC_SCALE}x", synthetic, "2xideal/free", "order")
+    write_suite(out, f"synthetic-{SYNTHETIC_SCALE}x", synthetic, "2xideal/free", "order", POLICIES)
     for num_ops in SIZES:
         graphs = (transformer(num_ops), random_layers(num_ops))
         write_suite(out, f"large-{num_ops // 1000}k", graphs, "8xa100/nvlink", "signal")

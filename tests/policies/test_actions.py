@@ -20,7 +20,7 @@ from placewright.policies.actions import (
     op_bytes,
     uniform_proposal,
 )
-from placewright.policies.policy import sample
+from placewright.policies.policy import expected, sample
 
 #: a reads nothing and makes 4 bytes; b and c read it.
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1)})
@@ -162,3 +162,14 @@ def test_no_op_is_fixed_where_devices_differ() -> None:
         links=((fast, slow, fast), (slow, fast, fast), (fast, fast, fast)),
     )
     assert fixed_op_of(problem_of(GRAPH, uneven)) is None
+
+
+def test_the_expected_level_is_taken_without_chance() -> None:
+    space = ActionSpace(num_devices=1, placement_levels=0, scheduling_levels=3, elite_bias_levels=2)
+    likely = np.log([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.45, 0.1, 0.45]])
+    even = np.zeros((3, 3))
+    # Of the elite bias the mean of logits counts, here 0 and 1: 1 / (1 + 1 / e) is 0.73.
+    together = np.array([[0, 3], [0, 3], [0, -3]])
+    found = expected(np.hstack([likely, even, together]).astype(np.float32), space)
+    # 0.1 + 2 * 0.8 = 1.7, 0.1 + 2 * 0.1 = 0.3 and 0.1 + 2 * 0.45 = 1.
+    assert found.tolist() == [[2, 1, 1], [0, 1, 1], [1, 1, 1]]

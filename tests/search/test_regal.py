@@ -15,12 +15,14 @@ from placewright.datasets.synthetic import random_graph
 from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
 from placewright.errors import InputError
 from placewright.graph import Graph
+from placewright.policies.configuration import Network
 from placewright.policies.features import context_of
 from placewright.policies.policy_file import write_policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.method import make_method
 from placewright.search.random_search import RandomSearch
 from placewright.search.regal import Regal
 from placewright.search.result import measure
@@ -142,3 +144,15 @@ def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> 
         InputError, match="no policy is shipped for step-time on 7 devices; --policy takes a file, or one of: runtime-"
     ):
         api.plan(tiny_graph(), "7xideal/free", solver="regal")
+
+
+@pytest.mark.parametrize(
+    ("network", "solver", "other"), [("autoregressive", "regal", "gas"), ("sequence", "gas", "regal")]
+)
+def test_a_method_takes_policies_of_its_kind(network: Network, solver: str, other: str) -> None:
+    policy = random_policy(replace(SMALL, network=network))
+    method = make_method(solver, policy=policy)
+    assert isinstance(method, Regal)
+    assert method.policy is policy
+    with pytest.raises(InputError, match=f"solver '{other}' does not take policy"):
+        make_method(other, policy=policy)

@@ -37,6 +37,7 @@ def instance_of(evaluations: int = 500) -> Instance:
         space=SMALL.action_space,
         reference=20.0,
         evaluations=evaluations,
+        teacher_rounds=0,
     )
 
 
@@ -55,6 +56,7 @@ def fixed() -> Instance:
         space=known.space,
         reference=known.reference,
         evaluations=known.evaluations,
+        teacher_rounds=known.teacher_rounds,
     )
 
 
@@ -212,6 +214,7 @@ def test_a_reward_is_what_the_policy_reaches_on_the_same_graph(configuration: Po
     [
         {"steps": 0},
         {"taught_steps": 3},
+        {"teacher_rounds": -1},
         {"batch": 0},
         {"samples": 0},
         {"evaluations": 400},

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from placewright.datasets.headroom import PAPER_MACHINE
+from placewright.datasets.synthetic import random_graph
+from placewright.machines import load_machine
 from placewright.policies.actions import ActionSpace, beta_parameters
-from placewright.policies.features import Features
+from placewright.policies.features import Features, context_of
 from placewright.policies.leanings import NUM_KINDS
-from placewright.training.teacher import taught_actions
+from placewright.problem import Problem
+from placewright.training.instances import Instance
+from placewright.training.teacher import actions_of, taught_actions
 
 
 def features_of(to_first: list[float], position: list[float]) -> Features:
@@ -47,3 +52,35 @@ def test_a_policy_is_taught_only_what_it_decides(placement: int, scheduling: int
     assert taught.shape == (3, len(space.levels) + (elite_bias > 0))
     # 0.5 (1 + (c + 1) / 5) is 0.7 for c = 1.
     assert not elite_bias or set(taught[:, -1]) == {1}
+
+
+def test_a_plan_becomes_levels_of_its_devices_and_order() -> None:
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17)
+    # Op 2 comes first, then 0, then 1; the step between is a transfer.
+    order = np.array([[2, -1], [0, 1], [0, -1], [1, -1]], np.int32)
+    assert actions_of(np.array([1, 0, 0], np.int32), order, space).tolist() == [
+        [0, 0, 4, 0, 4, 0],
+        [4, 0, 0, 0, 0, 0],
+        [4, 0, 0, 0, 7, 0],
+    ]
+
+
+def test_rounds_of_search_make_what_is_taught_better() -> None:
+    graph = random_graph(3, 1)
+    times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
+    problem = Problem(graph=graph, machine=load_machine(PAPER_MACHINE), time_ns=times, control="order")
+    context = context_of(problem, 0, with_leanings=True)
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16)
+
+    def reward(teacher_rounds: int) -> float:
+        instance = Instance(
+            problem=problem,
+            context=context,
+            space=space,
+            reference=1.0,
+            evaluations=1000,
+            teacher_rounds=teacher_rounds,
+        )
+        return float(np.mean([instance.reward(instance.taught_actions, seed) for seed in range(10, 15)]))
+
+    assert reward(4) > 0.97 * reward(0)  # rewards are negative

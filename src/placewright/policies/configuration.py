@@ -13,6 +13,7 @@ from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
 
 Network = Literal["graph", "sequence", "autoregressive"]
+Choice = Literal["drawn", "expected"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,10 @@ class PolicyConfiguration:
     objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
     hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
     recurrent unit.
-    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. with_leanings:
-    whether what neighbours lean to together is among the features, which the paper has not (leanings.py).
+    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
+    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py). choice:
+    "drawn" by their probabilities, as the paper's actions are, or "expected": the level nearest to the mean of a
+    choice's levels, so that a mean says how sure the policy is.
     """
 
     objective: Objective
@@ -43,6 +46,7 @@ class PolicyConfiguration:
     decoder: DecoderName = "paper"
     elite_bias_levels: int = 0
     with_leanings: bool = False
+    choice: Choice = "drawn"
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -51,6 +55,8 @@ class PolicyConfiguration:
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
+        if self.choice not in get_args(Choice) or (self.choice, self.network) == ("expected", "autoregressive"):
+            raise InputError(f"choice '{self.choice}' is not known, or not of a network that is {self.network}")
         _ = self.action_space
 
     @property
@@ -100,7 +106,7 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
     "runtime-zoo-leanings": replace(
-        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean"
+        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", choice="expected"
     ),
 }
 #: Names of REGAL and of GAS on each task.

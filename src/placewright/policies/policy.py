@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -47,8 +47,12 @@ class Policy:
 
     @cached_property
     def title(self) -> str:
-        """Its name and eight digits of all that decides what it proposes: two trainings may give one name."""
-        digest = hashlib.sha256(json.dumps(asdict(self.configuration)).encode())
+        """Its name and eight digits of all that decides what it proposes: two trainings may give one name. Settings
+        that are as by default do not count, so that a new one changes no title."""
+        own = self.configuration
+        settings = {each.name: getattr(own, each.name) for each in fields(own)}
+        varied = {each.name: settings[each.name] for each in fields(own) if settings[each.name] != each.default}
+        digest = hashlib.sha256(json.dumps(varied).encode())
         for name in sorted(self.weights):
             digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
         return f"{self.name} {digest.hexdigest()[:8]}"
@@ -65,9 +69,29 @@ class Policy:
     def propose(self, problem: Problem, context: Context, seed: int) -> Proposal:
         """Actions drawn from what the network makes of the features, as the distributions they stand for."""
         self.check(problem)
-        logits = logits_of(self.weights, self.configuration, context.features)
-        space = self.configuration.action_space
-        return space.proposal(problem, sample(logits, space, seed), context.fixed_op)
+        actions = choose(logits_of(self.weights, self.configuration, context.features), self.configuration, seed)
+        return self.configuration.action_space.proposal(problem, actions, context.fixed_op)
+
+
+def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
+    """Levels for each choice of each op, [num ops, num choices], in the way the policy is for."""
+    if configuration.choice == "expected":
+        assert not isinstance(logits, LogitsInOrder)
+        return expected(logits, configuration.action_space)
+    return sample(logits, configuration.action_space, seed)
+
+
+def expected(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[np.int64]:
+    """The level nearest to the mean of each choice's levels by the softmax of its logits, [num ops, num choices]."""
+    count = [*space.levels, *([space.elite_bias_levels] if space.elite_bias_levels else [])]
+    choices = np.split(logits, np.cumsum(count)[:-1], axis=1)
+    if space.elite_bias_levels:
+        choices[-1] = np.broadcast_to(choices[-1].mean(axis=0), choices[-1].shape)
+    columns = []
+    for choice in choices:
+        weight = np.exp(choice - choice.max(axis=1, keepdims=True))
+        columns.append(np.rint(weight @ np.arange(choice.shape[1]) / weight.sum(axis=1)).astype(np.int64))
+    return np.column_stack(columns)
 
 
 def sample(logits: Logits, space: ActionSpace, seed: int) -> NDArray[np.int64]:

@@ -101,7 +101,7 @@ def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) ->
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
     method = METHODS[name]
-    if policy is not None and not (isinstance(method, Regal) and method.network == policy.configuration.network):
+    if policy is not None and not (isinstance(method, Regal) and method.takes(policy)):
         raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
     if isinstance(method, Regal):
         return replace(method, threads=threads, policy=policy)

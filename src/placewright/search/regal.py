@@ -40,6 +40,10 @@ class Regal:
     search: Brkga | RandomSearch = field(default_factory=Brkga)
     threads: int = 1
 
+    def takes(self, policy: Policy) -> bool:
+        """Whether a policy that is given is of its kind: GAS sees a sequence, all others a graph."""
+        return (policy.configuration.network == "sequence") == (self.network == "sequence")
+
     def solve(
         self,
         problem: Problem,

@@ -9,47 +9,67 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.bench.suite import Suite
 from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.problem import Problem
-from placewright.training.teacher import taught_actions
+from placewright.training.teacher import actions_of, taught_actions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
     """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout. space: of the
-    policy that learns."""
+    policy that learns. teacher_rounds: of guided search in what is taught."""
 
     problem: Problem
     context: Context
     space: ActionSpace
     reference: float
     evaluations: int
+    teacher_rounds: int
 
     def reward(self, actions: NDArray[np.int64], seed: int) -> float:
         """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num choices],
         stand for, or of the search for features where that found better."""
-        proposal = self.space.proposal(self.problem, actions, self.context.fixed_op)
-        search = guided_search(self.problem, proposal, seed, self.space.decoder)
-        search.advance(self.evaluations - FEATURE_EVALUATIONS)
-        return -min(search.best_objective, self.context.objective) / self.reference
+        return -min(self._search(actions, seed).best_objective, self.context.objective) / self.reference
 
     @cached_property
     def taught_actions(self) -> NDArray[np.int64]:
-        """What a policy may be taught to do here, [num ops, num choices]."""
-        return taught_actions(self.context.features, self.space)
+        """What a policy may be taught to do here, [num ops, num choices]: a simple proposal, or after rounds of search,
+        each guided by what the one before found, the best that was found."""
+        actions = taught_actions(self.context.features, self.space)
+        best, taught = None, actions
+        for round_ in range(self.teacher_rounds):
+            search = self._search(actions, seed=round_)
+            actions = actions_of(*self.problem.core.decode(search.best_keys(), self.space.decoder), self.space)
+            if best is None or search.best_objective < best:
+                best, taught = search.best_objective, actions
+        return taught
+
+    def _search(self, actions: NDArray[np.int64], seed: int) -> _core.Brkga:
+        """With the proposal that the actions stand for, after all evaluations."""
+        proposal = self.space.proposal(self.problem, actions, self.context.fixed_op)
+        search = guided_search(self.problem, proposal, seed, self.space.decoder)
+        search.advance(self.evaluations - FEATURE_EVALUATIONS)
+        return search
 
 
 class Instances:
     """The instances of a suite by number; those drawn last are held, up to so many ops. Not for several threads."""
 
     def __init__(
-        self, suite: Suite, policy: PolicyConfiguration, evaluations: int, reference_seeds: int, most_ops: int
+        self,
+        suite: Suite,
+        policy: PolicyConfiguration,
+        evaluations: int,
+        reference_seeds: int,
+        teacher_rounds: int,
+        most_ops: int,
     ) -> None:
         self._most_ops, self._suite, self._policy = most_ops, suite, policy
-        self._evaluations, self._reference_seeds = evaluations, reference_seeds
+        self._evaluations, self._reference_seeds, self._teacher_rounds = evaluations, reference_seeds, teacher_rounds
         self._held: OrderedDict[int, Instance] = OrderedDict()
         self._ops_held = 0
 
@@ -78,4 +98,5 @@ class Instances:
             space=own.action_space,
             reference=max(1.0, float(np.mean(objectives))),
             evaluations=self._evaluations,
+            teacher_rounds=self._teacher_rounds,
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from placewright.policies.policy import sample
+from placewright.policies.policy import choose, sample
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instance
 from placewright.training.network import BaselineNetwork, Batch, PolicyNetwork
@@ -55,10 +55,10 @@ class Learner:
         vector_to_parameters(torch.from_numpy(values), self._networks.parameters())
 
     def reward(self, instance: Instance, seed: int) -> float:
-        """Of actions drawn once."""
+        """Of the actions that the policy proposes."""
         with torch.no_grad():
             logits = self.policy.to_sample(self.policy.states(Batch.of([instance.context.features])))
-        return instance.reward(sample(logits, self._space, seed), seed)
+        return instance.reward(choose(logits, self._configuration.policy, seed), seed)
 
     def lesson(self, instance: Instance, seeds: Sequence[int]) -> Lesson:
         """Draws actions once for each seed, and sees what they are worth."""

@@ -6,6 +6,8 @@ and on real networks those are what gains (docs/policies.md).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,12 +33,25 @@ def taught_actions(features: Features, space: ActionSpace) -> Int:
     leaning, and for priorities that fall with the op's mean position. features: leanings are among them."""
     first = features.op.shape[1] - NUM_KINDS * space.num_devices
     position = features.op[:, first - 1].astype(np.float64)
-    device_of = features.op[:, -space.num_devices :].argmax(axis=1)
+    return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
+
+
+def actions_of(device_of: NDArray[np.int32], order: NDArray[np.int32], space: ActionSpace) -> Int:
+    """Levels, [ops, choices], that stand for a plan's devices, [ops], and the order of its ops. order: of its steps, as
+    the core decodes it, [steps, 2]."""
+    ops = order[order[:, 1] < 0, 0]
+    position = np.empty(len(ops))
+    position[ops] = np.linspace(0, 1, len(ops))
+    return _actions(device_of, position, space, variance=0)
+
+
+def _actions(device_of: NDArray[np.integer[Any]], position: Float, space: ActionSpace, variance: float) -> Int:
+    """position: of each op in time, from 0 to 1. variance: of affinities, as a share of the most."""
     columns: list[Int] = []
     if space.placement_levels:
         for device in range(space.num_devices):
             mean = np.where(device_of == device, _SURE_MEAN, 1 - _SURE_MEAN)
-            columns += _levels(mean, _SURE_VARIANCE, space.placement_levels)
+            columns += _levels(mean, variance, space.placement_levels)
     if space.scheduling_levels:
         mean = _FIRST_PRIORITY + (_LAST_PRIORITY - _FIRST_PRIORITY) * position
         columns += _levels(mean, _PRIORITY_VARIANCE, space.scheduling_levels)

@@ -152,9 +152,9 @@ def furnish(suites: Mapping[str, Suite], configuration: TrainingConfiguration, m
     """Gives the worker that this process is what it holds. suites: as `suites_of` has them. most_ops: it may hold."""
     global _room
     torch.set_num_threads(1)
-    policy, seeds = configuration.policy, configuration.reference_seeds
+    policy, seeds, rounds = configuration.policy, configuration.reference_seeds, configuration.teacher_rounds
     instances = {
-        split: Instances(suites[split], policy, evaluations, seeds, most_ops)
+        split: Instances(suites[split], policy, evaluations, seeds, rounds, most_ops)
         for split, evaluations in (
             ("train", configuration.evaluations),
             ("valid", configuration.validation_evaluations),
