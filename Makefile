@@ -59,6 +59,8 @@ GUIDED := regal,idrs,gas
 # Other policies: seeds of the training, decoders, actions (benchmarks/policies).
 POLICIES := benchmarks/policies
 EVIDENCE := regal:$(POLICIES)/seed-0/best.safetensors,regal:$(POLICIES)/seed-2/best.safetensors,regal:runtime-synthetic-lazy,regal:$(POLICIES)/runtime-synthetic-segment-fill/best.safetensors,regal:$(POLICIES)/transfers/best.safetensors
+# Parts of the actions (table 4), and actions drawn in order (A.8).
+EVIDENCE := $(EVIDENCE),regal:$(POLICIES)/placement/best.safetensors,regal:$(POLICIES)/scheduling/best.safetensors,regal:$(POLICIES)/autoregressive/best.safetensors
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
@@ -93,11 +95,12 @@ tables: $(VENV)/dev
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
+	$(RUN)/zoo-topologies.toml --solvers regal,brkga --out out/tables/zoo-topologies
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
-	for suite in synthetic synthetic-peak-memory zoo zoo-peak-memory; do \
+	for suite in synthetic synthetic-peak-memory zoo zoo-peak-memory zoo-topologies; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
@@ -115,6 +118,7 @@ tables-real: $(VENV)/dev
 	  $(RUN)/$$suite.toml --solvers $(BUILDERS),auto $(LIMITS),10s --out out/tables/$$suite && \
 	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite && \
 	  $(RUN)/$$suite.toml --solvers $(LONG_SEARCHES) --time-limit 10s --out out/tables/$$suite || exit 1; done
+	for suite in real-nvlink-4 real-pcie-4; do $(RUN)/$$suite.toml --solvers auto --time-limit 60s --out out/tables/$$suite || exit 1; done
 	$(RUN)/one-device.toml --solvers $(ORDERS),auto $(LIMITS),10s --out out/tables/one-device
 	for suite in $(REAL) one-device; do \
 	  mkdir -p benchmarks/results/real/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/real/rows/$$suite/ && \

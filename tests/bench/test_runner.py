@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from policies.networks import SMALL, random_policy
 
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
 from placewright.bench.suite import Suite, header_of, read_suite
-from placewright.bench.work import Failure, Job, Run
+from placewright.bench.work import Failure, Job, Run, method_of
 from placewright.bounds import lower_bound
 from placewright.checker import check_plan
 from placewright.datasets.graph_set import write_graph_set
@@ -22,6 +23,7 @@ from placewright.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.policies.shipped import find_policy
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
+from placewright.search.regal import Regal
 
 RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
 
@@ -220,6 +222,9 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
     assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
         ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
     ]
+    in_order = random_policy(replace(SMALL, network="autoregressive"))
+    found = [method_of(solver, [in_order]) for solver in ("regal", "idrs", "gas")]
+    assert [method.policy for method in found if isinstance(method, Regal)] == [in_order, in_order, None]
     with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
         plan_runs(["regal:runtime-synthetik"], [500], [], 1)
     with pytest.raises(InputError, match="solver 'brkga' does not take policy 'runtime-synthetic'"):

@@ -20,7 +20,7 @@ from placewright.policies.actions import (
     op_bytes,
     uniform_proposal,
 )
-from placewright.policies.policy import expected, sample
+from placewright.policies.policy import expected_levels, sample
 
 #: a reads nothing and makes 4 bytes; b and c read it.
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1)})
@@ -170,6 +170,6 @@ def test_the_expected_level_is_taken_without_chance() -> None:
     even = np.zeros((3, 3))
     # Of the elite bias the mean of logits counts, here 0 and 1: 1 / (1 + 1 / e) is 0.73.
     together = np.array([[0, 3], [0, 3], [0, -3]])
-    found = expected(np.hstack([likely, even, together]).astype(np.float32), space)
+    found = expected_levels(np.hstack([likely, even, together]).astype(np.float32), space)
     # 0.1 + 2 * 0.8 = 1.7, 0.1 + 2 * 0.1 = 0.3 and 0.1 + 2 * 0.45 = 1.
     assert found.tolist() == [[2, 1, 1], [0, 1, 1], [1, 1, 1]]

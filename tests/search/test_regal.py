@@ -17,7 +17,9 @@ from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.policies.configuration import Network
 from placewright.policies.features import context_of
+from placewright.policies.policy import Policy
 from placewright.policies.policy_file import write_policy
+from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
@@ -75,6 +77,24 @@ def test_the_result_names_the_policy_and_does_not_depend_on_threads() -> None:
     assert random_policy().title.startswith("random ")
     assert random_policy().title == random_policy().title != random_policy(seed=1).title
     assert random_policy().title != random_policy(replace(SMALL, rounds=3)).title
+    # Rows name it: a setting that is added must not change what policies without it are called.
+    assert find_policy("runtime-synthetic").title == "runtime-synthetic 6400a93c"
+
+
+def test_expected_levels_do_not_depend_on_a_seed() -> None:
+    problem = synthetic()
+    context = context_of(problem, 0)
+
+    def rows(policy: Policy) -> list[list[int]]:
+        return [policy.propose(problem, context, seed).row.tolist() for seed in range(2)]
+
+    drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, taken="expected")))
+    assert drawn[0] != drawn[1]
+    assert expected[0] == expected[1]
+    with pytest.raises(InputError, match="an autoregressive network has no expected levels"):
+        replace(SMALL, network="autoregressive", taken="expected")
+    with pytest.raises(InputError, match="levels cannot be 'best'; known are drawn, expected"):
+        replace(SMALL, taken="best")  # type: ignore[arg-type]
 
 
 def test_random_search_in_place_of_evolution_is_idrs() -> None:

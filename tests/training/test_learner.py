@@ -209,12 +209,24 @@ def test_a_reward_is_what_the_policy_reaches_on_the_same_graph(configuration: Po
     assert learner.reward(instance, 5) == -min(search.best_objective, instance.context.objective) / 20.0
 
 
+def test_the_learning_rate_falls_while_taught_and_after() -> None:
+    taught = replace(SMALL, with_leanings=True)
+    configuration = replace(CONFIGURATION, policy=taught, taught_steps=4, steps=8, taught_learning_rate=5e-3)
+    falling = replace(configuration, learning_rate=1e-3, last_learning_rate=0.0)
+    # From 5e-3 by 1e-3 in each of four steps, then from 1e-3 by 0.25e-3.
+    rates = [5e-3, 4e-3, 3e-3, 2e-3, 1e-3, 0.75e-3, 0.5e-3, 0.25e-3]
+    assert [falling.learning_rate_at(step) for step in range(8)] == pytest.approx(rates)
+    steady = replace(configuration, learning_rate=1e-3)
+    assert [steady.learning_rate_at(step) for step in (4, 7)] == [1e-3, 1e-3]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"steps": 0},
         {"taught_steps": 3},
         {"teacher_rounds": -1},
+        {"teacher_rounds": 2},
         {"batch": 0},
         {"samples": 0},
         {"evaluations": 400},

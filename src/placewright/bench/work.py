@@ -156,7 +156,7 @@ def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
     method = make_method(name)
     if not isinstance(method, Regal):
         return method
-    own = (policy for policy in policies if policy.configuration.network == method.network)
+    own = (policy for policy in policies if method.takes(policy))
     return replace(method, policy=next(own, None))
 
 

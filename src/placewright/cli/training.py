@@ -57,7 +57,8 @@ def regal(
         raise InputError(f"there is no configuration '{config}'{did_you_mean(config, TRAININGS)}")
     configuration = TRAININGS[config]
     if steps is not None:
-        configuration = replace(configuration, steps=whole_number("steps", steps, 1, 10**9))
+        number = whole_number("steps", steps, 1, 10**9)
+        configuration = replace(configuration, steps=number, taught_steps=min(number, configuration.taught_steps))
     cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
     try:
         from placewright.training.reinforce import TrainingProgress, train

@@ -13,7 +13,7 @@ from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
 
 Network = Literal["graph", "sequence", "autoregressive"]
-Choice = Literal["drawn", "expected"]
+Taken = Literal["drawn", "expected"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class PolicyConfiguration:
     hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
     recurrent unit.
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
-    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py). choice:
+    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py). taken:
     "drawn" by their probabilities, as the paper's actions are, or "expected": the level nearest to the mean of a
     choice's levels, so that a mean says how sure the policy is.
     """
@@ -46,7 +46,7 @@ class PolicyConfiguration:
     decoder: DecoderName = "paper"
     elite_bias_levels: int = 0
     with_leanings: bool = False
-    choice: Choice = "drawn"
+    taken: Taken = "drawn"
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -55,8 +55,10 @@ class PolicyConfiguration:
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
-        if self.choice not in get_args(Choice) or (self.choice, self.network) == ("expected", "autoregressive"):
-            raise InputError(f"choice '{self.choice}' is not known, or not of a network that is {self.network}")
+        if self.taken not in get_args(Taken):
+            raise InputError(f"levels cannot be '{self.taken}'; known are {', '.join(get_args(Taken))}")
+        if self.taken == "expected" and self.network == "autoregressive":
+            raise InputError("an autoregressive network has no expected levels: those of an op depend on drawn ones")
         _ = self.action_space
 
     @property
@@ -106,7 +108,7 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
     "runtime-zoo-leanings": replace(
-        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", choice="expected"
+        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", taken="expected"
     ),
 }
 #: Names of REGAL and of GAS on each task.

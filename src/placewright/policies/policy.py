@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -34,11 +34,11 @@ class Policy:
     record: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        expected = weight_shapes(self.configuration)
-        if set(self.weights) != set(expected):
-            strange = sorted(set(self.weights) ^ set(expected))[0]
+        shapes = weight_shapes(self.configuration)
+        if set(self.weights) != set(shapes):
+            strange = sorted(set(self.weights) ^ set(shapes))[0]
             raise InputError(f"policy '{shown(self.name)}' has not the weights of its network: see '{shown(strange)}'")
-        for name, shape in expected.items():
+        for name, shape in shapes.items():
             array = self.weights[name]
             if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
                 raise InputError(
@@ -49,9 +49,8 @@ class Policy:
     def title(self) -> str:
         """Its name and eight digits of all that decides what it proposes: two trainings may give one name. Settings
         that are as by default do not count, so that a new one changes no title."""
-        own = self.configuration
-        settings = {each.name: getattr(own, each.name) for each in fields(own)}
-        varied = {each.name: settings[each.name] for each in fields(own) if settings[each.name] != each.default}
+        defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
+        varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
         digest = hashlib.sha256(json.dumps(varied).encode())
         for name in sorted(self.weights):
             digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
@@ -75,13 +74,13 @@ class Policy:
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
     """Levels for each choice of each op, [num ops, num choices], in the way the policy is for."""
-    if configuration.choice == "expected":
+    if configuration.taken == "expected":
         assert not isinstance(logits, LogitsInOrder)
-        return expected(logits, configuration.action_space)
+        return expected_levels(logits, configuration.action_space)
     return sample(logits, configuration.action_space, seed)
 
 
-def expected(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[np.int64]:
+def expected_levels(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[np.int64]:
     """The level nearest to the mean of each choice's levels by the softmax of its logits, [num ops, num choices]."""
     count = [*space.levels, *([space.elite_bias_levels] if space.elite_bias_levels else [])]
     choices = np.split(logits, np.cumsum(count)[:-1], axis=1)

@@ -56,8 +56,8 @@ class TrainingConfiguration:
             raise InputError(
                 f"a rollout of {self.evaluations} evaluations needs more than the {FEATURE_EVALUATIONS} for features"
             )
-        if self.teacher_rounds < 0:
-            raise InputError(f"a teacher cannot search {self.teacher_rounds} rounds")
+        if self.teacher_rounds < 0 or (self.teacher_rounds and not self.taught_steps):
+            raise InputError(f"{self.teacher_rounds} rounds of a teacher's search in {self.taught_steps} taught steps")
         if not 0 <= self.taught_steps <= self.steps:
             raise InputError(f"{self.taught_steps} steps that are taught are not among {self.steps}")
         if self.taught_steps and not self.policy.with_leanings:

@@ -11,6 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from placewright.bench.suite import Suite
@@ -22,10 +23,13 @@ from placewright.version import VERSION
 try:
     import ray
     from ray.actor import ActorHandle
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import GetTimeoutError, RayError, RayTaskError
     from ray.util import ActorPool
 except ImportError as error:
     raise MissingExtraError("Ray", "ray", "training with --ray") from error
+
+#: An actor imports PyTorch, and where other machines do so for the first time from a disk that many share.
+_SECONDS_TO_START = 300
 
 
 class RayWorkers(Workers):
@@ -51,13 +55,17 @@ class RayWorkers(Workers):
         self._end()
 
     def _start(self, suites: Mapping[str, Suite], configuration: TrainingConfiguration, actors: int) -> None:
-        if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
-            raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
         try:
+            if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
+                raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
             graphs = ray.put(dict(suites))
             make = ray.remote(_Actor).options(num_cpus=1)
             self._actors = [make.remote(graphs, configuration, OPS_HELD // actors) for _ in range(actors)]
-            versions = ray.get([actor.version.remote() for actor in self._actors])
+            versions = ray.get([actor.version.remote() for actor in self._actors], timeout=_SECONDS_TO_START)
+        except GetTimeoutError as error:
+            raise PlacewrightError(
+                f"{actors} actors did not start in {_SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
+            ) from error
         except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
             reason = shown(str(error).strip().rpartition("\n")[2])
             raise PlacewrightError(f"an actor of the training does not start: {reason}") from error
@@ -68,8 +76,9 @@ class RayWorkers(Workers):
         if self._is_own_connection:
             ray.shutdown()  # ends its actors too
         else:
-            for actor in self._actors:
-                ray.kill(actor)
+            with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
+                for actor in self._actors:
+                    ray.kill(actor)
 
     def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
         try:

@@ -1,4 +1,4 @@
-"""What a policy may be taught before rewards teach it: devices that neighbours share, and ops in their order.
+"""What a policy may be taught, before rewards teach it or instead: devices that neighbours share, ops in their order.
 
 REINFORCE decides for each op apart from all others, so it hardly meets a placement in which neighbours stand together,
 and on real networks those are what gains (docs/policies.md).
