@@ -2,8 +2,9 @@
 
 For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
 uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; levels of A.6 made of its devices and
-order, by the number of levels that affinities have; and what `runtime-zoo-leanings` is taught, next to the same of ops
-that lean each for itself.
+order, by the number of levels that affinities have; proposals of leanings, next to those of ops that lean each for
+itself; and what `runtime-zoo-leanings` is taught, eight rounds of search from the first of these, with the
+percentage of ops for which both prefer one device.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from placewright.search.budget import Budget
 from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result, Solution
 from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.training.instances import Instance
 from placewright.training.teacher import taught_actions
 
 HERE = Path(__file__).parent
 EVALUATIONS, MOST_OPS = 5000, 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
+TEACHER_ROUNDS = 8
 
 
 def objective_of(problem: Problem, space: ActionSpace, actions: NDArray[np.int64], context: Context) -> int:
@@ -66,6 +69,10 @@ def actions_of(solution: Solution, levels: int, context: Context) -> NDArray[np.
     return np.column_stack([(levels - 1) * (1 - device_of), none, (levels - 1) * device_of, none, level, none])
 
 
+def prefers_first(actions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return actions[:, 0] > actions[:, 2]
+
+
 def gains(problem: Problem, seed: int) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
     context, reference = context_of(problem, seed, with_leanings=True), uniform(problem)
@@ -80,12 +87,24 @@ def gains(problem: Problem, seed: int) -> dict[str, float]:
     alone = context.features.op.copy()
     first = num_op_features(problem.objective, 2) - 3  # shares of the individuals by device; their position is last
     alone[:, -2:] = alone[:, first : first + 2]
+    leanings = taught_actions(context.features, space)
+    instance = Instance(
+        problem=problem,
+        context=context,
+        space=space,
+        reference=reference,
+        evaluations=EVALUATIONS,
+        teacher_rounds=TEACHER_ROUNDS,
+    )
+    found["what the teacher's searches found"] = objective_of(problem, space, instance.taught_actions, context)
+    agreed = 100 * float(np.mean(prefers_first(instance.taught_actions) == prefers_first(leanings)))
     for name, features in (
         ("leanings together", context.features),
         ("leanings of each op alone", replace(context.features, op=alone)),
     ):
         found[name] = objective_of(problem, space, taught_actions(features, space), context)
-    return {name: 100 * (1 - objective / reference) for name, objective in found.items()}
+    gained = {name: 100 * (1 - objective / reference) for name, objective in found.items()}
+    return {**gained, "ops of it on the device they lean to": agreed}
 
 
 def main(take: int, name: str) -> None:
