@@ -75,7 +75,7 @@ def suites(pattern: str) -> dict[str, Suite]:
 
 def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
     found = suites("synthetic*.toml") | suites("zoo*.toml")
-    assert set(found) == {"synthetic", "synthetic-peak-memory", "zoo", "zoo-peak-memory"}
+    assert set(found) == {"synthetic", "synthetic-peak-memory", "zoo", "zoo-peak-memory", "zoo-topologies"}
     for name, suite in found.items():
         assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
         assert suite.problem(suite.graph(0)).control == "order"
