@@ -128,8 +128,8 @@ def test_idle_slots_stay_exact_over_many_chunks() -> None:
         taken[expected : expected + duration] = True
 
 
-def test_twice_the_ops_take_about_twice_the_time() -> None:
-    # Placing is not quadratic, where four times would be expected. Measured: 10,000 ops on 8 devices in 0.6 s.
+def test_four_times_the_ops_take_far_less_than_sixteen_times_the_time() -> None:
+    # Placing is not quadratic, where sixteen times would be expected; caches make four to seven. Measured: 10,000 ops on 8 devices in 0.6 s.
     def seconds(num_ops: int) -> float:
         names = [f"op{index}" for index in range(num_ops)]
         reads = {n: (f"{names[i * 7 // 8]} {names[i - 1]}" if i > 8 and i % 3 else "", 8) for i, n in enumerate(names)}
@@ -141,5 +141,5 @@ def test_twice_the_ops_take_about_twice_the_time() -> None:
         return time.process_time() - began
 
     # The quicker of two runs: other processes share the caches.
-    fewer, more = (min(seconds(num_ops), seconds(num_ops)) for num_ops in (3_000, 6_000))
-    assert more < 3 * max(fewer, 0.1)
+    fewer, more = (min(seconds(num_ops), seconds(num_ops)) for num_ops in (2_000, 8_000))
+    assert more < 11 * fewer
