@@ -128,6 +128,6 @@ def connect(address: str, cores: int) -> bool:
         with warnings.catch_warnings(action="ignore"):  # the error says the same
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except Exception as error:  # of many kinds: no cluster, another version of Python or Ray, a port that is taken ...
-        reason = shown(str(error).partition("\n")[0].partition(". ")[0])
+        reason = shown(str(error).strip().partition("\n")[0].partition(". ")[0])
         raise InputError(f"there is no Ray cluster to use at '{shown(address)}': {reason}") from error
     return True
