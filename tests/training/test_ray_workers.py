@@ -41,7 +41,6 @@ def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.long  # a busy machine does not always start Ray in the time it allows
 def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tmp_path: Path) -> None:
     first, other = tmp_path / "first", tmp_path / "other"
     train(data, replace(SHORT, steps=1), first, name="small")
@@ -56,7 +55,6 @@ def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tm
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.long  # a busy machine does not always start Ray in the time it allows
 def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
     import ray
 

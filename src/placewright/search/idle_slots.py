@@ -34,10 +34,12 @@ class IdleSlots:
     def _first_fit(self, chunk: int, ready: int, duration: int) -> int:
         """-1 when no slot of the chunk serves."""
         begins, ends = self._begins[chunk], self._ends[chunk]
-        for slot in range(max(0, bisect_right(begins, ready) - 1), len(begins)):
-            start = max(ready, begins[slot])
-            if start + duration <= ends[slot]:
-                return start
+        later = bisect_right(begins, ready)
+        if later and ready + duration <= ends[later - 1]:
+            return ready
+        for begin, end in zip(begins[later:], ends[later:], strict=True):
+            if begin + duration <= end:
+                return begin
         return -1
 
     def occupy(self, start: int, duration: int) -> None:
