@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.json_graph import save_graph
 from placewright.policies.policy_file import read_policy
+from placewright.policies.shipped import find_policy
 
 
 @pytest.fixture
@@ -30,12 +35,13 @@ def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsy
     assert run(["train", "regal", "--data", str(data), "-o", str(out), "--steps", "2", "--processes", "1"]) == 0
     policy = out / "best.safetensors"
     assert capsys.readouterr().out == f"policy: {policy}\n"
-    assert read_policy(policy).record["step"] == 2
+    trained = read_policy(policy)
+    assert trained.record["step"] == 2
     graph = tmp_path / "graph.json"
     save_graph(random_graph(0, 9), graph)
     plan = ["plan", str(graph), "--devices", "2xideal/free", "--solver", "regal", "--policy", str(policy)]
     assert run([*plan, "--evaluations", "500", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["found_by"].startswith("regal: runtime-synthetic ")
+    assert json.loads(capsys.readouterr().out)["found_by"] == f"regal: {trained.title}"
 
 
 def test_fewer_steps_than_are_taught_are_all_taught(data: Path, tmp_path: Path) -> None:
@@ -91,6 +97,38 @@ sys.exit(run(sys.argv[1:]))
     assert (ended.returncode, ended.stderr) == (2, f"placewright: error: {sentence}\n")
 
 
+def test_a_cluster_of_the_trainings_own_ends_with_it(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the ray extra is not installed")
+    out, temporary = tmp_path / "run", tempfile.mkdtemp(prefix="ray")  # short, as it holds sockets
+    train = [
+        "train",
+        "regal",
+        "--data",
+        str(data),
+        "-o",
+        str(out),
+        "--ray",
+        "local",
+        "--processes",
+        "1",
+        "--steps",
+        "1",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "placewright", *train],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": temporary},  # Ray writes a token there
+    )
+    assert (ended.returncode, ended.stdout) == (0, f"policy: {out / 'best.safetensors'}\n"), ended.stderr
+    assert read_policy(out / "best.safetensors").record["step"] == 1
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # another that has ended since
+            assert temporary.encode() not in process.read_bytes()
+    shutil.rmtree(temporary)
+
+
 def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None\nfrom placewright.cli import run\nsys.exit(run(sys.argv[1:]))\n"
     save_graph(random_graph(0, 9), tmp_path / "graph.json")
@@ -102,4 +140,4 @@ def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
         check=False,
     )
     assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout)["found_by"].startswith("regal: runtime-synthetic ")
+    assert json.loads(planned.stdout)["found_by"] == f"regal: {find_policy('runtime-synthetic').title}"
