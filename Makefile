@@ -56,11 +56,10 @@ bench: $(VENV)/base
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
 GUIDED := regal,idrs,gas
-# Other policies: seeds of the training, decoders, actions (benchmarks/policies).
+# Other policies: seeds of the training, decoders, actions; parts of the actions (table 4), actions drawn in order (A.8).
 POLICIES := benchmarks/policies
-EVIDENCE := regal:$(POLICIES)/seed-0/best.safetensors,regal:$(POLICIES)/seed-2/best.safetensors,regal:runtime-synthetic-lazy,regal:$(POLICIES)/runtime-synthetic-segment-fill/best.safetensors,regal:$(POLICIES)/transfers/best.safetensors
-# Parts of the actions (table 4), and actions drawn in order (A.8).
-EVIDENCE := $(EVIDENCE),regal:$(POLICIES)/placement/best.safetensors,regal:$(POLICIES)/scheduling/best.safetensors,regal:$(POLICIES)/autoregressive/best.safetensors
+EVIDENCE := regal:runtime-synthetic-lazy$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2 \
+  runtime-synthetic-segment-fill transfers elite-bias placement scheduling autoregressive)
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
@@ -91,7 +90,7 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),peak-search,$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
-	$(RUN)/zoo.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo

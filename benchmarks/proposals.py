@@ -1,10 +1,10 @@
-"""What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE [SUITE]]`.
+"""What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE [SUITE [DECODER]]]`.
 
 For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
-uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; levels of A.6 made of its devices and
-order, by the number of levels that affinities have; proposals of leanings, next to those of ops that lean each for
-itself; and what `runtime-zoo-leanings` is taught, eight rounds of search from the first of these, with the
-percentage of ops for which both prefer one device.
+uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; uniform BRKGA with DECODER (paper), and
+with it levels of A.6 made of that plan's devices and order, by the number of levels that affinities have; proposals of
+leanings, next to those of ops that lean each for itself; and what `runtime-zoo-leanings` is taught, eight and sixteen
+rounds of search from the first of these, with the percentage of ops for which both prefer one device.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite, read_suite, spread
 from placewright.datasets.graph_set import read_graph_set
+from placewright.decoder import DecoderName
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
 from placewright.problem import Problem
@@ -33,19 +36,19 @@ HERE = Path(__file__).parent
 EVALUATIONS, MOST_OPS = 5000, 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
-TEACHER_ROUNDS = 8
+TEACHER_ROUNDS = (8, 16)
 
 
 def objective_of(problem: Problem, space: ActionSpace, actions: NDArray[np.int64], context: Context) -> int:
-    search = guided_search(problem, space.proposal(problem, actions, context.fixed_op), seed=1)
+    search = guided_search(problem, space.proposal(problem, actions, context.fixed_op), 1, space.decoder)
     search.advance(EVALUATIONS - FEATURE_EVALUATIONS)
     return min(search.best_objective, context.objective)
 
 
-def uniform(problem: Problem) -> float:
+def uniform(problem: Problem, decoder: DecoderName) -> float:
     objectives = []
     for seed in REFERENCE_SEEDS:
-        search = guided_search(problem, None, seed)
+        search = guided_search(problem, None, seed, decoder)
         search.advance(EVALUATIONS)
         objectives.append(search.best_objective)
     return float(np.mean(objectives))
@@ -57,14 +60,16 @@ def near_optimal(problem: Problem) -> Result:
     return SuperstepAnnealing().solve(problem, Budget(evaluations=2_000_000), 1)
 
 
-def actions_of(solution: Solution, levels: int, context: Context) -> NDArray[np.int64]:
-    """Its devices with extreme means and the least variance, its order in the lower half of the priorities."""
+def actions_of(solution: Solution, space: ActionSpace, context: Context) -> NDArray[np.int64]:
+    """Its devices with extreme means and the least variance, its order in the lower half of the priorities where
+    transfers have some too."""
+    levels, first = space.placement_levels, space.scheduling_levels // (2 if space.decoder == "paper" else 1) - 1
     device_of = np.asarray(solution.device_of)
     if context.fixed_op is not None and device_of[context.fixed_op] == 1:
         device_of = 1 - device_of
     ops = [int(step) for step, destination in solution.order if destination < 0]
     level = np.empty(len(ops), np.int64)
-    level[ops] = np.round(np.linspace(SCHEDULING_LEVELS // 2 - 1, 0, len(ops)))
+    level[ops] = np.round(np.linspace(first, 0, len(ops)))
     none = np.zeros(len(ops), np.int64)
     return np.column_stack([(levels - 1) * (1 - device_of), none, (levels - 1) * device_of, none, level, none])
 
@@ -73,41 +78,48 @@ def prefers_first(actions: NDArray[np.int64]) -> NDArray[np.bool_]:
     return actions[:, 0] > actions[:, 2]
 
 
-def gains(problem: Problem, seed: int) -> dict[str, float]:
+def gains(problem: Problem, seed: int, decoder: DecoderName) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
-    context, reference = context_of(problem, seed, with_leanings=True), uniform(problem)
+    context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper")
     plan = near_optimal(problem)
     found = {"the near-optimal plan": float(plan.metrics.objective_value(problem.objective))}
+    if decoder != "paper":
+        found[f"uniform, {decoder}"] = uniform(problem, decoder)
+    space_of = partial(ActionSpace, num_devices=2, scheduling_levels=SCHEDULING_LEVELS, decoder=decoder)
     for levels in (2, 4, 16):
-        space = ActionSpace(num_devices=2, placement_levels=levels, scheduling_levels=SCHEDULING_LEVELS)
+        space = space_of(placement_levels=levels)
         found[f"made of it, {levels} levels"] = objective_of(
-            problem, space, actions_of(plan.solution, levels, context), context
+            problem, space, actions_of(plan.solution, space, context), context
         )
-    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=SCHEDULING_LEVELS)
+    space = space_of(placement_levels=5)
     alone = context.features.op.copy()
     first = num_op_features(problem.objective, 2) - 3  # shares of the individuals by device; their position is last
     alone[:, -2:] = alone[:, first : first + 2]
     leanings = taught_actions(context.features, space)
-    instance = Instance(
-        problem=problem,
-        context=context,
-        space=space,
-        reference=reference,
-        evaluations=EVALUATIONS,
-        teacher_rounds=TEACHER_ROUNDS,
-    )
-    found["what the teacher's searches found"] = objective_of(problem, space, instance.taught_actions, context)
-    agreed = 100 * float(np.mean(prefers_first(instance.taught_actions) == prefers_first(leanings)))
+    agreed = {}
+    for rounds in TEACHER_ROUNDS:
+        instance = Instance(
+            problem=problem,
+            context=context,
+            space=space,
+            reference=reference,
+            evaluations=EVALUATIONS,
+            teacher_rounds=rounds,
+        )
+        what = f"what {rounds} rounds of the teacher's search found"
+        found[what] = objective_of(problem, space, instance.taught_actions, context)
+        same = prefers_first(instance.taught_actions) == prefers_first(leanings)
+        agreed[f"{what}: ops of it on the device they lean to"] = 100 * float(np.mean(same))
     for name, features in (
         ("leanings together", context.features),
         ("leanings of each op alone", replace(context.features, op=alone)),
     ):
         found[name] = objective_of(problem, space, taught_actions(features, space), context)
     gained = {name: 100 * (1 - objective / reference) for name, objective in found.items()}
-    return {**gained, "ops of it on the device they lean to": agreed}
+    return {**gained, **agreed}
 
 
-def main(take: int, name: str) -> None:
+def main(take: int, name: str, decoder: DecoderName) -> None:
     suite: Suite = replace(
         read_suite(HERE / "suites" / f"{name}.toml"),
         graphs=read_graph_set(HERE / "instances" / "zoo-train.graphs.gz"),
@@ -116,11 +128,12 @@ def main(take: int, name: str) -> None:
     small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= MOST_OPS]
     totals: dict[str, list[float]] = defaultdict(list)
     for index in (small[number] for number in spread(len(small), take)):
-        for what, gain in gains(suite.problem(suite.graph(index)), index).items():
+        for what, gain in gains(suite.problem(suite.graph(index)), index, decoder).items():
             totals[what].append(gain)
     for what, values in totals.items():
         print(f"{what}: {np.mean(values):+.2f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f} (standard error)")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2] if len(sys.argv) > 2 else "zoo")
+    given = sys.argv[1:] + ["20", "zoo", "paper"][len(sys.argv) - 1 :]
+    main(int(given[0]), given[1], cast("DecoderName", given[2]))

@@ -2,8 +2,8 @@
 
 RUN is a folder of `placewright train regal`, or of its records alone (benchmarks/policies). Into OUT go
 training-reward.svg and .png (figure 8: mean reward by step), training-entropy (of one op's actions by step, which the
-paper shows after training) and, of runs whose settings differ in their rounds alone, training-rounds (figure 4: best
-validation by rounds of message passing).
+paper shows after training) and, of runs whose settings differ in their rounds and seeds alone, training-rounds (figure
+4: best validation by rounds of message passing, of each run and in the mean).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SMOOTHED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """name: of its folder. rounds: of messages. settings: all others and the seed, as text; both are None where there
+    """name: of its folder. rounds: of messages. settings: all others but the seed, as text; both are None where there
     are records alone. lines: of its records."""
 
     name: str
@@ -45,7 +45,7 @@ def read(folder: Path) -> Training:
     if not (folder / BEST).exists():
         return Training(name=folder.name, rounds=None, settings=None, lines=lines)
     policy = read_policy(folder / BEST)
-    others = [asdict(replace(policy.configuration, rounds=0)), policy.record.get("training"), policy.record.get("seed")]
+    others = [asdict(replace(policy.configuration, rounds=0)), policy.record.get("training")]
     return Training(name=folder.name, rounds=policy.configuration.rounds, settings=json.dumps(others), lines=lines)
 
 
@@ -73,25 +73,36 @@ def by_rounds(trainings: list[Training]) -> Any:
     """None where no two differ in their rounds alone."""
     from matplotlib.figure import Figure
 
-    alike: dict[str, dict[int, float]] = {}
+    alike: dict[str, dict[int, list[float]]] = {}
     for training in trainings:
         if training.settings is not None and training.rounds is not None:
-            alike.setdefault(training.settings, {})[training.rounds] = training.best
-    points = sorted(max(alike.values(), key=len, default={}).items())
-    if len(points) < 2:
+            alike.setdefault(training.settings, {}).setdefault(training.rounds, []).append(training.best)
+    found = max(alike.values(), key=len, default={})
+    if len(found) < 2:
         return None
+    means = [(rounds, sum(found[rounds]) / len(found[rounds])) for rounds in sorted(found)]
     figure: Any = Figure(figsize=(5.6, 4.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
     axes = figure.subplots()
-    axes.plot(*zip(*points, strict=True), color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
-    for point in points:
-        text = f"{point[1]:+.1f}"
-        axes.annotate(text, point, (0, 7), textcoords="offset points", color=text_colour(LINE_COLOURS[0]))
+    places = range(len(means))  # evenly spaced, as rounds double
+    for place, (rounds, mean) in enumerate(means):
+        values = found[rounds]
+        axes.plot([place] * len(values), values, color=QUIET, marker=MARKERS[0], markersize=3, linestyle="none")
+        axes.annotate(
+            f"{mean:+.1f}",
+            (place, mean),
+            (0, 9),
+            textcoords="offset points",
+            ha="center",
+            color=text_colour(LINE_COLOURS[0]),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+        )
+    axes.plot(places, [mean for _, mean in means], color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
     axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set_xticks([rounds for rounds, _ in points])
+    axes.set_xticks(places, [str(rounds) for rounds, _ in means])
     axes.set_xlabel("rounds of message passing, T")
     axes.set_ylabel("% improvement over BRKGA 5K")
-    headline(figure, "Improvement by rounds of message passing", "best validation of each training")
+    headline(figure, "Improvement by rounds of message passing", "best validation of each training, and their mean")
     return figure
 
 

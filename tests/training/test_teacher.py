@@ -65,6 +65,12 @@ def test_a_plan_becomes_levels_of_its_devices_and_order() -> None:
     ]
 
 
+def test_where_transfers_have_no_priorities_ops_take_all_of_theirs() -> None:
+    # Means 17/18, 9/18 and 1/18 of 17 levels.
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=17, decoder="lazy")
+    assert taught_actions(FEATURES, space).tolist() == [[16, 0], [8, 0], [0, 0]]
+
+
 def test_rounds_of_search_make_what_is_taught_better() -> None:
     graph = random_graph(3, 1)
     times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)

@@ -104,12 +104,14 @@ _VARIED = {
     for name, configuration in _PAPER.items()
     for variation, changes in _VARIATIONS.items()
 }
+_LEANINGS = replace(
+    _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", taken="expected"
+)
 CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
-    "runtime-zoo-leanings": replace(
-        _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", taken="expected"
-    ),
+    "runtime-zoo-leanings": _LEANINGS,
+    "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy"),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

@@ -21,9 +21,10 @@ Int = NDArray[np.int64]
 #: Means and shares of the most variance (A.6): of a key that stays uniform, and of one that is nearly sure.
 _UNIFORM = (1 / 2, 1 / 3)
 _SURE_MEAN, _SURE_VARIANCE = 5 / 6, 1 / 3
-#: Priorities fall from the one to the other over the graph. They lie below the mean of those of transfers, so that
-#: these leave early.
-_FIRST_PRIORITY, _LAST_PRIORITY, _PRIORITY_VARIANCE = 8 / 18, 1 / 18, 1 / 18
+#: Priorities fall from the first to the last over the graph. Where transfers have priorities too, those of ops lie
+#: below the mean of theirs, so that they leave early.
+_FIRST_PRIORITY, _LAST_PRIORITY, _PRIORITY_VARIANCE = 17 / 18, 1 / 18, 1 / 18
+_FIRST_BELOW_TRANSFERS = 8 / 18
 #: Of the way from 0.5 to 1, for an elite bias of 0.7, which the search has by itself.
 _ELITE_BIAS_SHARE = 0.4
 
@@ -53,7 +54,8 @@ def _actions(device_of: NDArray[np.integer[Any]], position: Float, space: Action
             mean = np.where(device_of == device, _SURE_MEAN, 1 - _SURE_MEAN)
             columns += _levels(mean, variance, space.placement_levels)
     if space.scheduling_levels:
-        mean = _FIRST_PRIORITY + (_LAST_PRIORITY - _FIRST_PRIORITY) * position
+        first = _FIRST_BELOW_TRANSFERS if space.decoder == "paper" else _FIRST_PRIORITY
+        mean = first + (_LAST_PRIORITY - first) * position
         columns += _levels(mean, _PRIORITY_VARIANCE, space.scheduling_levels)
     if space.transfer_levels:
         columns += _levels(np.array(_UNIFORM[0]), _UNIFORM[1], space.transfer_levels)
