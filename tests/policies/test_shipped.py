@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from placewright.bench.suite import read_suite
-from placewright.policies.shipped import find_policy, shipped_names
+from placewright.datasets.synthetic import random_graph
+from placewright.policies.shipped import find_policy, shipped_names, shipped_policy
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.regal import Regal
@@ -20,6 +21,7 @@ SCORES = [
     ("runtime-synthetic-sequence", "synthetic", 40, 6.0),
     ("runtime-synthetic-lazy", "synthetic", 40, 13.0),
     ("runtime-zoo-leanings", "zoo", 49, 0.5),
+    ("runtime-zoo-leanings-lazy", "zoo", 49, 4.0),
 ]
 
 
@@ -33,6 +35,13 @@ def test_a_shipped_policy_says_how_it_was_trained(name: str) -> None:
 
 def test_every_shipped_policy_has_a_score() -> None:
     assert {name for name, *_ in SCORES} == set(shipped_names())
+
+
+def test_of_several_policies_for_a_problem_the_one_of_the_best_validation_is_taken() -> None:
+    problem = read_suite(SUITES / "zoo.toml").problem(random_graph(0, 0))
+    taken, other = shipped_policy(problem, "graph"), find_policy("runtime-zoo-leanings")
+    assert taken.name == "runtime-zoo-leanings-lazy"
+    assert taken.record["improvement_percent"] > other.record["improvement_percent"]
 
 
 @pytest.mark.parametrize(("name", "suite_name", "take", "least"), SCORES)

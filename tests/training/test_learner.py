@@ -11,11 +11,14 @@ from instances import graph_of, machine_of, problem_of
 from policies.networks import SMALL, logits_given, random_actions
 from scipy.special import softmax
 
+from placewright.datasets.synthetic import random_graph
 from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import CONFIGURATIONS, Network, PolicyConfiguration
 from placewright.policies.features import context_of, guided_search
 from placewright.policies.forward import logits_of
 from placewright.policies.policy import Policy, sample
+from placewright.search.budget import Budget
+from placewright.search.regal import Regal
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instance
 from placewright.training.learner import Learner
@@ -207,6 +210,29 @@ def test_a_reward_is_what_the_policy_reaches_on_the_same_graph(configuration: Po
     search = guided_search(instance.problem, policy.propose(instance.problem, instance.context, 5), 5)
     search.advance(100)  # 500 less those of the features
     assert learner.reward(instance, 5) == -min(search.best_objective, instance.context.objective) / 20.0
+
+
+def test_rewards_are_what_regal_reaches_where_the_best_is_kept_too() -> None:
+    graph = random_graph(0, 1)
+    problem = problem_of(graph, machine_of(2, transfer_model="blocking"), [op.time_ns or 0 for op in graph.ops])
+    reached = []
+    for keeps_best in (False, True):
+        configuration = replace(SMALL, decoder="lazy", keeps_best=keeps_best)
+        learner = learner_of(replace(CONFIGURATION, policy=configuration))
+        instance = Instance(
+            problem=problem,
+            context=context_of(problem, 5, "lazy"),
+            space=configuration.action_space,
+            keeps_best=keeps_best,
+            reference=1.0,
+            evaluations=1000,
+            teacher_rounds=0,
+        )
+        policy = Policy(name="p", configuration=configuration, weights=weights_of(learner))
+        result = Regal(policy=policy).solve(problem, Budget(evaluations=1000), 5)
+        assert learner.reward(instance, 5) == -result.metrics.step_time_ns
+        reached.append(result.metrics.step_time_ns)
+    assert reached[0] != reached[1]
 
 
 def test_the_learning_rate_falls_while_taught_and_after() -> None:

@@ -30,7 +30,8 @@ class PolicyConfiguration:
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
     has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py). taken:
     "drawn" by their probabilities, as the paper's actions are, or "expected": the level nearest to the mean of a
-    choice's levels, so that a mean says how sure the policy is.
+    choice's levels, so that a mean says how sure the policy is. keeps_best: whether what the search for features found
+    is among the first individuals of the guided one.
     """
 
     objective: Objective
@@ -47,6 +48,7 @@ class PolicyConfiguration:
     elite_bias_levels: int = 0
     with_leanings: bool = False
     taken: Taken = "drawn"
+    keeps_best: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -111,7 +113,7 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
     "runtime-zoo-leanings": _LEANINGS,
-    "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy"),
+    "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy", keeps_best=True),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,9 +95,14 @@ def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *
 
 
 def guided_search(
-    problem: Problem, proposal: Proposal | None, seed: int, decoder: DecoderName = "paper"
+    problem: Problem,
+    proposal: Proposal | None,
+    seed: int,
+    decoder: DecoderName = "paper",
+    seeds: Sequence[NDArray[np.uint32]] = (),
 ) -> _core.Brkga:
-    """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread."""
+    """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread. seeds: keys of its
+    first individuals; the others are drawn."""
     return _core.Brkga(
         problem=problem.core,
         seed=seed,
@@ -109,7 +115,7 @@ def guided_search(
         exchange_interval=1,
         exchanged=0,
         decoder=decoder,
-        seeds=[],
+        seeds=seeds,
         tables=None if proposal is None else proposal.tables,
         row=None if proposal is None else proposal.row.astype(np.uint16),
     )

@@ -20,18 +20,20 @@ _BY_NAME_ONLY = "runtime-synthetic"
 
 
 def shipped_policy(problem: Problem, network: Network) -> Policy:
-    """The one with that network for the problem's objective and number of devices. Raises InputError when there is
-    none."""
-    known = [_shipped(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
-    known = [policy for policy in known if policy.configuration.network == network]
-    for policy in known:
-        own = policy.configuration
-        if (own.objective, own.num_devices) == (problem.objective, problem.machine.num_devices):
-            return policy
-    raise InputError(
-        f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
-        f"--policy takes a file, or one of: {', '.join(shipped_names())}"
-    )
+    """The one with that network for the problem's objective and number of devices, of several the one whose training
+    ended with the best validation. Raises InputError when there is none."""
+    asked = (network, problem.objective, problem.machine.num_devices)
+    fitting = []
+    for name in shipped_names():
+        own = _shipped(name).configuration
+        if not name.startswith(_BY_NAME_ONLY) and (own.network, own.objective, own.num_devices) == asked:
+            fitting.append(_shipped(name))
+    if not fitting:
+        raise InputError(
+            f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
+            f"--policy takes a file, or one of: {', '.join(shipped_names())}"
+        )
+    return max(fitting, key=lambda policy: float(policy.record["improvement_percent"]))
 
 
 def find_policy(name: str, folder: Path | None = None) -> Policy:

@@ -75,7 +75,11 @@ class Regal:
         context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
         own = policy.propose(problem, context, seed)
         followed = time.perf_counter() - began
-        found = replace(self.search, name=self.name, decoder=decoder, threads=self.threads).solve(
+        guided = replace(self.search, name=self.name, decoder=decoder, threads=self.threads)
+        solve = guided.solve
+        if isinstance(guided, Brkga) and policy.configuration.keeps_best:
+            solve = partial(guided.solve, seeds=[_decoded(problem, context.keys, decoder)])
+        found = solve(
             problem,
             _rest(budget, followed),
             seed,

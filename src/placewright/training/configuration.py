@@ -104,7 +104,7 @@ def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
         most_ops=1500,
         taught_steps=800,
         steps=800,
-        teacher_rounds=16,
+        teacher_rounds=8 if training.policy.decoder == "paper" else 16,
         batch=8,
         evaluations=5000,
         learning_rate=2e-4,

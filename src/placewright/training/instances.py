@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,12 +21,13 @@ from placewright.training.teacher import actions_of, taught_actions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
-    """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout. space: of the
-    policy that learns. teacher_rounds: of guided search in what is taught."""
+    """reference: mean objective of the paper's uniform BRKGA with all evaluations of a rollout. space, keeps_best: of
+    the policy that learns. teacher_rounds: of guided search in what is taught."""
 
     problem: Problem
     context: Context
     space: ActionSpace
+    keeps_best: bool = False
     reference: float
     evaluations: int
     teacher_rounds: int
@@ -33,7 +35,8 @@ class Instance:
     def reward(self, actions: NDArray[np.int64], seed: int) -> float:
         """-objective / reference (section 4.1) of BRKGA with the proposal that the actions, [num ops, num choices],
         stand for, or of the search for features where that found better."""
-        return -min(self._search(actions, seed).best_objective, self.context.objective) / self.reference
+        kept = [self._best_for_features] if self.keeps_best else []
+        return -min(self._search(actions, seed, kept).best_objective, self.context.objective) / self.reference
 
     @cached_property
     def taught_actions(self) -> NDArray[np.int64]:
@@ -48,10 +51,16 @@ class Instance:
                 best, taught = search.best_objective, actions
         return taught
 
-    def _search(self, actions: NDArray[np.int64], seed: int) -> _core.Brkga:
+    @cached_property
+    def _best_for_features(self) -> NDArray[np.uint32]:
+        """Keys of what the search for features found."""
+        core, decoder = self.problem.core, self.space.decoder
+        return core.encode(*core.decode(self.context.keys, decoder), decoder)
+
+    def _search(self, actions: NDArray[np.int64], seed: int, kept: Sequence[NDArray[np.uint32]] = ()) -> _core.Brkga:
         """With the proposal that the actions stand for, after all evaluations."""
         proposal = self.space.proposal(self.problem, actions, self.context.fixed_op)
-        search = guided_search(self.problem, proposal, seed, self.space.decoder)
+        search = guided_search(self.problem, proposal, seed, self.space.decoder, kept)
         search.advance(self.evaluations - FEATURE_EVALUATIONS)
         return search
 
@@ -96,6 +105,7 @@ class Instances:
             problem=problem,
             context=context_of(problem, index, own.decoder, with_leanings=own.with_leanings),
             space=own.action_space,
+            keeps_best=own.keeps_best,
             reference=max(1.0, float(np.mean(objectives))),
             evaluations=self._evaluations,
             teacher_rounds=self._teacher_rounds,
