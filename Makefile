@@ -92,7 +92,7 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
-	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors,idrs:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-topologies.toml --solvers regal,brkga --out out/tables/zoo-topologies

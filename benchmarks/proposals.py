@@ -1,10 +1,11 @@
 """What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE [SUITE [DECODER]]]`.
 
 For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
-uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; uniform BRKGA with DECODER (paper), and
-with it levels of A.6 made of that plan's devices and order, by the number of levels that affinities have; proposals of
-leanings, next to those of ops that lean each for itself; and what `runtime-zoo-leanings` is taught, eight and sixteen
-rounds of search from the first of these, with the percentage of ops for which both prefer one device.
+uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; uniform BRKGA with DECODER (paper, or
+another that reads affinities), and with it levels of A.6 made of that plan's devices and order, by the number of levels
+that affinities have; proposals of leanings, next to those of ops that lean each for itself; and what policies with
+leanings are taught, eight and sixteen rounds of search from the first of these, with the percentage of ops for which
+both prefer one device.
 """
 
 from __future__ import annotations

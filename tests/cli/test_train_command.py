@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,34 +98,21 @@ sys.exit(run(sys.argv[1:]))
 
 def test_a_cluster_of_the_trainings_own_ends_with_it(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
-    out, temporary = tmp_path / "run", tempfile.mkdtemp(prefix="ray")  # short, as it holds sockets
-    train = [
-        "train",
-        "regal",
-        "--data",
-        str(data),
-        "-o",
-        str(out),
-        "--ray",
-        "local",
-        "--processes",
-        "1",
-        "--steps",
-        "1",
-    ]
-    ended = subprocess.run(
-        [sys.executable, "-m", "placewright", *train],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": temporary},  # Ray writes a token there
-    )
-    assert (ended.returncode, ended.stdout) == (0, f"policy: {out / 'best.safetensors'}\n"), ended.stderr
-    assert read_policy(out / "best.safetensors").record["step"] == 1
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # another that has ended since
-            assert temporary.encode() not in process.read_bytes()
-    shutil.rmtree(temporary)
+    train = ["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--steps", "1", "--processes", "1"]
+    policy = tmp_path / "run" / "best.safetensors"
+    with tempfile.TemporaryDirectory(prefix="ray") as temporary:  # a short path, as it holds sockets
+        ended = subprocess.run(
+            [sys.executable, "-m", "placewright", *train, "--ray", "local"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": temporary},  # Ray writes a token there
+        )
+        assert (ended.returncode, ended.stdout) == (0, f"policy: {policy}\n"), ended.stderr
+        assert read_policy(policy).record["step"] == 1
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # another that has ended since
+                assert temporary.encode() not in process.read_bytes()
 
 
 def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from placewright.errors import InputError, shown
-from placewright.policies.configuration import Network
+from placewright.policies.configuration import Network, PolicyConfiguration
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import read_policy
 from placewright.problem import Problem
@@ -23,17 +23,18 @@ def shipped_policy(problem: Problem, network: Network) -> Policy:
     """The one with that network for the problem's objective and number of devices, of several the one whose training
     ended with the best validation. Raises InputError when there is none."""
     asked = (network, problem.objective, problem.machine.num_devices)
-    fitting = []
-    for name in shipped_names():
-        own = _shipped(name).configuration
-        if not name.startswith(_BY_NAME_ONLY) and (own.network, own.objective, own.num_devices) == asked:
-            fitting.append(_shipped(name))
+    known = [_shipped(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
+    fitting = [policy for policy in known if _purpose(policy.configuration) == asked]
     if not fitting:
         raise InputError(
             f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
             f"--policy takes a file, or one of: {', '.join(shipped_names())}"
         )
     return max(fitting, key=lambda policy: float(policy.record["improvement_percent"]))
+
+
+def _purpose(configuration: PolicyConfiguration) -> tuple[Network, str, int]:
+    return configuration.network, configuration.objective, configuration.num_devices
 
 
 def find_policy(name: str, folder: Path | None = None) -> Policy:

@@ -27,7 +27,7 @@ from placewright.search.result import Result, Solution, TracePoint, measure
 @dataclass(frozen=True, kw_only=True)
 class Regal:
     """400 evaluations of uniform BRKGA are features for the policy (A.2); the rest of the budget is for BRKGA with its
-    proposal. The better of the two is the result.
+    proposal, which begins with what the first found where the policy says so. The better of the two is the result.
 
     policy: None for the one that is shipped for the problem's objective and number of devices. network: of a policy
     that is shipped; "sequence" makes it GAS (section 5.2). search: what draws from the proposal, with the decoder that
