@@ -3,9 +3,10 @@
 For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
 uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; uniform BRKGA with DECODER (paper, or
 another that reads affinities), and with it levels of A.6 made of that plan's devices and order, by the number of levels
-that affinities have; proposals of leanings, next to those of ops that lean each for itself; and what policies with
-leanings are taught, eight and sixteen rounds of search from the first of these, with the percentage of ops for which
-both prefer one device.
+that affinities have; and what policies with leanings are taught. For step time these are proposals of leanings, next to
+those of ops that lean each for itself, and what eight and sixteen rounds of search from the first of these find, with
+the percentage of ops for which both prefer one device; for peak memory each of the proposals that the teacher tries,
+and the one that it takes, with another seed.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result, Solution
 from placewright.search.superstep_annealing import SuperstepAnnealing
 from placewright.training.instances import Instance
-from placewright.training.teacher import taught_actions
+from placewright.training.teacher import taught_actions, tried_actions
 
 HERE = Path(__file__).parent
 EVALUATIONS, MOST_OPS = 5000, 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
 TEACHER_ROUNDS = (8, 16)
+#: Levels, [ops, choices], by what they are of.
+Proposals = dict[str, NDArray[np.int64]]
 
 
 def objective_of(problem: Problem, space: ActionSpace, actions: NDArray[np.int64], context: Context) -> int:
@@ -79,6 +82,35 @@ def prefers_first(actions: NDArray[np.int64]) -> NDArray[np.bool_]:
     return actions[:, 0] > actions[:, 2]
 
 
+def teacher_for_time(instance: Instance) -> tuple[Proposals, dict[str, float]]:
+    """Levels by what they are of, and for rounds of search the percentage of ops on the device they lean to."""
+    context, space = instance.context, instance.space
+    alone = context.features.op.copy()
+    first = num_op_features("step-time", 2) - 3  # shares of the individuals by device; their position is last
+    alone[:, -2:] = alone[:, first : first + 2]
+    leanings = taught_actions(context.features, space)
+    proposals = {
+        "leanings together": leanings,
+        "leanings of each op alone": taught_actions(replace(context.features, op=alone), space),
+    }
+    agreed = {}
+    for rounds in TEACHER_ROUNDS:
+        what = f"what {rounds} rounds of the teacher's search found"
+        proposals[what] = replace(instance, teacher_rounds=rounds).taught.actions
+        same = prefers_first(proposals[what]) == prefers_first(leanings)
+        agreed[f"{what}: ops of it on the device they lean to"] = 100 * float(np.mean(same))
+    return proposals, agreed
+
+
+def teacher_for_memory(instance: Instance) -> tuple[Proposals, dict[str, float]]:
+    """The same; there are no rounds."""
+    all_uniform, *of_leanings = tried_actions(instance.context.features, instance.space)
+    proposals = {"all uniform, after the search for features": all_uniform}
+    for number, actions in enumerate(of_leanings):
+        proposals[f"leanings of kind {number // 2}, {('weakly', 'surely')[number % 2]}"] = actions
+    return {**proposals, "what the teacher takes": instance.taught.actions}, {}
+
+
 def gains(problem: Problem, seed: int, decoder: DecoderName) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
     context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper")
@@ -93,29 +125,18 @@ def gains(problem: Problem, seed: int, decoder: DecoderName) -> dict[str, float]
             problem, space, actions_of(plan.solution, space, context), context
         )
     space = space_of(placement_levels=5)
-    alone = context.features.op.copy()
-    first = num_op_features(problem.objective, 2) - 3  # shares of the individuals by device; their position is last
-    alone[:, -2:] = alone[:, first : first + 2]
-    leanings = taught_actions(context.features, space)
-    agreed = {}
-    for rounds in TEACHER_ROUNDS:
-        instance = Instance(
+    of_teacher = teacher_for_memory if problem.objective == "peak-memory" else teacher_for_time
+    proposals, agreed = of_teacher(
+        Instance(
             problem=problem,
             context=context,
             space=space,
             reference=reference,
             evaluations=EVALUATIONS,
-            teacher_rounds=rounds,
+            teacher_rounds=0,
         )
-        what = f"what {rounds} rounds of the teacher's search found"
-        found[what] = objective_of(problem, space, instance.taught_actions, context)
-        same = prefers_first(instance.taught_actions) == prefers_first(leanings)
-        agreed[f"{what}: ops of it on the device they lean to"] = 100 * float(np.mean(same))
-    for name, features in (
-        ("leanings together", context.features),
-        ("leanings of each op alone", replace(context.features, op=alone)),
-    ):
-        found[name] = objective_of(problem, space, taught_actions(features, space), context)
+    )
+    found |= {name: objective_of(problem, space, actions, context) for name, actions in proposals.items()}
     gained = {name: 100 * (1 - objective / reference) for name, objective in found.items()}
     return {**gained, **agreed}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.policies.leanings import NUM_KINDS, _mean_in_time, _spread, leanings_together
+from placewright.policies.leanings import _mean_in_time, _spread, leanings_together, num_leanings
 
 
 def test_an_op_takes_the_mean_of_its_own_and_its_neighbours() -> None:
@@ -46,8 +46,8 @@ def test_neighbours_lean_together_and_chains_apart() -> None:
     lean = np.where(chain == 0, 0.6, 0.4) + np.random.default_rng(0).normal(0, 0.15, 40)
     assert np.abs((lean < 0.5) - chain).sum() == 9
     together = leanings_together(edges[:, 0], edges[:, 1], np.array([lean, 1 - lean]).T, np.linspace(0, 1, 40))
-    assert together.shape == (40, 2 * NUM_KINDS)
-    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in range(0, 2 * NUM_KINDS, 2)], 1)
+    assert together.shape == (40, num_leanings(2))
+    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in range(0, num_leanings(2), 2)], 1)
     assert np.abs(together[:, -2:].argmax(axis=1) - chain).sum() <= 2
 
 

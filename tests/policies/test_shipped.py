@@ -22,6 +22,7 @@ SCORES = [
     ("runtime-synthetic-lazy", "synthetic", 40, 13.0),
     ("runtime-zoo-leanings", "zoo", 49, 0.5),
     ("runtime-zoo-leanings-lazy", "zoo", 49, 4.0),
+    ("peak-memory-zoo-leanings", "zoo-peak-memory", 49, 0.5),
 ]
 
 

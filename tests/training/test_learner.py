@@ -184,10 +184,21 @@ def test_what_is_taught_becomes_most_likely(network: Network) -> None:
     assert lesson.rewards == ()
     with torch.no_grad():
         states = learner.policy.states(Batch.of([instance.context.features]))
-        logits = learner.policy(states, torch.from_numpy(instance.taught_actions[None]))[0]
+        logits = learner.policy(states, torch.from_numpy(instance.taught.actions[None]))[0]
     for number, choice in enumerate(logits.split(list(policy.action_space.levels), 1)):
         likely = torch.softmax(choice, 1)
-        assert likely.argmax(1).tolist() == instance.taught_actions[:, number].tolist()
+        assert likely.argmax(1).tolist() == instance.taught.actions[:, number].tolist()
+
+
+def test_what_counts_half_has_half_the_gradient() -> None:
+    policy, problem = replace(SMALL, with_leanings=True), instance_of().problem
+    instance = replace(instance_of(), space=policy.action_space, context=context_of(problem, 0, with_leanings=True))
+    learner = Learner(replace(CONFIGURATION, policy=policy), 0)
+    whole = learner.imitation(instance)
+    instance.__dict__["taught"] = replace(instance.taught, weight=0.5)
+    half = learner.imitation(instance)
+    assert half.loss == pytest.approx(whole.loss / 2)
+    np.testing.assert_allclose(half.gradient, whole.gradient / 2, rtol=1e-4, atol=1e-7)
 
 
 def test_weights_are_one_row_and_come_back_equal() -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.synthetic import random_graph
+from placewright.decoder import DecoderName
 from placewright.machines import load_machine
 from placewright.policies.actions import ActionSpace, beta_parameters
 from placewright.policies.features import Features, context_of
-from placewright.policies.leanings import NUM_KINDS
+from placewright.policies.leanings import num_leanings
+from placewright.policies.memory_leanings import num_memory_leanings
 from placewright.problem import Problem
 from placewright.training.instances import Instance
-from placewright.training.teacher import actions_of, taught_actions
+from placewright.training.teacher import actions_of, taught_actions, tried_actions
 
 
 def features_of(to_first: list[float], position: list[float]) -> Features:
     """Of two devices; all kinds of leaning but the last are to the other device."""
     lean = np.array([to_first, -np.array(to_first)]).T
     return Features(
-        op=np.hstack([np.zeros((len(lean), 10)), np.array(position)[:, None], *[-lean] * (NUM_KINDS - 1), lean]),
+        op=np.hstack(
+            [np.zeros((len(lean), 10)), np.array(position)[:, None], *[-lean] * (num_leanings(2) // 2 - 1), lean]
+        ),
         edge=np.zeros((0, 3), np.float32),
         source=np.zeros(0, np.int32),
         target=np.zeros(0, np.int32),
@@ -87,6 +93,44 @@ def test_rounds_of_search_make_what_is_taught_better() -> None:
             evaluations=1000,
             teacher_rounds=teacher_rounds,
         )
-        return float(np.mean([instance.reward(instance.taught_actions, seed) for seed in range(10, 15)]))
+        return float(np.mean([instance.reward(instance.taught.actions, seed) for seed in range(10, 15)]))
 
     assert reward(4) > 0.97 * reward(0)  # rewards are negative
+
+
+def test_for_memory_every_kind_of_leaning_is_tried_weakly_and_surely() -> None:
+    # Three ops; of the first kind they lean to the first, second and second device, of all others to the second.
+    count = num_memory_leanings(2)
+    op = np.zeros((3, 7 + count), np.float32)
+    op[:, -1] = op[:, -3] = op[:, -5] = 1
+    op[:, -8], op[:, -7] = [1, -1, -1], [-1, 1, 1]
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17)
+    uniform, *tried = tried_actions(replace(FEATURES, op=op), space)
+    # Means of 1/2 and 1/3 of the variance are the third of five levels and the second, of 17 the ninth and the sixth.
+    assert uniform.tolist() == [[2, 1, 2, 1, 8, 5]] * 3
+    # Of five levels the last and the first stand for means of 5/6 and 1/6, the fourth and the second for 4/6 and 2/6.
+    assert tried[0].tolist() == [[3, 1, 1, 1, 8, 5], [1, 1, 3, 1, 8, 5], [1, 1, 3, 1, 8, 5]]
+    assert tried[1].tolist() == [[4, 1, 0, 1, 8, 5], [0, 1, 4, 1, 8, 5], [0, 1, 4, 1, 8, 5]]
+    assert [actions[0].tolist() for actions in tried[2:]] == [[1, 1, 3, 1, 8, 5], [0, 1, 4, 1, 8, 5]] * 3
+
+
+@pytest.mark.parametrize(("decoder", "counts_fully"), [("paper", True), ("evict", False)])
+def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
+    decoder: DecoderName, counts_fully: bool
+) -> None:
+    graph = random_graph(3, 1)
+    times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
+    machine = load_machine(PAPER_MACHINE)
+    problem = Problem(graph=graph, machine=machine, time_ns=times, control="order", objective="peak-memory")
+    # A reward is then what the guided search finds, whatever that for features found.
+    context = replace(context_of(problem, 0, decoder, with_leanings=True), objective=10**9)
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16, decoder=decoder)
+    instance = Instance(
+        problem=problem, context=context, space=space, reference=1.0, evaluations=1000, teacher_rounds=0
+    )
+    found = [-instance.reward(actions, 0) for actions in tried_actions(context.features, space)]
+    assert -instance.reward(instance.taught.actions, 0) == min(found)
+    # A gain of 5% over their mean counts fully.
+    gain = 1 - min(found) / np.mean(found)
+    assert (gain >= 0.05) == counts_fully
+    assert instance.taught.weight == pytest.approx(min(1, gain / 0.05))

@@ -28,10 +28,11 @@ class PolicyConfiguration:
     hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
     recurrent unit.
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
-    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py). taken:
-    "drawn" by their probabilities, as the paper's actions are, or "expected": the level nearest to the mean of a
-    choice's levels, so that a mean says how sure the policy is. keeps_best: whether what the search for features found
-    is among the first individuals of the guided one.
+    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py, or
+    memory_leanings.py where peak memory is the objective). taken: "drawn" by their probabilities, as the
+    paper's actions are, or "expected": the level nearest to the mean of a choice's levels, so that a mean says how sure
+    the policy is. keeps_best: whether what the search for features found is among the first individuals of the guided
+    one.
     """
 
     objective: Objective
@@ -114,6 +115,7 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
     "runtime-zoo-leanings": _LEANINGS,
     "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy", keeps_best=True),
+    "peak-memory-zoo-leanings": replace(_LEANINGS, objective="peak-memory"),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

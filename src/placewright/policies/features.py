@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from placewright import _core
 from placewright.decoder import DecoderName
 from placewright.policies.actions import fixed_op_of, op_bytes, uniform_proposal
-from placewright.policies.leanings import NUM_KINDS, leanings_together
+from placewright.policies.leanings import leanings_together, num_leanings
+from placewright.policies.memory_leanings import memory_leanings, num_memory_leanings
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 
@@ -53,14 +54,16 @@ class Context:
 
 
 def num_op_features(objective: str, num_devices: int, with_leanings: bool = False) -> int:
-    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; those that the paper
-    has not are several for each device."""
-    own = NUM_KINDS * num_devices if with_leanings else 0
-    return 4 + (4 if objective == "step-time" else 0) + num_devices + 1 + own
+    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; leanings, which the
+    paper has not, come last."""
+    counts_time = objective == "step-time"
+    own = num_leanings(num_devices) if counts_time else num_memory_leanings(num_devices)
+    return 4 + (4 if counts_time else 0) + num_devices + 1 + (own if with_leanings else 0)
 
 
 def context_of(problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_leanings: bool = False) -> Context:
-    """The features of a problem, after a search of 400 evaluations; with_leanings: those of leanings.py too."""
+    """The features of a problem, after a search of 400 evaluations; with_leanings: those of leanings.py
+    or memory_leanings.py too."""
     search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
     return context_after(problem, search, decoder, with_leanings=with_leanings)
@@ -77,17 +80,22 @@ def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *
     """What that search says of the problem."""
     share, position = search.mean_decisions()
     source, target, edge = _edges(problem)
+    fixed_op = fixed_op_of(problem, decoder)
     parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
     if problem.objective == "step-time":
         parts.append(_time_features(problem, source, target))
     share = share.reshape(problem.core.num_ops, -1)
     parts += [share, position[:, None]]
     if with_leanings:
-        parts.append(leanings_together(source, target, share.astype(np.float64), position.astype(np.float64)))
+        leaning, at = share.astype(np.float64), position.astype(np.float64)
+        if problem.objective == "step-time":
+            parts.append(leanings_together(source, target, leaning, at))
+        else:
+            parts.append(memory_leanings(problem.lowered, leaning, at, fixed_op))
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,
-        fixed_op=fixed_op_of(problem, decoder),
+        fixed_op=fixed_op,
         keys=search.best_keys(),
         objective=search.best_objective,
         bytes_over_limit=search.best_bytes_over_limit,

@@ -17,11 +17,14 @@ Int = NDArray[np.int32]
 #: How far leanings are spread, and among how many ops around one in time they are balanced, so that either device has
 #: work; with None among those further away in the graph.
 _KINDS: tuple[tuple[int, int | None], ...] = ((3, None), (8, None), (20, None), (60, 100), (20, 30))
-NUM_KINDS = len(_KINDS)
+
+
+def num_leanings(num_devices: int) -> int:
+    return len(_KINDS) * num_devices
 
 
 def leanings_together(source: Int, target: Int, leaning: Float, position: Float) -> Float:
-    """Of several kinds, each of variance 1 over the graph: float64 [ops, kinds * devices].
+    """Of several kinds, each of variance 1 over the graph: float64 [ops, num_leanings].
 
     source, target: ends of the edges, [edges]. leaning: of each op to each device, [ops, devices]. position: of each op
     in time, [ops].

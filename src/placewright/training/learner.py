@@ -81,9 +81,10 @@ class Learner:
     def imitation(self, instance: Instance) -> Lesson:
         """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
         states = self.policy.states(Batch.of([instance.context.features]))
-        log_probabilities = self._log_probabilities(states, [instance.taught_actions])
-        taught = _of_actions(log_probabilities[0], instance.taught_actions)
-        loss = -taught / instance.problem.core.num_ops
+        taught = instance.taught
+        log_probabilities = self._log_probabilities(states, [taught.actions])
+        log_probability = _of_actions(log_probabilities[0], taught.actions)
+        loss = -taught.weight * log_probability / instance.problem.core.num_ops
         return self._lesson(loss, (), log_probabilities, None)
 
     def _lesson(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import Features
-from placewright.policies.leanings import NUM_KINDS
+from placewright.policies.leanings import num_leanings
+from placewright.policies.memory_leanings import NUM_KINDS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -21,6 +22,7 @@ Int = NDArray[np.int64]
 #: Means and shares of the most variance (A.6): of a key that stays uniform, and of one that is nearly sure.
 _UNIFORM = (1 / 2, 1 / 3)
 _SURE_MEAN, _SURE_VARIANCE = 5 / 6, 1 / 3
+_WEAK_MEAN = 4 / 6
 #: Priorities fall from the first to the last over the graph. Where transfers have priorities too, those of ops lie
 #: below the mean of theirs, so that they leave early.
 _FIRST_PRIORITY, _LAST_PRIORITY, _PRIORITY_VARIANCE = 17 / 18, 1 / 18, 1 / 18
@@ -32,9 +34,20 @@ _ELITE_BIAS_SHARE = 0.4
 def taught_actions(features: Features, space: ActionSpace) -> Int:
     """Levels, [ops, choices], that stand for the device to which an op and those around it lean, of the last kind of
     leaning, and for priorities that fall with the op's mean position. features: leanings are among them."""
-    first = features.op.shape[1] - NUM_KINDS * space.num_devices
-    position = features.op[:, first - 1].astype(np.float64)
+    position = features.op[:, -num_leanings(space.num_devices) - 1].astype(np.float64)
     return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
+
+
+def tried_actions(features: Features, space: ActionSpace) -> list[Int]:
+    """What is tried where peak memory is the objective, levels, [ops, choices], each: all uniform; and for each kind of
+    leaning the device to which an op leans, weakly and surely. Priorities stay uniform."""
+    num_devices = space.num_devices
+    kinds = features.op[:, -NUM_KINDS * num_devices :].reshape(-1, NUM_KINDS, num_devices).argmax(axis=2)
+    nowhere = np.full(len(kinds), num_devices)
+    tried = [_actions(nowhere, None, space, _UNIFORM[1], away=_UNIFORM[0])]
+    for device_of in kinds.T:
+        tried += [_actions(device_of, None, space, _SURE_VARIANCE, away=1 - mean) for mean in (_WEAK_MEAN, _SURE_MEAN)]
+    return tried
 
 
 def actions_of(device_of: NDArray[np.int32], order: NDArray[np.int32], space: ActionSpace) -> Int:
@@ -46,22 +59,32 @@ def actions_of(device_of: NDArray[np.int32], order: NDArray[np.int32], space: Ac
     return _actions(device_of, position, space, variance=0)
 
 
-def _actions(device_of: NDArray[np.integer[Any]], position: Float, space: ActionSpace, variance: float) -> Int:
-    """position: of each op in time, from 0 to 1. variance: of affinities, as a share of the most."""
+def _actions(
+    device_of: NDArray[np.integer[Any]],
+    position: Float | None,
+    space: ActionSpace,
+    variance: float,
+    away: float = 1 - _SURE_MEAN,
+) -> Int:
+    """position: of each op in time, from 0 to 1; None for uniform priorities. variance: of affinities, as a share of
+    the most. away: mean of an op's affinity to other devices than its own."""
     columns: list[Int] = []
     if space.placement_levels:
         for device in range(space.num_devices):
-            mean = np.where(device_of == device, _SURE_MEAN, 1 - _SURE_MEAN)
+            mean = np.where(device_of == device, 1 - away, away)
             columns += _levels(mean, variance, space.placement_levels)
     if space.scheduling_levels:
         first = _FIRST_BELOW_TRANSFERS if space.decoder == "paper" else _FIRST_PRIORITY
-        mean = first + (_LAST_PRIORITY - first) * position
-        columns += _levels(mean, _PRIORITY_VARIANCE, space.scheduling_levels)
+        if position is None:
+            columns += _levels(np.array(_UNIFORM[0]), _UNIFORM[1], space.scheduling_levels)
+        else:
+            mean = first + (_LAST_PRIORITY - first) * position
+            columns += _levels(mean, _PRIORITY_VARIANCE, space.scheduling_levels)
     if space.transfer_levels:
         columns += _levels(np.array(_UNIFORM[0]), _UNIFORM[1], space.transfer_levels)
     if space.elite_bias_levels:
         columns.append(np.array(max(0, round(_ELITE_BIAS_SHARE * space.elite_bias_levels) - 1)))
-    return np.column_stack([np.broadcast_to(column, len(position)) for column in columns])
+    return np.column_stack([np.broadcast_to(column, len(device_of)) for column in columns])
 
 
 def _levels(mean: Float, variance: float, levels: int) -> list[Int]:
