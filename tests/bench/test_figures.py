@@ -185,3 +185,17 @@ def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(tmp_path
         report([folder])
     assert "Table 1" in capsys.readouterr().out
     assert (folder / "report" / "toy.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("solver", "label"),
+    [
+        ("brkga", "brkga 5K"),
+        ("regal:runtime-synthetic", "regal:runtime-synthetic 5K"),
+        ("regal:benchmarks/policies/transfers/best.safetensors", "regal:transfers 5K"),
+        ("idrs:runs/old.safetensors", "idrs:old 5K"),
+        ("regal:best.safetensors", "regal:best 5K"),
+    ],
+)
+def test_where_there_is_little_room_a_policy_goes_by_its_name(solver: str, label: str) -> None:
+    assert Contestant(solver, 5000).short_label == label

@@ -161,7 +161,8 @@ def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> 
     with pytest.raises(InputError, match=r"there is no policy 'runtime-synthetik'.*runtime-synthetic"):
         api.plan(tiny_graph(), "2xideal/free", solver="regal", policy="runtime-synthetik")
     with pytest.raises(
-        InputError, match="no policy is shipped for step-time on 7 devices; --policy takes a file, or one of: peak-memory-"
+        InputError,
+        match="no policy is shipped for step-time on 7 devices; --policy takes a file, or one of: peak-memory-",
     ):
         api.plan(tiny_graph(), "7xideal/free", solver="regal")
 

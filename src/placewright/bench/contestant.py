@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from placewright.bench.rows import Row
 
@@ -19,6 +20,15 @@ class Contestant:
     def label(self) -> str:
         """ "brkga 5K", "cp-sat 60 s", "etf"."""
         return " ".join(part for part in (self.solver, self.limit) if part)
+
+    @property
+    def short_label(self) -> str:
+        """The label for little room: of a policy in a file its name, or that of its training's folder."""
+        name, colon, policy = self.solver.partition(":")
+        path = PurePath(policy)
+        if path.suffix == ".safetensors":
+            policy = path.parent.name if path.stem == "best" and path.parent.name else path.stem
+        return replace(self, solver=f"{name}{colon}{policy}").label
 
     @property
     def is_heuristic(self) -> bool:

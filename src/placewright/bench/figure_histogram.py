@@ -64,7 +64,7 @@ def _panel(axes: Any, standing: Standing, *, first: bool, last: bool) -> None:
     improvements = [value for value in standing.improvement.values() if value != 0]
     ties = len(standing.improvement) - len(improvements)
     matched = format_number(standing.percent_matched)
-    axes.set_title(f"{standing.contestant.label}\n", pad=4)
+    axes.set_title(f"{standing.contestant.short_label}\n", pad=4)
     told = f"matches or beats on {matched}% of {counted(len(standing.improvement), 'graph')}"
     if ties:
         told += f", {counted(ties, 'tie')}"

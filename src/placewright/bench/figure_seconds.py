@@ -109,7 +109,7 @@ def _draw_solver(axes: Any, own: Sequence[Point], floor: float, look: tuple[str,
     y = [max(point.gap, floor) for point in own]
     size = 5.5 if len(own) > 1 else 4.5
     axes.plot(x, y, color=colour, marker=marker, markersize=size, linewidth=1.5, zorder=3)
-    texts = [point.contestant.limit or point.contestant.solver for point in own[:-1]] + [own[-1].contestant.label]
+    texts = [point.contestant.limit or point.contestant.solver for point in own[:-1]] + [own[-1].contestant.short_label]
     texts = [text + _coverage(point.num_graphs, most) for text, point in zip(texts, own, strict=True)]
     weights = ["normal"] * (len(own) - 1) + ["bold" if len(own) > 1 else "normal"]
     return [
