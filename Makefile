@@ -119,6 +119,8 @@ tables-real: $(VENV)/dev
 	  $(RUN)/$$suite.toml --solvers $(BUILDERS),auto $(LIMITS),10s --out out/tables/$$suite && \
 	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite && \
 	  $(RUN)/$$suite.toml --solvers $(LONG_SEARCHES) --time-limit 10s --out out/tables/$$suite || exit 1; done
+	for suite in real-nvlink-2 real-pcie-2; do \
+	  $(RUN)/$$suite.toml --solvers regal:runtime-zoo-leanings,regal:runtime-zoo-leanings-lazy --out out/tables/$$suite || exit 1; done
 	for suite in real-nvlink-4 real-pcie-4; do $(RUN)/$$suite.toml --solvers auto --time-limit 60s --out out/tables/$$suite || exit 1; done
 	$(RUN)/one-device.toml --solvers $(ORDERS),auto $(LIMITS),10s --out out/tables/one-device
 	for suite in $(REAL) one-device; do \
