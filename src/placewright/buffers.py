@@ -75,8 +75,7 @@ def _curve(schedule: Schedule, resident_bytes: int, size: Int, begin: Int, end: 
 def _residents(schedule: Schedule) -> list[Buffer]:
     problem, lowered = schedule.problem, schedule.problem.lowered
     num_devices = problem.machine.num_devices
-    reader = np.repeat(np.arange(len(lowered.graph_op)), np.diff(lowered.resident_begin))
-    seen = np.unique(lowered.residents.astype(np.int64) * num_devices + schedule.device_of[reader])
+    seen = np.unique(lowered.residents.astype(np.int64) * num_devices + schedule.device_of[lowered.resident_reader])
     end = int(schedule.finish_ns.max())
     tensors = [problem.graph.tensors[index] for index in lowered.graph_resident[seen // num_devices].tolist()]
     return [

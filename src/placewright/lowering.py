@@ -58,6 +58,16 @@ class Lowered:
         """Scheduled op that makes each scheduled tensor."""
         return np.repeat(np.arange(len(self.graph_op), dtype=np.int32), np.diff(self.output_begin))
 
+    @cached_property
+    def reader(self) -> Int64:
+        """Scheduled op that reads each of inputs."""
+        return np.repeat(np.arange(len(self.graph_op)), np.diff(self.input_begin))
+
+    @cached_property
+    def resident_reader(self) -> Int64:
+        """Scheduled op that reads each of residents."""
+        return np.repeat(np.arange(len(self.graph_op)), np.diff(self.resident_begin))
+
 
 class _Arrays:
     """A graph as arrays. Pairs (op, tensor) stand in the order of ops, then in that of the op's own list."""

@@ -66,8 +66,7 @@ class Schedule:
     def reads(self) -> tuple[Int, Int]:
         """Reader and scheduled tensor of each input of an op."""
         lowered = self.problem.lowered
-        reader = np.repeat(np.arange(len(lowered.graph_op)), np.diff(lowered.input_begin))
-        return reader, lowered.inputs.astype(np.int64)
+        return lowered.reader, lowered.inputs.astype(np.int64)
 
     @cached_property
     def waits_for(self) -> list[int]:

@@ -163,12 +163,10 @@ def op_bytes(problem: Problem) -> Int:
     """Bytes of inputs, parameters among them, of outputs and of workspace: int64 [num scheduled ops, 3]."""
     lowered = problem.lowered
     num_ops = len(lowered.graph_op)
-    reads = np.repeat(np.arange(num_ops), np.diff(lowered.input_begin))
-    residents = np.repeat(np.arange(num_ops), np.diff(lowered.resident_begin))
     total = np.zeros((num_ops, 3), np.int64)
     for column, op, size in (
-        (0, reads, lowered.remote_bytes[lowered.inputs]),
-        (0, residents, lowered.resident_bytes[lowered.residents]),
+        (0, lowered.reader, lowered.remote_bytes[lowered.inputs]),
+        (0, lowered.resident_reader, lowered.resident_bytes[lowered.residents]),
         (1, lowered.producer, lowered.remote_bytes),
     ):
         np.add.at(total[:, column], op, size)

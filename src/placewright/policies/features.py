@@ -158,12 +158,11 @@ def _edges(problem: Problem) -> tuple[Int, Int, Float]:
     last two from 0 to 1. Controls that are no tensor are one of size 0 for each op that has successors by them."""
     lowered = problem.lowered
     ops = np.arange(len(lowered.graph_op))
-    reader = np.repeat(ops, np.diff(lowered.input_begin))
     before = np.repeat(ops, np.diff(lowered.control_begin))
     signals, signal_of = np.unique(before, return_inverse=True)
     num_tensors = len(lowered.graph_tensor)
     source = np.concatenate([lowered.producer[lowered.inputs], before])
-    target = np.concatenate([reader, lowered.controls])
+    target = np.concatenate([lowered.reader, lowered.controls])
     number = np.concatenate([lowered.inputs, num_tensors + signal_of])
     size = np.concatenate([lowered.remote_bytes[lowered.inputs], np.zeros(len(before))])
     is_control = np.concatenate([lowered.graph_tensor[lowered.inputs] < 0, np.ones(len(before))])

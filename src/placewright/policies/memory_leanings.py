@@ -57,15 +57,15 @@ class _Memory:
 
     def __init__(self, lowered: Lowered, position: Float) -> None:
         self._num_ops, made = len(position), len(lowered.producer)
-        ops = np.arange(self._num_ops)
-        reader, keeper = (np.repeat(ops, np.diff(begin)) for begin in (lowered.input_begin, lowered.resident_begin))
-        self._op = np.concatenate([lowered.producer, reader, keeper])
+        self._op = np.concatenate([lowered.producer, lowered.reader, lowered.resident_reader])
         self._tensor = np.concatenate([np.arange(made), lowered.inputs, made + lowered.residents])
         self._bytes = np.concatenate([lowered.remote_bytes, lowered.resident_bytes]).astype(np.float64)
         self._uses = np.maximum(1, np.bincount(self._tensor, minlength=len(self._bytes)))
         self._is_idle = np.bincount(self._op, minlength=self._num_ops) == 0
         #: Shares of a tensor by use: what is made is its maker's, a resident of all that read it.
-        self._owned = np.concatenate([np.ones(made), np.zeros(len(reader)), 1 / self._uses[made + lowered.residents]])
+        self._owned = np.concatenate(
+            [np.ones(made), np.zeros(len(lowered.inputs)), 1 / self._uses[made + lowered.residents]]
+        )
         self._first, self._last = self._lifetimes(position, made)
         change = np.zeros(self._num_ops + 1)
         np.add.at(change, self._first, self._bytes)

@@ -43,9 +43,8 @@ def _held_bytes(problem: Problem) -> NDArray[np.float64]:
     """Per op its outputs, and at a group's first op all residents of the group: parameters and optimizer states."""
     lowered = problem.lowered
     outputs = np.bincount(lowered.producer, lowered.home_bytes, minlength=len(lowered.graph_op)).astype(np.float64)
-    reader = np.repeat(np.arange(len(lowered.graph_op)), np.diff(lowered.resident_begin))
     first_reader = np.full(len(lowered.resident_bytes), len(lowered.graph_op))
-    np.minimum.at(first_reader, lowered.residents, reader)
+    np.minimum.at(first_reader, lowered.residents, lowered.resident_reader)
     residents = np.bincount(first_reader, lowered.resident_bytes, minlength=len(lowered.graph_op) + 1).astype(
         np.float64
     )

@@ -56,7 +56,6 @@ def op_bytes(problem: Problem) -> NDArray[np.int64]:
     lowered = problem.lowered
     total = lowered.workspace_bytes.copy()
     np.add.at(total, lowered.producer, lowered.home_bytes)
-    reader = np.repeat(np.arange(len(total)), np.diff(lowered.resident_begin))
     residents, first = np.unique(lowered.residents, return_index=True)
-    np.add.at(total, reader[first], lowered.resident_bytes[residents])
+    np.add.at(total, lowered.resident_reader[first], lowered.resident_bytes[residents])
     return total

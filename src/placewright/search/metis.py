@@ -71,7 +71,7 @@ def _edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Pairs of vertices between which tensors pass, in both directions as CSR, with their bytes."""
     lowered = problem.lowered
-    reader = np.repeat(vertex_of, np.diff(lowered.input_begin))
+    reader = vertex_of[lowered.reader]
     maker = vertex_of[lowered.producer[lowered.inputs]]
     apart = reader != maker
     size_bytes = np.tile(lowered.remote_bytes[lowered.inputs][apart].astype(np.float64), 2)

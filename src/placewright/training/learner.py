@@ -79,7 +79,8 @@ class Learner:
         return self._lesson(loss, rewards.tolist(), log_probabilities, seen)
 
     def imitation(self, instance: Instance) -> Lesson:
-        """Makes the actions that the teacher chose more likely, each op's as much as any other's."""
+        """Makes the actions that the teacher chose more likely, each op's as much as any other's, by how much they
+        count."""
         states = self.policy.states(Batch.of([instance.context.features]))
         taught = instance.taught
         log_probabilities = self._log_probabilities(states, [taught.actions])

@@ -43,8 +43,8 @@ def tried_actions(features: Features, space: ActionSpace) -> list[Int]:
     leaning the device to which an op leans, weakly and surely. Priorities stay uniform."""
     num_devices = space.num_devices
     kinds = features.op[:, -NUM_KINDS * num_devices :].reshape(-1, NUM_KINDS, num_devices).argmax(axis=2)
-    nowhere = np.full(len(kinds), num_devices)
-    tried = [_actions(nowhere, None, space, _UNIFORM[1], away=_UNIFORM[0])]
+    # With a mean of 1/2 it does not matter which device is an op's own.
+    tried = [_actions(kinds[:, 0], None, space, _UNIFORM[1], away=_UNIFORM[0])]
     for device_of in kinds.T:
         tried += [_actions(device_of, None, space, _SURE_VARIANCE, away=1 - mean) for mean in (_WEAK_MEAN, _SURE_MEAN)]
     return tried
@@ -74,10 +74,10 @@ def _actions(
             mean = np.where(device_of == device, 1 - away, away)
             columns += _levels(mean, variance, space.placement_levels)
     if space.scheduling_levels:
-        first = _FIRST_BELOW_TRANSFERS if space.decoder == "paper" else _FIRST_PRIORITY
         if position is None:
             columns += _levels(np.array(_UNIFORM[0]), _UNIFORM[1], space.scheduling_levels)
         else:
+            first = _FIRST_BELOW_TRANSFERS if space.decoder == "paper" else _FIRST_PRIORITY
             mean = first + (_LAST_PRIORITY - first) * position
             columns += _levels(mean, _PRIORITY_VARIANCE, space.scheduling_levels)
     if space.transfer_levels:
