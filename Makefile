@@ -94,8 +94,8 @@ tables: $(VENV)/dev
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --solvers regal,idrs,brkga-evict --out out/tables/zoo-peak-memory
-	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors,regal:$(POLICIES)/peak-memory-zoo-evict/best.safetensors --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --solvers regal,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-topologies.toml --solvers regal,brkga --out out/tables/zoo-topologies
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done

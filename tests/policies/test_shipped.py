@@ -23,6 +23,7 @@ SCORES = [
     ("runtime-zoo-leanings", "zoo", 49, 0.5),
     ("runtime-zoo-leanings-lazy", "zoo", 49, 4.0),
     ("peak-memory-zoo-leanings", "zoo-peak-memory", 49, 0.5),
+    ("peak-memory-zoo-leanings-evict", "zoo-peak-memory", 49, 1.5),
 ]
 
 

@@ -116,6 +116,7 @@ CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     "runtime-zoo-leanings": _LEANINGS,
     "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy", keeps_best=True),
     "peak-memory-zoo-leanings": replace(_LEANINGS, objective="peak-memory"),
+    "peak-memory-zoo-leanings-evict": replace(_LEANINGS, objective="peak-memory", decoder="evict", keeps_best=True),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))
