@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError, shown
-from placewright.graph import Graph
+from placewright.graph import Graph, Op
 from placewright.lowering import Lowered
 from placewright.machine import Machine
+
+_GLOB = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,32 +63,56 @@ def are_groups(groups: object) -> bool:
     )
 
 
+class OpNames:
+    """Ops by shell-style patterns over their names and module paths. A plain name is looked up, so that a group for
+    every op of a large graph takes no longer than reading them; other patterns are matched with every name once."""
+
+    def __init__(self, ops: Iterable[Op]) -> None:
+        self._found: dict[str, list[int]] = {}
+        for index, op in enumerate(ops):
+            for name in {op.name, op.module}:
+                self._found.setdefault(name, []).append(index)
+
+    def matching(self, pattern: str) -> list[int]:
+        """Positions of the ops whose name or module matches, ascending."""
+        if not _GLOB.search(pattern):
+            return self._found.get(pattern, [])
+        matches = re.compile(translate(pattern)).match
+        return sorted({index for name, found in self._found.items() if matches(name) for index in found})
+
+
 def placement_groups(
     graph: Graph, lowered: Lowered, machine: Machine, constraints: Constraints
 ) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     """Per scheduled op the first op of its group (ops that share a device), and per op the bit mask of devices its
     group may use. Raises InputError when a pattern matches nothing, a device is unknown, or no device is left."""
+    names = OpNames(graph.ops[index] for index in lowered.graph_op)
     parent = list(range(len(lowered.graph_op)))
     for first, second in lowered.together:
         _union(parent, first, second)
     for patterns in constraints.colocations:
-        matched = [op for pattern in patterns for op in _matches(graph, lowered, pattern, "colocate")]
+        matched = [op for pattern in patterns for op in _matches(graph, names, pattern, "colocate")]
         for op in matched[1:]:
             _union(parent, matched[0], op)
     group = [_root(parent, op) for op in range(len(parent))]
-    allowed = _allowed_devices(graph, lowered, machine, constraints, group)
+    allowed = _allowed_devices(graph, lowered, names, machine, constraints, group)
     return np.array(group, np.int32), np.array([allowed[g] for g in group], np.uint64)
 
 
 def _allowed_devices(
-    graph: Graph, lowered: Lowered, machine: Machine, constraints: Constraints, group: Sequence[int]
+    graph: Graph,
+    lowered: Lowered,
+    names: OpNames,
+    machine: Machine,
+    constraints: Constraints,
+    group: Sequence[int],
 ) -> dict[int, int]:
     everywhere = 2**machine.num_devices - 1
     allowed = dict.fromkeys(group, everywhere)
     rules = [(p, 1 << _device_index(machine, d), "pin") for p, d in constraints.pins]
     rules += [(p, everywhere & ~(1 << _device_index(machine, d)), "forbid") for p, d in constraints.forbids]
     for pattern, mask, what in rules:
-        for op in _matches(graph, lowered, pattern, what):
+        for op in _matches(graph, names, pattern, what):
             allowed[group[op]] &= mask
             if not allowed[group[op]]:
                 name = graph.ops[lowered.graph_op[op]].name
@@ -105,12 +132,8 @@ def _device_index(machine: Machine, text: str) -> int:
     raise InputError(f"machine '{shown(machine.name)}' has no device '{shown(text)}'; it has {', '.join(names)}")
 
 
-def _matches(graph: Graph, lowered: Lowered, pattern: str, what: str) -> list[int]:
-    matched = [
-        op
-        for op, graph_index in enumerate(lowered.graph_op)
-        if fnmatchcase(graph.ops[graph_index].name, pattern) or fnmatchcase(graph.ops[graph_index].module, pattern)
-    ]
+def _matches(graph: Graph, names: OpNames, pattern: str, what: str) -> list[int]:
+    matched = names.matching(pattern)
     if not matched:
         raise InputError(f"{what} '{shown(pattern)}' matches no op or module of graph '{shown(graph.name)}'")
     return matched

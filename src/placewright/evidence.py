@@ -4,13 +4,12 @@ and what its configuration demands, derived anew."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
 
 from placewright.bounds import Bound, lower_bound, nothing_fits
-from placewright.constraints import are_groups
+from placewright.constraints import OpNames, are_groups
 from placewright.errors import InputError
-from placewright.graph import Graph
+from placewright.graph import Graph, Op
 from placewright.plan import Metrics, Plan
 from placewright.problem import Problem
 from placewright.quantities import parse_bytes
@@ -95,6 +94,8 @@ def _about_memory_limit(plan: Plan) -> Iterator[str]:
 
 def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
     device_of = plan.device_of
+    ops = _placed_ops(graph)
+    names = OpNames(ops)
     for key, pinned in (("pins", True), ("forbids", False)):
         rules = plan.configuration.get(key) or {}
         if not isinstance(rules, Mapping):
@@ -105,10 +106,10 @@ def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
             if device is None:
                 yield f"the configuration's {key} name device '{text}', which the machine does not have"
                 continue
-            matched = _matched(graph, [pattern])
+            matched = names.matching(pattern)
             if not matched:
                 yield f"the configuration's {key} name '{pattern}', which matches no op"
-            for op in matched:
+            for op in (ops[index].name for index in matched):
                 if (device_of[op] == device) != pinned:
                     demand = f"{'pins' if pinned else 'forbids'} '{pattern}' to '{text}'"
                     yield f"op '{op}' is on device {device_of[op]}, but the configuration {demand}"
@@ -120,23 +121,22 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
     if not are_groups(groups):
         yield "the configuration's colocate is no list of lists of patterns"
         return
+    ops = _placed_ops(graph)
+    names = OpNames(ops)
     for patterns in groups:
-        devices = {device_of[op]: op for op in _matched(graph, patterns)}
+        found = {pattern: names.matching(pattern) for pattern in patterns}
+        members = (ops[index].name for index in sorted(set[int]().union(*found.values())))
+        devices = {device_of[op]: op for op in members}
         if len(devices) > 1:
             apart = ", ".join(f"op '{op}' on device {device}" for device, op in sorted(devices.items()))
             yield f"the configuration colocates {', '.join(patterns)}, but the plan has {apart}"
-        for pattern in patterns:
-            if not _matched(graph, [pattern]):
+        for pattern, matched in found.items():
+            if not matched:
                 yield f"the configuration's colocate names '{pattern}', which matches no op"
 
 
-def _matched(graph: Graph, patterns: Iterable[str]) -> list[str]:
-    """Names of the scheduled ops of which a pattern matches the name or the module."""
-    return [
-        op.name
-        for op in graph.ops
-        if op.kind != "view" and any(fnmatchcase(op.name, p) or fnmatchcase(op.module, p) for p in patterns)
-    ]
+def _placed_ops(graph: Graph) -> list[Op]:
+    return [op for op in graph.ops if op.kind != "view"]
 
 
 def _device_index(plan: Plan, text: object) -> int | None:
