@@ -13,6 +13,8 @@ from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.method import METHODS
 
 SIZES = st.sampled_from([4, 1, 0, 2, 3, 7, 20])
 TIMES = st.sampled_from([1, 0, 2, 3, 8])
@@ -153,6 +155,18 @@ def problems(draw: st.DrawFn, max_ops: int = 8, max_devices: int = 3) -> Problem
     except InputError:
         return problem
     return replace(problem, constraints=constraints)
+
+
+@st.composite
+def tight_problems(draw: st.DrawFn, max_ops: int = 8, max_devices: int = 3) -> Problem:
+    """Problems whose limits lie at, just below or far below what the captured order holds on one device, so that most
+    plans break them, and many of the best by the objective do."""
+    problem = draw(problems(max_ops, max_devices))
+    free = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
+    held = METHODS["input-order"].solve(free, Budget(), seed=0).metrics.peak_memory_bytes
+    less = st.sampled_from([1, 0, 2, held // 2, held])
+    limits = tuple(max(1, held - draw(less)) for _ in problem.machine.devices)
+    return replace(problem, memory_limits_bytes=limits)
 
 
 @st.composite

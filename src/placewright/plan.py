@@ -115,6 +115,14 @@ class Metrics:
         return (self.bytes_over_limit, *(values if objective == "step-time" else values[::-1]))
 
 
+def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) -> Status:
+    """What may be said of a plan, or of the best of a search that is under way; decided here and nowhere else. bound:
+    proven, of the objective; None where none is known. A plan over its limits is never optimal, whatever it meets."""
+    if bytes_over_limit > 0:
+        return "infeasible"
+    return "optimal" if bound is not None and objective_value <= bound else "feasible"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineOutcome:
     """What one method reached on this problem; metrics is None, with the reason in note, when it has no answer."""

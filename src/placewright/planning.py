@@ -9,7 +9,7 @@ from typing import Any
 from placewright import schedule
 from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.buffers import buffers_and_curves
-from placewright.plan import BaselineOutcome, Metrics, Plan, Status
+from placewright.plan import BaselineOutcome, Plan, status_of
 from placewright.problem import Problem
 from placewright.search.result import Result
 from placewright.version import VERSION
@@ -47,7 +47,9 @@ def assemble_plan(
         lower_bound=bound.value,
         bound_reason=bound.reason,
         memory_floor_bytes=memory_floor_bytes(problem),
-        status=_status(problem, result.metrics, bound.value),
+        status=status_of(
+            result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
+        ),
         solver=solver,
         found_by=result.found_by,
         seed=result.seed,
@@ -66,12 +68,6 @@ def _bound(problem: Problem, result: Result) -> Bound:
     if proven is None or proven <= own.value or result.metrics.bytes_over_limit > 0:
         return own
     return Bound(proven, "proven by the solver")
-
-
-def _status(problem: Problem, metrics: Metrics, bound: int) -> Status:
-    if metrics.bytes_over_limit > 0:
-        return "infeasible"
-    return "optimal" if metrics.objective_value(problem.objective) == bound else "feasible"
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:

@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from policies.networks import SMALL, random_policy
 from reference import rule_broken_by, simulate
-from strategies import problems
+from strategies import problems, tight_problems
 
+from placewright.checker import check_plan
 from placewright.constraints import Constraints
 from placewright.graph import Graph, Op
 from placewright.machine import Link, TransferModel
+from placewright.plan import Objective
+from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
@@ -61,6 +64,29 @@ def test_the_solution_is_valid_and_costs_what_the_reference_says(name: str, prob
     assert result.method == name
     assert result.seed == 7
     assert result.stopped_because in ("evaluations", "complete", "optimal", "infeasible")
+
+
+@every_method
+@settings(max_examples=15, deadline=None)
+@given(problem=tight_problems())
+def test_the_checker_finds_nothing_wrong_with_its_plan_within_or_over_tight_limits(name: str, problem: Problem) -> None:
+    plan = assemble_plan(problem, solve(problem, name), solver=name, seconds=1.0)
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+
+
+@every_method
+@pytest.mark.parametrize("objective", ["step-time", "peak-memory"])
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_a_plan_over_its_limits_is_never_called_optimal(name: str, objective: Objective, num_devices: int) -> None:
+    # b reads a's 4 bytes and makes 4: on one device at least 8 are held, on two 4 on each while b runs and at best as
+    # many where the copy is; no device may hold more than 3. On one device all there is to try is soon tried.
+    graph = graph_of({"a": ("", 4), "b": ("a", 4)})
+    machine = machine_of(num_devices, transfer_model="blocking")
+    problem = problem_of(graph, machine, objective=objective, memory_limits_bytes=(3,) * num_devices)
+    result = solve(problem, name)
+    assert result.metrics.bytes_over_limit > 0
+    assert result.stopped_because != "optimal"
+    assert assemble_plan(problem, result, solver=name, seconds=1.0).status == "infeasible"
 
 
 @every_method

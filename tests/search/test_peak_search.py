@@ -15,6 +15,7 @@ from strategies import problems
 
 from placewright.bench.suite import read_suite
 from placewright.bounds import lower_bound
+from placewright.checker import check_plan
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
 from placewright.planning import assemble_plan
@@ -80,6 +81,16 @@ def test_on_one_device_it_proves_the_least_peak(problem: Problem) -> None:
     assert result.metrics.peak_memory_bytes == best_objective(problem)
     assert result.stopped_because == "optimal"
     assert result.proven_bound == result.metrics.peak_memory_bytes
+
+
+def test_the_least_peak_is_no_optimum_where_it_is_over_the_limit() -> None:
+    # One branch after another needs 13 bytes, as above, and no order needs less; 12 are allowed.
+    problem = three_sums(1, memory_limits_bytes=(12,))
+    result = PeakSearch().solve(problem, Budget(), seed=0)
+    assert (result.metrics.peak_memory_bytes, result.metrics.bytes_over_limit) == (13, 1)
+    assert (result.proven_bound, result.stopped_because) == (13, "complete")
+    plan = assemble_plan(problem, result, solver="peak-search", seconds=1.0)
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
 
 
 def test_nasnet_needs_no_less_than_the_best_of_simple_orders() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placewright.errors import InputError
+from placewright.plan import status_of
 
 #: Evaluations of a budget that time alone ends.
 UNLIMITED = 2**62 - 1
@@ -45,7 +46,7 @@ class Budget:
 
     def is_optimal(self, best: int, bytes_over_limit: int) -> bool:
         """Whether a solution within limits meets the bound."""
-        return self.bound is not None and bytes_over_limit == 0 and best <= self.bound
+        return status_of(best, bytes_over_limit, self.bound) == "optimal"
 
 
 def key_search_evaluations(num_keys: int) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from placewright import _core
+from placewright.plan import status_of
 from placewright.problem import Problem
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import Run, run
@@ -78,13 +79,14 @@ def _improved(problem: Problem, result: Result, search: _core.ExactOrder, ran: R
     solution = Solution(device_of=result.solution.device_of, order=np.stack([ops, np.full_like(ops, -1)], axis=1))
     metrics = measure(problem, solution)
     bound = search.bound_bytes if search.is_exhausted else None
+    status = status_of(metrics.peak_memory_bytes, metrics.bytes_over_limit, bound)
     return replace(
         result,
         solution=solution,
         metrics=metrics,
         evaluations=result.evaluations + search.evaluations,
         seconds=time.perf_counter() - began,
-        stopped_because="optimal" if bound == metrics.peak_memory_bytes else ran.stopped_because,
+        stopped_because="optimal" if status == "optimal" else ran.stopped_because,
         trace=result.trace + ran.trace,
         proven_bound=bound,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from placewright.bounds import lower_bound
+from placewright.plan import status_of
 from placewright.problem import Problem
 from placewright.search.budget import OnProgress, Progress
 from placewright.search.result import Result, Solution, TracePoint, measure
@@ -34,7 +35,7 @@ class Best:
     @property
     def is_optimal(self) -> bool:
         """Whether that is proved: the limits kept, and nothing below the objective."""
-        return self.metrics.bytes_over_limit == 0 and self.objective == self.proven_bound
+        return status_of(self.objective, self.metrics.bytes_over_limit, self.proven_bound) == "optimal"
 
     def seconds(self) -> float:
         return time.perf_counter() - self._began
