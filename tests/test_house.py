@@ -28,7 +28,7 @@ ROWS = (
         "comparison",
         "inspection",
     },
-    {"report", "export"},
+    {"report", "export", "terminal"},
     {"arguments", "api"},
     {"bench"},
     {"training"},

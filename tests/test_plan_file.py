@@ -15,9 +15,6 @@ from instances import graph_of, machine_of, problem_of
 from plans import layered_plan, small_plan
 from strategies import problems
 
-from placewright.cli.explain_tables import explain_tables
-from placewright.cli.plan_summary import plan_summary
-from placewright.cli.plan_table import plan_table
 from placewright.errors import InputError
 from placewright.explain import explain
 from placewright.export import TARGETS, export_plan
@@ -28,6 +25,9 @@ from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.method import make_method
+from placewright.terminal.explain_tables import explain_tables
+from placewright.terminal.plan_summary import plan_summary
+from placewright.terminal.plan_table import plan_table
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:

@@ -8,9 +8,9 @@ import pytest
 from placewright.cli import complain
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
-from placewright.cli.text import change, format_count, printable, share, shortened
 from placewright.quantities import counted
 from placewright.search.budget import Progress
+from placewright.terminal.text import change, format_count, printable, share, shortened
 
 
 def test_long_names_lose_their_middle() -> None:

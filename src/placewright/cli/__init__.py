@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def complain(sentence: str) -> None:
     """One line on stderr; in a long one lists are cut to their first members."""
-    from placewright.cli.text import printable
+    from placewright.terminal.text import printable
 
     text = printable(sentence)
     if len(text) > _LONG_SENTENCE:

@@ -105,7 +105,7 @@ def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> i
     from placewright.bench.runner import Pool
     from placewright.bench.work import Failure
     from placewright.cli.counting import counting
-    from placewright.cli.text import printable
+    from placewright.terminal.text import printable
 
     failures: list[Failure] = []
 
@@ -154,7 +154,7 @@ def _warn_of_damage(complaints: Sequence[str]) -> None:
 
 def _warn_of_other_versions(results: Results) -> None:
     """Rows are not made again when a method has changed since."""
-    from placewright.cli.text import printable
+    from placewright.terminal.text import printable
     from placewright.version import VERSION
 
     if others := {row.version for row in results.rows.values()} - {VERSION}:

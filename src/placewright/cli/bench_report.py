@@ -44,7 +44,7 @@ def report(
 ) -> int:
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
-    from placewright.cli.tables import print_parts
+    from placewright.cli.printing import print_parts
 
     tables = _chosen("table", table or (), TABLES)
     figures = _chosen("figure", figure or (), FIGURES)
@@ -75,7 +75,7 @@ def _chosen(kind: str, names: Sequence[str], known: Collection[str]) -> list[str
 
 def _parts(section: Section) -> Iterator[RenderableType]:
     from placewright.bench.documents import facts
-    from placewright.cli.tables import heading, line
+    from placewright.terminal.tables import heading, line
 
     told = dict(facts(section.study))
     yield heading(f"{section.study.name}: {told['Objective']} on {told['Machine']}, {told['Instances']}")
@@ -88,7 +88,7 @@ def _parts(section: Section) -> Iterator[RenderableType]:
 
 def _grid(bench_table: AnyTable) -> RenderableType:
     """As many columns as the width has room for; the Markdown file has them all."""
-    from placewright.cli.tables import table
+    from placewright.terminal.tables import table
 
     columns = _fitting(bench_table)
     names = [f"<{column.heading}" if index == 0 else column.heading for index, column in enumerate(columns)]
@@ -96,7 +96,7 @@ def _grid(bench_table: AnyTable) -> RenderableType:
 
 
 def _fitting(bench_table: AnyTable) -> list[Column[Any]]:
-    from placewright.cli.tables import width
+    from placewright.terminal.tables import width
 
     taken = {
         column.name: 2 + max(len(column.heading), *(len(column.text(line)) for line in bench_table.rows))

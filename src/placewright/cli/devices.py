@@ -21,8 +21,9 @@ _Output = Annotated[
 @app.command("list")
 def list_devices() -> int:
     """Known devices and links by name."""
-    from placewright.cli.tables import print_parts, table
+    from placewright.cli.printing import print_parts
     from placewright.machines import list_links, list_presets
+    from placewright.terminal.tables import table
 
     devices = [[preset.name, *_rates(preset.device), preset.link or "-"] for preset in list_presets()]
     links = [
@@ -55,9 +56,10 @@ def detect(output: _Output = None) -> int:
 
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
-    from placewright.cli.tables import heading, print_parts, table
-    from placewright.cli.text import printable
+    from placewright.cli.printing import print_parts
     from placewright.quantities import counted
+    from placewright.terminal.tables import heading, table
+    from placewright.terminal.text import printable
 
     if output is not None:
         _write(machine, output, source)
@@ -108,8 +110,8 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 def _rates(device: Device) -> list[str]:
     """Memory, bandwidth, float32 rate and the highest rate of any dtype."""
-    from placewright.cli.text import format_count
     from placewright.quantities import format_bytes
+    from placewright.terminal.text import format_count
 
     peaks = device.peak_flops_per_s
     single = peaks.get("float32", peaks.get("default"))
@@ -123,6 +125,6 @@ def _rates(device: Device) -> list[str]:
 
 def _bandwidth(bytes_per_s: float | None) -> str:
     """Bandwidths are quoted in powers of 1000."""
-    from placewright.cli.text import format_count
+    from placewright.terminal.text import format_count
 
     return "infinite" if bytes_per_s is None else f"{format_count(round(bytes_per_s))}B/s"

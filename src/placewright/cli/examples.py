@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 def list_examples(as_json: Json = False) -> int:
     """The graphs that ship with placewright, for use as example:NAME."""
     from placewright import examples
-    from placewright.cli.tables import print_json, print_parts, table
+    from placewright.cli.printing import print_json, print_parts
     from placewright.importers import load_graph
     from placewright.inspection import describe_metadata
     from placewright.quantities import counted
+    from placewright.terminal.tables import table
 
     graphs = {name: load_graph(f"example:{name}") for name in examples.names()}
     described = {name: (describe_metadata(graph.metadata), _inputs(graph)) for name, graph in graphs.items()}

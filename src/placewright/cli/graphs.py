@@ -29,11 +29,11 @@ def inspect(
     as_json: Json = False,
 ) -> int:
     """What a graph holds, what it costs, and where it fits."""
-    from placewright.cli.inspect_tables import inspect_tables
-    from placewright.cli.tables import print_json, print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.importers import load_graph
     from placewright.inspection import inspect_graph
     from placewright.machines import load_machine
+    from placewright.terminal.inspect_tables import inspect_tables
 
     machine = load_machine(devices)
     inspection = inspect_graph(load_graph(model, dims=parse_dims(dim)), machine, measured=measured)
@@ -47,12 +47,13 @@ def inspect(
 def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None) -> int:
     """Simulate a plan anew; exit code 1 when it is wrong."""
     from placewright.checker import check_plan
-    from placewright.cli.tables import line, print_parts
+    from placewright.cli.printing import print_parts
     from placewright.costs import estimate_costs
     from placewright.errors import InputError
     from placewright.importers import load_graph
     from placewright.plan_file import match_graph, read_plan
     from placewright.quantities import counted
+    from placewright.terminal.tables import line
 
     plan = read_plan(plan_file)
     dims, recorded = _recorded(plan)

@@ -107,11 +107,11 @@ def plan(
 
 def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | None) -> dict[str, str]:
     """Writes what was asked for; what each path holds, by path."""
-    from placewright.cli.plan_table import written_words
     from placewright.errors import InputError
     from placewright.export import export_plan
     from placewright.plan_file import write_plan
     from placewright.report import write_report
+    from placewright.terminal.plan_table import written_words
 
     writers: list[tuple[Path | None, str, Callable[[Path], None]]] = [
         (output, "plan", lambda path: write_plan(plan, path)),
@@ -131,9 +131,9 @@ def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | N
 
 
 def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
-    from placewright.cli.plan_summary import plan_summary
-    from placewright.cli.plan_table import plan_table
-    from placewright.cli.tables import print_json, print_parts
+    from placewright.cli.printing import print_json, print_parts
+    from placewright.terminal.plan_summary import plan_summary
+    from placewright.terminal.plan_table import plan_table
 
     if as_json:
         print_json(plan_summary(plan, written))
@@ -142,9 +142,9 @@ def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
 
 
 def _shortage(plan: Plan) -> str:
-    from placewright.cli.plan_table import memory_rows
     from placewright.outcome import floor_words, proven_infeasible
     from placewright.quantities import format_bytes
+    from placewright.terminal.plan_table import memory_rows
 
     short = [(missing, name) for name, _, _, missing in memory_rows(plan) if missing]
     worst = max(short)

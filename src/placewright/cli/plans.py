@@ -22,10 +22,10 @@ _SUFFIXES = {
 
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
     """A plan's table, as `plan` prints it."""
-    from placewright.cli.plan_summary import plan_summary
-    from placewright.cli.plan_table import plan_table
-    from placewright.cli.tables import print_json, print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.plan_file import read_plan
+    from placewright.terminal.plan_summary import plan_summary
+    from placewright.terminal.plan_table import plan_table
 
     plan = read_plan(plan_file)
     if as_json:
@@ -37,10 +37,10 @@ def show(plan_file: PlanFile, as_json: Json = False) -> int:
 
 def explain(plan_file: PlanFile, as_json: Json = False) -> int:
     """Why a plan takes the memory and the time it takes."""
-    from placewright.cli.explain_tables import explain_tables
-    from placewright.cli.tables import print_json, print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.explain import explain as explain_plan
     from placewright.plan_file import read_plan
+    from placewright.terminal.explain_tables import explain_tables
 
     plan = read_plan(plan_file)
     explanation = explain_plan(plan)
@@ -59,10 +59,10 @@ def diff(
     as_json: Json = False,
 ) -> int:
     """Two plans for one graph side by side."""
-    from placewright.cli.diff_tables import diff_tables
-    from placewright.cli.tables import print_json, print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.comparison import compare
     from placewright.plan_file import read_plan
+    from placewright.terminal.diff_tables import diff_tables
 
     plans = read_plan(first), read_plan(second)
     comparison = compare(*plans)
@@ -82,7 +82,7 @@ def export(
 ) -> int:
     """Write a plan for another tool."""
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.text import emit
+    from placewright.cli.printing import emit
     from placewright.errors import InputError
     from placewright.export import TARGETS, export_plan
     from placewright.plan_file import read_plan

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placewright.cli.text import format_objective, printable
 from placewright.plan import Objective
 from placewright.quantities import format_bytes
 from placewright.search.budget import OnProgress, Progress
+from placewright.terminal.text import format_objective, printable
 
 
 @contextmanager

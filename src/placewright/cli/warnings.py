@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placewright.cli.text import printable
+from placewright.terminal.text import printable
 
 _MOST_SHOWN = 5
 

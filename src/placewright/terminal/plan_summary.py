@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from placewright.cli.plan_table import best_baseline, input_order, memory_rows
 from placewright.plan import BaselineOutcome, Plan
+from placewright.terminal.plan_table import best_baseline, input_order, memory_rows
 
 
 def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[str, Any]:

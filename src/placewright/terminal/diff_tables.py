@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.cli.tables import heading, line, table
-from placewright.cli.text import change, format_objective, share, shortened
 from placewright.comparison import Comparison
 from placewright.outcome import found_by_words
 from placewright.plan import Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import change, format_objective, share, shortened
 
 _MOST_MOVES = 10
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.cli.tables import heading, line, table
-from placewright.cli.text import format_count, share, shortened
 from placewright.inspection import Inspection, MemoryFit
 from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import format_count, share, shortened
 
 _MOST_KINDS = 12
 _MOST_NAMED = 3

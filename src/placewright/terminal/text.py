@@ -6,11 +6,6 @@ from placewright.plan import Objective
 from placewright.quantities import format_bytes, format_time_ns
 
 
-def emit(text: str) -> None:
-    """Prints a result, whole: what stdout cannot take raises OSError here and not when the process ends."""
-    print(text, flush=True)
-
-
 def printable(text: str) -> str:
     """The text on one line, without characters that a terminal would obey."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

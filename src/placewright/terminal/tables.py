@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placewright.cli.text import emit, printable
+from placewright.terminal.text import printable
 
 MAX_COLUMNS = 100
 MIN_COLUMNS = 60
@@ -29,25 +26,20 @@ def width() -> int:
     return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((fallback, 24)).columns))
 
 
-def print_parts(*parts: RenderableType | None) -> None:
-    """Prints tables and lines, leaving out what is None. A plain string is not wrapped, so that paths can be copied."""
-    drawn = StringIO()
-    terminal = True if sys.stdout.isatty() else None
-    console = Console(file=drawn, force_terminal=terminal, width=width(), highlight=False, markup=False, emoji=False)
-    # Outside of a terminal nothing is cut: what reads it has no edge.
-    roomy = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
+def drawn(parts: Iterable[RenderableType | None], *, styled: bool | None = False, roomy: bool = False) -> str:
+    """Tables and lines as text, leaving out what is None. A plain string is not wrapped, so that paths can be copied.
+
+    styled: with the codes of colours; None as the environment asks. roomy: tables and headings take the width they need.
+    """
+    text = StringIO()
+    console = Console(file=text, force_terminal=styled, width=width(), highlight=False, markup=False, emoji=False)
     for part in parts:
         if part is not None:
             wide = roomy and (isinstance(part, Table) or getattr(part, "style", "") == "bold")
             console.width = _UNBOUNDED if wide else width()
             console.print(part, soft_wrap=isinstance(part, str))
     # Tables fill their lines with spaces, which only get in the way in a pipe.
-    emit("\n".join(text.rstrip() for text in drawn.getvalue().splitlines()))
-
-
-def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on stdout and nothing else."""
-    emit(json.dumps(value, indent=2, allow_nan=False))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 def heading(text: str) -> Text:

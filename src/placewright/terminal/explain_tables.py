@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.cli.tables import heading, line, table
-from placewright.cli.text import format_objective, share, shortened
 from placewright.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
 from placewright.idle import IdleExplanation
 from placewright.outcome import floor_words, verdict_words
 from placewright.plan import Plan, Transfer
 from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import format_objective, share, shortened
 
 _MOST_PEAKS = 4
 _MOST_GROUPS = 6

@@ -8,11 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placewright.cli.tables import Cell, heading, line, table, width
-from placewright.cli.text import change, format_objective, printable, share, shortened
 from placewright.outcome import floor_words, found_by_words, stopped_words, took_words, verdict_words
 from placewright.plan import BaselineOutcome, Metrics, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.terminal.tables import Cell, heading, line, table, width
+from placewright.terminal.text import change, format_objective, printable, share, shortened
 
 #: More devices than this are summed up by their extremes.
 MAX_DEVICE_ROWS = 6

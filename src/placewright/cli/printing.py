@@ -1,0 +1,33 @@
+"""Results on stdout: tables where people read, JSON where programs do."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def emit(text: str) -> None:
+    """Prints a result, whole: what stdout cannot take raises OSError here and not when the process ends."""
+    print(text, flush=True)
+
+
+def print_parts(*parts: RenderableType | None) -> None:
+    """Prints tables and lines, leaving out what is None."""
+    from placewright.terminal.tables import drawn
+
+    terminal = sys.stdout.isatty()
+    # Outside of a terminal nothing is cut: what reads it has no edge.
+    roomy = not terminal and not os.environ.get("COLUMNS", "").isdecimal()
+    # https://no-color.org: no codes at all, not even bold ones.
+    styled = False if os.environ.get("NO_COLOR") else terminal or None
+    emit(drawn(parts, styled=styled, roomy=roomy))
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on stdout and nothing else."""
+    emit(json.dumps(value, indent=2, allow_nan=False))
