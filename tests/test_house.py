@@ -25,6 +25,7 @@ ROWS = (
         "idle",
         "module_pattern",
         "explain",
+        "advice",
         "comparison",
         "inspection",
     },

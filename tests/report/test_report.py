@@ -130,6 +130,14 @@ def test_a_plan_that_does_not_fit_says_what_is_proven_and_nothing_of_gaps() -> N
     assert "Whether another one fits is not known" in text_of(html_of(replace(proven, stopped_because="evaluations")))
 
 
+def test_a_plan_that_does_not_fit_says_what_fills_the_device_and_what_would_help() -> None:
+    """gpu0's 5 MiB: the outputs of b, c (a copy) and d, and two weights; the weights of 3 MiB fit into 2 x 4 MiB."""
+    text = text_of(html_of(plan_of(small_plan_nodes(), machine_of(2, 4 * MIB))))
+    assert "At its peak gpu0 holds 2.00 MiB of tensors between ops, 2.00 MiB of parameters and constants and" in text
+    assert "Devices of 5.00 MiB or more would hold this plan, such as k80" in text
+    assert "A smaller batch shrinks most of the 3.00 MiB beside parameters and constants." in text
+
+
 def test_options_that_were_given_are_listed_in_words() -> None:
     asked = {"model": "m.onnx", "dims": {}, "memory_limit": 2**30, "pins": {"op0": "1"}, "evaluations": 5000}
     text = text_of(html_of(replace(small_plan(), configuration=asked)))

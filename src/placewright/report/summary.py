@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from placewright.advice import advice
 from placewright.outcome import floor_words, found_by_words, proven_infeasible, stopped_words, took_words
 from placewright.plan import BaselineOutcome, Metrics, Plan
 from placewright.quantities import format_bytes, format_time_ns
@@ -156,7 +157,8 @@ def notices(plan: Plan) -> Markup:
     if plan.metrics.bytes_over_limit > 0:
         over = format_bytes(plan.metrics.bytes_over_limit)
         text = f"This plan does not fit: {over} over the limit in all. It is the closest one found. {_outlook(plan)}"
-        parts.append(element("div", element("p", text), _missing_table(plan), class_="notice bad", role="alert"))
+        helps = element("ul", *(element("li", sentence) for sentence in advice(plan)))
+        parts.append(element("div", element("p", text), _missing_table(plan), helps, class_="notice bad", role="alert"))
     if plan.warnings:
         summary = element("summary", _counted(len(plan.warnings), "warning"))
         listed = element("ul", *(element("li", warning) for warning in plan.warnings))
