@@ -20,6 +20,7 @@ ROWS = (
     {
         "plan_file",
         "outcome",
+        "basis",
         "critical_path",
         "memory_events",
         "idle",

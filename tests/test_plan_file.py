@@ -19,7 +19,7 @@ from placewright.errors import InputError
 from placewright.explain import explain
 from placewright.export import TARGETS, export_plan
 from placewright.graph import Op
-from placewright.plan import Plan
+from placewright.plan import Plan, TimeSources
 from placewright.plan_file import match_graph, read_plan, write_plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
@@ -55,6 +55,15 @@ def test_a_plan_comes_back_equal(name: str, tmp_path: Path) -> None:
     plan = layered_plan(300, 3, memory_bytes=10**9)
     write_plan(plan, tmp_path / name)
     assert read_plan(tmp_path / name) == plan
+
+
+def test_a_plan_that_does_not_say_where_its_times_come_from_is_read(document: dict[str, Any], tmp_path: Path) -> None:
+    known = {**document, "time_sources": {"stated": 0, "measured": 1, "roofline": 2, "guessed": 1}}
+    (tmp_path / "now.json").write_text(json.dumps(known))
+    assert read_plan(tmp_path / "now.json").time_sources == TimeSources(stated=0, measured=1, roofline=2, guessed=1)
+    del document["time_sources"]
+    (tmp_path / "earlier.json").write_text(json.dumps(document))
+    assert read_plan(tmp_path / "earlier.json") == small_plan()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

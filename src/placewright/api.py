@@ -158,4 +158,5 @@ def make_problem(
         memory_limits_bytes=tuple(limits),
         constraints=constraints or Constraints(),
         without_formula=costs.without_formula,
+        time_origin=costs.origin,
     )

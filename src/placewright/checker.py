@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placewright.constraints import placement_groups, recorded_constraints
 from placewright.errors import InputError
-from placewright.evidence import about_configuration, about_evidence
+from placewright.evidence import about_configuration, about_evidence, about_time_sources
 from placewright.graph import Graph
 from placewright.plan import Metrics, Plan, ScheduledOp, Transfer
 from placewright.problem import Problem
@@ -32,11 +32,14 @@ from placewright.replay import (
 Times = Sequence[tuple[int, int]]
 
 
-def check_plan(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> list[str]:
+def check_plan(
+    plan: Plan, graph: Graph, time_ns: NDArray[np.int64], time_origin: NDArray[np.int8] | None = None
+) -> list[str]:
     """What is wrong with a plan, one sentence each, naming the op, tensor or device; empty when it is right.
 
-    time_ns: int64 [num graph ops, num devices]. A plan for another graph, or one whose placement or order is wrong, is
-    not simulated: the sentences end there. Raises InputError when time_ns has another shape.
+    time_ns: int64 [num graph ops, num devices]. time_origin: in the same shape, a `costs.TimeOrigin` each; without it
+    what the plan says of where its times come from is not judged. A plan for another graph, or one whose placement or
+    order is wrong, is not simulated: the sentences end there. Raises InputError when time_ns has another shape.
     """
     machine = plan.machine
     if time_ns.shape != (len(graph.ops), machine.num_devices):
@@ -60,6 +63,7 @@ def check_plan(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> list[str
         *_about_metrics(plan, metrics),
         *about_evidence(plan, metrics, _problem(plan, graph, time_ns)),
         *about_configuration(plan, graph),
+        *about_time_sources(plan, graph, time_origin),
     ]
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placewright.bounds import Bound, lower_bound, nothing_fits
 from placewright.constraints import OpNames, are_groups
+from placewright.costs import count_sources
 from placewright.errors import InputError
 from placewright.graph import Graph, Op
-from placewright.plan import Metrics, Plan
+from placewright.plan import Metrics, Plan, TimeSources
 from placewright.problem import Problem
 from placewright.quantities import parse_bytes
 
@@ -66,6 +71,21 @@ def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[st
         yield "the search stopped because nothing fits, which " + (
             "this plan refutes" if over == 0 else "is not proven"
         )
+
+
+def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
+    """What the plan says of where its times come from, against int8 [num graph ops, num devices]. It need not say."""
+    if plan.time_sources is None or time_origin is None:
+        return []
+    index_of = {op.name: index for index, op in enumerate(graph.ops)}
+    found = count_sources(np.array([time_origin[index_of[op.name], op.device] for op in plan.ops], np.int8))
+    if plan.time_sources == found:
+        return []
+    return [f"the plan says that its times are {_counts(plan.time_sources)}, expected {_counts(found)}"]
+
+
+def _counts(sources: TimeSources) -> str:
+    return ", ".join(f"{count} {name}" for name, count in asdict(sources).items())
 
 
 def about_configuration(plan: Plan, graph: Graph) -> list[str]:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from placewright.basis import basis_words
 from placewright.bounds import critical_path, lower_bound
-from placewright.costs import Costs, estimate_costs
+from placewright.costs import Costs, count_sources, estimate_costs
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.machines import list_presets
+from placewright.plan import TimeSources
 from placewright.problem import Problem
 from placewright.search.result import Solution, measure
 
@@ -67,6 +69,7 @@ class Inspection:
     input_order_peak_bytes: on one device, in the captured order. one_device_bound_bytes, machine_bound_bytes: what no
     plan can go below, on one device and on the machine (its fullest device).
     fits: every distinct device of the machine, then known devices by memory.
+    time_sources: where the times on the machine's first device come from; basis: in words.
     """
 
     name: str
@@ -96,6 +99,8 @@ class Inspection:
     largest_tensors: tuple[tuple[str, int], ...]
     without_formula: tuple[str, ...]
     warnings: tuple[str, ...]
+    time_sources: TimeSources
+    basis: str
 
 
 #: Keys of the metadata that importers fill and people ask for.
@@ -108,6 +113,7 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     """Raises InputError when an op has no time on the machine."""
     costs = estimate_costs(graph, machine, measured)
     problem = Problem(graph=graph, machine=machine, time_ns=costs.time_ns)
+    sources = count_sources(costs.origin[problem.lowered.graph_op, 0])
     peak, bound = _on_one_device(problem)
     own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
     parameters = [tensor for tensor in own if tensor.role == "parameter"]
@@ -140,6 +146,8 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         largest_tensors=tuple((tensor.name, tensor.size_bytes) for tensor in by_size[:_NUM_LARGEST]),
         without_formula=costs.without_formula,
         warnings=tuple(str(warning) for warning in graph.metadata.get("warnings", ())),
+        time_sources=sources,
+        basis=basis_words(sources, machine),
     )
 
 

@@ -133,6 +133,17 @@ class BaselineOutcome:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSources:
+    """Of how many ops, each on its device, the time is stated by the graph, measured, from the roofline, or guessed:
+    from the roofline although its FLOPs are unknown. Views and graph inputs, which take no time, are not counted."""
+
+    stated: int
+    measured: int
+    roofline: int
+    guessed: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Placement, order, transfers, times and memory for one problem, with the evidence of how it was found.
@@ -148,6 +159,7 @@ class Plan:
     stopped_because: "evaluations", "time", "interrupted", "complete" (the method had nothing more to do), or, proven by
         a bound, "optimal" or "infeasible".
     configuration: options of the run, JSON values only. version: of placewright.
+    time_sources: where the times of the ops come from; None where that is not known.
     """
 
     graph_name: str
@@ -176,6 +188,7 @@ class Plan:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     version: str = ""
+    time_sources: TimeSources | None = None
 
     @property
     def device_of(self) -> dict[str, int]:

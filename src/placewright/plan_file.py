@@ -10,7 +10,7 @@ from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from placewright.errors import InputError, parser_message, shown
@@ -28,6 +28,7 @@ from placewright.plan import (
     Metrics,
     Plan,
     ScheduledOp,
+    TimeSources,
     Transfer,
 )
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 #: The lists of a plan that are written as one list per field.
 _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer}
+#: What the plans of earlier versions do not say, with what stands for it.
+_ADDED: Mapping[str, Any] = {"time_sources": None}
 #: How many differences of one sort `match_graph` names before it only counts.
 _NUM_NAMED = 3
 
@@ -142,8 +145,8 @@ def _document(plan: Plan) -> dict[str, Any]:
             value = {column: [getattr(row, column) for row in value] for column in columns}
         elif field.name == "machine":
             value = machine_to_json(value)
-        elif field.name == "metrics":
-            value = asdict(value)
+        elif field.name in ("metrics", "time_sources"):
+            value = None if value is None else asdict(value)
         elif field.name == "baselines":
             value = [asdict(row) for row in value]
         elif field.name == "memory_curves":
@@ -166,6 +169,7 @@ def _plan_of(values: dict[str, Any]) -> Plan:
         "metrics": Metrics(**dict(values["metrics"])),
         "memory_curves": tuple(MemoryCurve(**dict(row)) for row in values["memory_curves"]),
         "baselines": tuple(BaselineOutcome(**row) for row in baselines),
+        "time_sources": None if values["time_sources"] is None else TimeSources(**dict(values["time_sources"])),
     }
     return Plan(**{key: value for key, value in values.items() if key != "schema_version"})
 
@@ -190,11 +194,19 @@ def _rows(key: str, kind: type, columns: Mapping[str, Sequence[Any]]) -> tuple[A
 def _model() -> type[BaseModel]:
     """What a plan file must hold, made from the fields of Plan."""
     columns = {key: _record(kind, columns=True) for key, kind in _COLUMNS.items()}
-    return _record(Plan, {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns})
+    replaced = {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns}
+    return _record(Plan, replaced, added=_ADDED)
 
 
-def _record(kind: type, replaced: Mapping[str, Any] | None = None, *, columns: bool = False) -> type[BaseModel]:
-    """The fields of a dataclass, strictly: no other keys, no other types, no absurd numbers."""
+def _record(
+    kind: type,
+    replaced: Mapping[str, Any] | None = None,
+    *,
+    columns: bool = False,
+    added: Mapping[str, Any] = MappingProxyType({}),
+) -> type[BaseModel]:
+    """The fields of a dataclass, strictly: no other keys, no other types, no absurd numbers. added: what may be absent,
+    with what stands for it then."""
     from pydantic import ConfigDict, create_model
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -202,7 +214,7 @@ def _record(kind: type, replaced: Mapping[str, Any] | None = None, *, columns: b
     limited = {name: _limited(name, hint) for name, hint in hints.items()}
     if columns:
         limited = {name: list[hint] for name, hint in limited.items()}  # type: ignore[valid-type]
-    described: dict[str, Any] = {name: (hint, ...) for name, hint in limited.items()}
+    described: dict[str, Any] = {name: (hint, added.get(name, ...)) for name, hint in limited.items()}
     return create_model(kind.__name__, __config__=config, **described)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from placewright import schedule
 from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.buffers import buffers_and_curves
-from placewright.plan import BaselineOutcome, Plan, status_of
+from placewright.costs import count_sources
+from placewright.plan import BaselineOutcome, Plan, TimeSources, status_of
 from placewright.problem import Problem
 from placewright.search.result import Result
 from placewright.version import VERSION
@@ -59,6 +60,7 @@ def assemble_plan(
         configuration={**problem.constraints.record(), **(options or {}), "method": dict(result.configuration)},
         warnings=_warnings(problem),
         version=VERSION,
+        time_sources=_time_sources(problem, result),
     )
 
 
@@ -68,6 +70,13 @@ def _bound(problem: Problem, result: Result) -> Bound:
     if proven is None or proven <= own.value or result.metrics.bytes_over_limit > 0:
         return own
     return Bound(proven, "proven by the solver")
+
+
+def _time_sources(problem: Problem, result: Result) -> TimeSources | None:
+    """Of every scheduled op on the device it runs on."""
+    if problem.time_origin is None:
+        return None
+    return count_sources(problem.time_origin[problem.lowered.graph_op, result.solution.device_of])
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Problem:
     memory_limits_bytes: per device; None for no limit.
     control: what a control dependency across devices means (docs/semantics.md).
     without_formula: names of ops whose time is a guess; plans warn of them.
+    time_origin: a `costs.TimeOrigin` for each of time_ns, which plans count; None where it is not known.
 
     Raises InputError when shapes disagree, constraints contradict, or sums of times or sizes could overflow.
     """
@@ -38,6 +39,7 @@ class Problem:
     memory_limits_bytes: tuple[int | None, ...] = ()
     constraints: Constraints = field(default_factory=Constraints)
     without_formula: tuple[str, ...] = ()
+    time_origin: NDArray[np.int8] | None = None
 
     def __post_init__(self) -> None:
         if not self.memory_limits_bytes:

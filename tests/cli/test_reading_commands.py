@@ -10,6 +10,7 @@ from command_line import Placewright, chain_graph
 
 from placewright import load
 from placewright.importers import save_graph
+from placewright.plan import TimeSources
 from placewright.plan_file import write_plan
 
 
@@ -22,6 +23,18 @@ def test_show_prints_the_table_of_plan(placewright: Placewright, model: Path, sa
 def test_every_reading_command_speaks_json(placewright: Placewright, model: Path, saved: Path) -> None:
     for command in (["show", saved], ["explain", saved], ["diff", saved, saved], ["inspect", model]):
         assert isinstance(json.loads(placewright(*command, "--json").out), dict)
+
+
+def test_every_command_that_shows_times_says_what_they_rest_on(
+    placewright: Placewright, model: Path, saved: Path
+) -> None:
+    basis = "predicted: times stated in the graph"
+    planned = ["plan", model, "-d", "2xp100", "--evaluations", "1"]
+    for command in (planned, ["show", saved], ["inspect", model], ["diff", saved, saved]):
+        assert placewright(*command).out.splitlines()[1] == basis
+    assert basis in placewright("explain", saved).out.splitlines()
+    for command in (planned, ["show", saved], ["inspect", model]):
+        assert json.loads(placewright(*command, "--json").out)["basis"] == basis
 
 
 def test_explain_tells_peak_path_idle_time_and_gap(placewright: Placewright, saved: Path) -> None:
@@ -73,6 +86,15 @@ def test_check_uses_the_measured_times_the_plan_was_made_with(
     assert placewright("check", model, tmp_path / "p.json").code == 0
     (tmp_path / "times.csv").write_text("op,device,time_us\nop*,*,8\n")
     assert placewright("check", model, tmp_path / "p.json").code == 1
+
+
+def test_check_does_not_let_a_plan_call_its_times_measured(placewright: Placewright, model: Path, saved: Path) -> None:
+    plan = load(saved)
+    write_plan(replace(plan, time_sources=TimeSources(stated=0, measured=30, roofline=0, guessed=0)), saved)
+    outcome = placewright("check", model, saved)
+    assert outcome.code == 1
+    said = "0 stated, 30 measured, 0 roofline, 0 guessed, expected 30 stated, 0 measured, 0 roofline, 0 guessed"
+    assert f"- the plan says that its times are {said}" in " ".join(outcome.out.split())
 
 
 def test_check_lists_what_is_wrong_with_code_1(placewright: Placewright, model: Path, saved: Path) -> None:

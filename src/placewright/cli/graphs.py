@@ -60,7 +60,8 @@ def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measure
     graph = load_graph(model, dims=parse_dims(dim) or dims)
     if differences := match_graph(plan, graph):
         raise InputError(f"'{plan_file}' is no plan for '{model}': {'; '.join(differences)}")
-    problems = check_plan(plan, graph, estimate_costs(graph, plan.machine, measured or recorded).time_ns)
+    costs = estimate_costs(graph, plan.machine, measured or recorded)
+    problems = check_plan(plan, graph, costs.time_ns, costs.origin)
     if not problems:
         print_parts(
             line(f"correct: {len(plan.ops):,} ops and {len(plan.transfers):,} transfers simulate to the same plan")

@@ -1,5 +1,5 @@
 """What every op costs on every device."""
 
-from placewright.costs.estimate import Costs, estimate_costs
+from placewright.costs.estimate import Costs, TimeOrigin, count_sources, estimate_costs
 
-__all__ = ["Costs", "estimate_costs"]
+__all__ = ["Costs", "TimeOrigin", "count_sources", "estimate_costs"]

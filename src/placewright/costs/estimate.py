@@ -7,6 +7,7 @@ launch overhead added to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from placewright.errors import InputError, shown
 from placewright.garbage import collection_paused
 from placewright.graph import Graph, Op
 from placewright.machine import Machine
+from placewright.plan import TimeSources
 
 _LARGEST = 2**62
 _FREE_KINDS = ("view", "input")
@@ -29,21 +31,44 @@ _ROUNDING_NS = 1e-6
 _UNKNOWN = -1
 
 
+class TimeOrigin(IntEnum):
+    """Where the time of an op on a device comes from. NONE: it takes none, as views and graph inputs do."""
+
+    NONE = 0
+    STATED = 1
+    MEASURED = 2
+    ROOFLINE = 3
+    GUESSED = 4
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Costs:
     """What each op costs.
 
     time_ns: int64 [num_ops, num_devices]. flops, bytes_moved: int64 [num_ops].
+    origin: int8 [num_ops, num_devices], a TimeOrigin each.
     without_formula: names of ops whose time is a guess: no formula for their kind, or attributes, shapes or dtypes are
         absent. What is known of their work, at least the bytes they move, and the launch overhead count.
     measured: names of ops whose time on some device comes from the file of measured times.
     """
 
     time_ns: NDArray[np.int64]
+    origin: NDArray[np.int8]
     flops: NDArray[np.int64]
     bytes_moved: NDArray[np.int64]
     without_formula: tuple[str, ...]
     measured: tuple[str, ...]
+
+
+def count_sources(origins: NDArray[np.int8]) -> TimeSources:
+    """How many times are from where. origins: a TimeOrigin each, in any shape."""
+    counts = np.bincount(origins.ravel(), minlength=len(TimeOrigin)).tolist()
+    return TimeSources(
+        stated=counts[TimeOrigin.STATED],
+        measured=counts[TimeOrigin.MEASURED],
+        roofline=counts[TimeOrigin.ROOFLINE],
+        guessed=counts[TimeOrigin.GUESSED],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +96,36 @@ def estimate_costs(graph: Graph, machine: Machine, measured: Path | None = None)
     time_ns[:] = np.array([op.time_ns or 0 for op in graph.ops], dtype=np.int64)[:, None]
     dtypes = [work.dtype for work, asked in zip(works, estimated, strict=True) if asked]
     time_ns[estimated] = _roofline_ns(flops[estimated], bytes_moved[estimated], dtypes, machine)
-    touched = apply_measured(measured, graph, machine, time_ns) if measured is not None else ()
+    origin = np.repeat(_origins(graph, works)[:, None], machine.num_devices, axis=1)
+    if measured is not None:
+        origin[apply_measured(measured, graph, machine, time_ns)] = TimeOrigin.MEASURED
+    touched = (origin == TimeOrigin.MEASURED).any(axis=1)
     _check_times(graph, machine, time_ns)
     return Costs(
         time_ns=time_ns,
+        origin=origin,
         flops=flops,
         bytes_moved=bytes_moved,
         without_formula=tuple(
             op.name for op, work, asked in zip(graph.ops, works, estimated, strict=True) if asked and work.guessed
         ),
-        measured=touched,
+        measured=tuple(graph.ops[index].name for index in np.flatnonzero(touched)),
     )
+
+
+def _origins(graph: Graph, works: list[_Work]) -> NDArray[np.int8]:
+    """Per op the TimeOrigin of its time on a device where none is measured."""
+
+    def origin(op: Op, work: _Work) -> TimeOrigin:
+        if op.kind == "view":
+            return TimeOrigin.NONE
+        if op.time_ns is not None:
+            return TimeOrigin.STATED
+        if op.kind in _FREE_KINDS:
+            return TimeOrigin.NONE
+        return TimeOrigin.GUESSED if work.guessed else TimeOrigin.ROOFLINE
+
+    return np.array([origin(op, work) for op, work in zip(graph.ops, works, strict=True)], np.int8)
 
 
 @collection_paused()

@@ -32,19 +32,19 @@ class _Row:
     time_ns: int
 
 
-def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> tuple[str, ...]:
-    """Writes the file's times into time_ns, int64 [num_ops, num_devices]; returns the names of the ops it touched.
+def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Writes the file's times into time_ns, int64 [num_ops, num_devices]; returns where, in the same shape.
 
     Columns: op (a name, or a pattern with * ? [] ), device (a name, a kind, or *), and time_ns or time_us. Rows apply
     in order, so the last one that matches wins. Raises InputError naming file and line.
     """
     index_of = {op.name: index for index, op in enumerate(graph.ops)}
-    touched: set[int] = set()
+    touched = np.zeros(time_ns.shape, np.bool_)
     for row in _read_rows(path):
-        ops = _matching_ops(row, index_of)
-        time_ns[np.ix_(ops, _matching_devices(row, machine))] = row.time_ns
-        touched.update(ops)
-    return tuple(graph.ops[index].name for index in sorted(touched))
+        place = np.ix_(_matching_ops(row, index_of), _matching_devices(row, machine))
+        time_ns[place] = row.time_ns
+        touched[place] = True
+    return touched
 
 
 def _read_rows(path: Path) -> Iterator[_Row]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from placewright.basis import basis_words
 from placewright.comparison import Comparison
 from placewright.outcome import found_by_words
 from placewright.plan import Plan
@@ -18,6 +19,8 @@ _MOST_MOVES = 10
 
 def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[RenderableType]:
     yield heading(f"{first.graph_name}: {_machines(first, second)}")
+    bases = [basis_words(plan.time_sources, plan.machine) for plan in (first, second)]
+    yield from (line(basis, "dim") for basis in dict.fromkeys(bases))
     yield table(["<", "first", "second", "second vs first"], _metric_rows(first, second))
     yield ""
     moved = f"{found.num_moved:,} of {counted(found.num_ops, 'op')} on another device"

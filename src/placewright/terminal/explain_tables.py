@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from placewright.basis import basis_words
 from placewright.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
 from placewright.idle import IdleExplanation
 from placewright.outcome import floor_words, verdict_words
@@ -30,6 +31,7 @@ def explain_tables(plan: Plan, found: Explanation) -> Iterator[RenderableType]:
     if len(fullest) > _MOST_PEAKS:
         yield line(f"and {len(fullest) - _MOST_PEAKS} devices with lower peaks\n", "dim")
     yield from _path(plan, found.path)
+    yield line(basis_words(plan.time_sources, plan.machine), "dim")
     yield ""
     yield from _idle(plan, found.idle)
     yield ""

@@ -17,6 +17,7 @@ _MOST_NAMED = 3
 
 def inspect_tables(found: Inspection) -> Iterator[RenderableType]:
     yield heading(f"{found.name}: {found.num_ops:,} ops, {found.num_scheduled_ops:,} of them to schedule")
+    yield line(found.basis, "dim")
     yield from _facts(found)
     yield ""
     yield table(["<kind", "ops", "FLOPs", "bytes", f"time on {found.device_kind}", "share"], _kind_rows(found))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from placewright.basis import basis_words
 from placewright.plan import BaselineOutcome, Plan
 from placewright.terminal.plan_table import best_baseline, input_order, memory_rows
 
@@ -21,6 +22,8 @@ def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[s
         "objective": plan.objective,
         "status": plan.status,
         "metrics": asdict(plan.metrics),
+        "basis": basis_words(plan.time_sources, plan.machine),
+        "time_sources": None if plan.time_sources is None else asdict(plan.time_sources),
         "before": _outcome(input_order(plan)),
         "best_baseline": _outcome(best_baseline(plan)),
         "baselines": [_outcome(baseline) for baseline in plan.baselines],

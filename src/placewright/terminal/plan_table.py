@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placewright.basis import basis_words
 from placewright.outcome import floor_words, found_by_words, stopped_words, took_words, verdict_words
 from placewright.plan import BaselineOutcome, Metrics, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
@@ -28,7 +29,8 @@ _NAMES = {"step-time": "step time", "peak-memory": "peak memory"}
 
 def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[RenderableType]:
     """The parts to print. written: what was written, by path."""
-    parts: list[RenderableType] = [heading(headline(plan)), _outcomes(plan), ""]
+    basis = line(basis_words(plan.time_sources, plan.machine), "dim")
+    parts: list[RenderableType] = [heading(headline(plan)), basis, _outcomes(plan), ""]
     parts += _missing(plan) if plan.status == "infeasible" else [_device_table(plan)]
     parts += [_moved(plan), "", *_baselines(plan), line(_effort(plan))]
     if written:

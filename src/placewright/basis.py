@@ -1,0 +1,68 @@
+"""What the times of a plan rest on, in one line: shared by the command line and the report."""
+
+from __future__ import annotations
+
+from placewright.machine import Device, Machine
+from placewright.plan import TimeSources
+from placewright.quantities import format_time_ns
+
+#: Of a machine with many sorts of devices, how many the line tells the rates of.
+_MOST_SORTS = 3
+
+
+def basis_words(sources: TimeSources | None, machine: Machine) -> str:
+    """That times are predictions, and from what: "predicted: roofline at 70% of peak FLOP/s and 80% of bandwidth, 5 us
+    per launch". sources None: of a plan that does not say."""
+    if sources is None:
+        return "predicted; the plan does not say whether times were measured"
+    estimated = sources.roofline + sources.guessed
+    total = sources.stated + sources.measured + estimated
+    parts = []
+    if sources.measured:
+        parts.append(f"measured times for {_of(sources.measured, total)}")
+    if sources.stated:
+        parts.append("times stated in the graph" + ("" if sources.stated == total else f" for {sources.stated:,}"))
+    if estimated:
+        rest = " for the rest" if parts else ""
+        parts.append(f"roofline{rest} at {_rates_words(machine)}{_guessed_words(sources)}")
+    return f"predicted: {', '.join(parts)}" if parts else "predicted: no op takes time"
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count:,} of {total:,} ops" if count < total else "all ops"
+
+
+def _guessed_words(sources: TimeSources) -> str:
+    if not sources.guessed:
+        return ""
+    if sources.guessed == sources.roofline + sources.guessed:
+        return "; FLOPs unknown, so bytes alone count"
+    return f"; FLOPs of {sources.guessed:,} unknown, where bytes alone count"
+
+
+def _rates_words(machine: Machine) -> str:
+    """Of most devices in full, of others with rates what differs: "cpu: 50% and 60%, 10 us"."""
+    sorts: dict[tuple[float, float, int], list[Device]] = {}
+    for device in machine.devices:
+        if device.peak_flops_per_s:
+            key = (device.compute_efficiency, device.bandwidth_efficiency, device.launch_overhead_ns)
+            sorts.setdefault(key, []).append(device)
+    if not sorts:
+        return "no rates"
+    (first, *others) = sorted(sorts, key=lambda key: -len(sorts[key]))
+    compute, bandwidth, launch = first
+    words = f"{compute:.0%} of peak FLOP/s and {bandwidth:.0%} of bandwidth, {_short_time(launch)} per launch"
+    told = [
+        f"{', '.join(dict.fromkeys(device.kind for device in sorts[key]))}: {key[0]:.0%}, {key[1]:.0%}, "
+        f"{_short_time(key[2])}"
+        for key in others[: _MOST_SORTS - 1]
+    ]
+    if len(others) >= _MOST_SORTS:
+        told.append("others differ")
+    return f"{words} ({'; '.join(told)})" if told else words
+
+
+def _short_time(time_ns: int) -> str:
+    """ "5 us", not "5.00 us": what was set is round."""
+    number, unit = format_time_ns(time_ns).split()
+    return f"{float(number):g} {unit}" if "." in number else f"{number} {unit}"
