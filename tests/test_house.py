@@ -31,7 +31,7 @@ ROWS = (
         "inspection",
     },
     {"report", "export", "terminal"},
-    {"arguments", "api"},
+    {"arguments", "questions", "api"},
     {"bench"},
     {"training"},
     {"__init__", "cli", "__main__"},

@@ -3,14 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from placewright.api import load, plan, save
+from placewright.api import inspect, load, plan, save
 from placewright.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph, save_graph
 from placewright.importers.torch_module import from_torch
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
-from placewright.plan import Plan
+from placewright.questions import Plan
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "export_plan",
     "from_torch",
+    "inspect",
     "load",
     "load_graph",
     "load_machine",
@@ -50,3 +51,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'placewright' has no attribute '{name}'")
     return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,16 +18,20 @@ from placewright.importers import load_graph
 from placewright.importers.torch_module import from_torch
 from placewright.machine import Machine
 from placewright.machines import load_machine
-from placewright.plan import ControlMode, Objective, Plan
+from placewright.plan import ControlMode, Objective
+from placewright.plan import Plan as PlanRecord
 from placewright.planning import assemble_plan
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
+from placewright.questions import Answer, Plan, answer
 from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.search.method import default_evaluations, make_method
 
 if TYPE_CHECKING:
     import torch
+
+    from placewright.inspection import Inspection
 
 
 def plan(
@@ -96,21 +100,43 @@ def plan(
         "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
         "time_limit_s": limits.seconds,
     }
-    return assemble_plan(problem, result, solver=solver, seconds=time.perf_counter() - began, options=options)
+    seconds = time.perf_counter() - began
+    return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options))
 
 
 def load(path: str | Path) -> Plan:
     """A saved plan. Raises InputError naming the file when it is not one."""
     from placewright.plan_file import read_plan
 
-    return read_plan(path)
+    return Plan.of(read_plan(path))
 
 
-def save(plan: Plan, path: str | Path) -> None:
+def save(plan: PlanRecord, path: str | Path) -> None:
     """Write a plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
     from placewright.plan_file import write_plan
 
     write_plan(plan, path)
+
+
+def inspect(
+    model: Graph | str | Path | torch.nn.Module,
+    devices: Machine | str | Path = "h100",
+    *,
+    args: Sequence[Any] = (),
+    training: bool = False,
+    dims: Mapping[str, int] | None = None,
+    measured: str | Path | None = None,
+) -> Answer[Inspection]:
+    """What a graph holds, what it costs, and where it fits. The arguments are those of `plan`.
+
+    Raises InputError for bad input, and when an op has no time on the machine.
+    """
+    from placewright.inspection import inspect_graph
+    from placewright.terminal.inspect_tables import inspect_tables
+
+    graph = as_graph(model, args=args, training=training, dims=dims or {})
+    found = inspect_graph(graph, as_machine(devices), measured=None if measured is None else Path(measured))
+    return answer(found, inspect_tables(found))
 
 
 def as_machine(devices: Machine | str | Path) -> Machine:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from placewright.errors import InputError, shown
+from placewright.quantities import counted
 
 TensorRole = Literal["activation", "parameter", "constant"]
 Phase = Literal["", "forward", "backward", "optimizer"]
@@ -98,7 +99,7 @@ class Op:
     workspace_bytes: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Graph:
     """An immutable computation graph whose ops stand in a valid order: the captured one.
 
@@ -121,6 +122,9 @@ class Graph:
         _check_names("tensor", self.name, [tensor.name for tensor in self.tensors])
         _check_tensors(self)
         _check_ops(self)
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}: {counted(len(self.ops), 'op')}, {counted(len(self.tensors), 'tensor')})"
 
     @cached_property
     def producer_of(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -72,7 +73,7 @@ class Link:
         return self.latency_ns + -(-size_bytes * self.inverse_bandwidth // 2**32)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Machine:
     """All devices and links.
 
@@ -95,6 +96,11 @@ class Machine:
             raise InputError(f"machine '{self.name}' needs {count} x {count} links")
         if self.transfer_model not in ("blocking", "overlapped"):
             raise InputError(f"machine '{self.name}' has the unknown transfer model '{self.transfer_model}'")
+
+    def __repr__(self) -> str:
+        kinds = Counter(device.kind for device in self.devices)
+        sorts = ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in kinds.items())
+        return f"Machine({self.name!r}: {sorts}, {self.transfer_model} transfers)"
 
     @property
     def num_devices(self) -> int:

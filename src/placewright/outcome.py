@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.plan import Plan
+from placewright.plan import BaselineOutcome, Plan
 from placewright.quantities import format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
@@ -15,6 +15,20 @@ _STOPPED = {
     "interrupted": "interrupted, the best plan so far",
     "infeasible": "proven that nothing fits",
 }
+
+
+#: Baselines that use one device alone.
+_ON_ONE_DEVICE = ("single-device", "input-order")
+
+
+def fastest_single_device(plan: Plan) -> BaselineOutcome | None:
+    """The fastest baseline that runs on one device and fits there; None where none fits or none ran."""
+    fitting = [
+        (baseline.metrics.step_time_ns, index)
+        for index, baseline in enumerate(plan.baselines)
+        if baseline.name in _ON_ONE_DEVICE and baseline.metrics is not None and not baseline.metrics.bytes_over_limit
+    ]
+    return plan.baselines[min(fitting)[1]] if fitting else None
 
 
 def proven_infeasible(plan: Plan) -> bool:

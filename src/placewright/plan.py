@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from placewright.machine import Machine
+from placewright.quantities import counted, format_bytes, format_time_ns
 
 Objective = Literal["step-time", "peak-memory"]
 ControlMode = Literal["order", "transfer", "signal"]
@@ -144,7 +145,7 @@ class TimeSources:
     guessed: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """Placement, order, transfers, times and memory for one problem, with the evidence of how it was found.
 
@@ -189,6 +190,25 @@ class Plan:
     warnings: tuple[str, ...] = ()
     version: str = ""
     time_sources: TimeSources | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Two plans of equal fields are equal, whether or not either can be asked questions (`questions.Plan`)."""
+        return vars(self) == vars(other) if isinstance(other, Plan) else NotImplemented
+
+    def __repr__(self) -> str:
+        what = f"{self.graph_name!r} on {self.machine.name!r}"
+        reached = f"{format_time_ns(self.step_time_ns)}, peak {format_bytes(self.metrics.peak_memory_bytes)}"
+        return f"Plan({what}: {self.status}, {reached}, {counted(len(self.ops), 'op')})"
+
+    @property
+    def step_time_ns(self) -> int:
+        """When the last op finishes."""
+        return self.metrics.step_time_ns
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """Largest memory in use, per device."""
+        return self.metrics.peak_bytes
 
     @property
     def device_of(self) -> dict[str, int]:

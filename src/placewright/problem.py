@@ -18,7 +18,7 @@ from placewright.plan import ControlMode, Objective
 from placewright.suggestion import did_you_mean
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Problem:
     """What a method solves.
 
@@ -62,6 +62,9 @@ class Problem:
             known = did_you_mean(str(self.control), ("order", "transfer", "signal"))
             raise InputError(f"unknown control mode '{self.control}'{known}")
         _check_sums(self)
+
+    def __repr__(self) -> str:
+        return f"Problem({self.graph!r}, {self.machine!r}, {self.objective})"
 
     @cached_property
     def lowered(self) -> Lowered:

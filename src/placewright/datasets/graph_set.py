@@ -19,12 +19,13 @@ from placewright.files import read_bytes, write_atomically
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.json_graph import parse_json_graph, serialize_graph, unpack
+from placewright.quantities import counted
 
 SCHEMA_VERSION = 1
 SUFFIX = ".graphs.gz"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GraphSet:
     """Graphs that are parsed when they are asked for.
 
@@ -37,6 +38,9 @@ class GraphSet:
     metadata: Mapping[str, Any]
     labels: tuple[str, ...]
     load: Callable[[int], Graph]
+
+    def __repr__(self) -> str:
+        return f"GraphSet({self.name!r}: {counted(len(self.labels), 'graph')})"
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -28,16 +28,20 @@ COLUMNS = (
 
 def to_bytes(plan: Plan) -> bytes:
     """UTF-8 CSV (RFC 4180) with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(rows_of(plan))
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def rows_of(plan: Plan) -> list[tuple[int | str, ...]]:
+    """The values of COLUMNS for each step of the plan, in its order."""
     names = [device.name for device in plan.machine.devices]
     module_of = {op.name: op.module for op in plan.ops}
     rows: list[tuple[int | str, ...]] = [_op_row(op, names) for op in plan.ops]
     rows += [_transfer_row(transfer, names, module_of.get(transfer.producer, "")) for transfer in plan.transfers]
-    rows.sort(key=lambda row: row[0])
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    return sorted(rows, key=lambda row: row[0])
 
 
 def _op_row(op: ScheduledOp, names: Sequence[str]) -> tuple[int | str, ...]:

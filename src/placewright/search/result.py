@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from placewright.plan import Metrics
 from placewright.problem import Problem
+from placewright.quantities import counted, format_bytes, format_time_ns
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Solution:
     """A whole decision, in the indices of `problem.lowered`.
 
@@ -22,6 +23,10 @@ class Solution:
 
     device_of: NDArray[np.int32]
     order: NDArray[np.int32]
+
+    def __repr__(self) -> str:
+        used = len(np.unique(self.device_of))
+        return f"Solution({counted(len(self.device_of), 'op')} on {counted(used, 'device')})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,7 @@ class TracePoint:
     bytes_over_limit: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
     """solution with its metrics under the problem's own simulation; found_by names the part of the method that found
     it; stopped_because as in Plan.
@@ -53,6 +58,12 @@ class Result:
     trace: tuple[TracePoint, ...] = ()
     baselines: tuple[Result, ...] = ()
     proven_bound: int | None = None
+
+    def __repr__(self) -> str:
+        reached = f"{format_time_ns(self.metrics.step_time_ns)}, peak {format_bytes(self.metrics.peak_memory_bytes)}"
+        over = self.metrics.bytes_over_limit
+        excess = f", {format_bytes(over)} over the memory limits" if over else ""
+        return f"Result({self.method!r}: {reached}{excess}, {counted(self.evaluations, 'evaluation')})"
 
 
 def measure(problem: Problem, solution: Solution) -> Metrics:

@@ -61,7 +61,7 @@ def _metric_rows(first: Plan, second: Plan) -> Iterator[list[str]]:
     if first.objective == second.objective:
         bounds = [format_objective(plan.objective, plan.lower_bound) for plan in (first, second)]
         yield ["lower bound", *bounds, change(second.lower_bound, first.lower_bound)]
-    yield ["found by", found_by_words(first), found_by_words(second), ""]
+    yield ["found by", *(shortened(found_by_words(plan), 24) for plan in (first, second)), ""]
 
 
 def _moved_rows(first: Plan, found: Comparison) -> Iterator[list[str]]:

@@ -29,7 +29,7 @@ def width() -> int:
 def drawn(parts: Iterable[RenderableType | None], *, styled: bool | None = False, roomy: bool = False) -> str:
     """Tables and lines as text, leaving out what is None. A plain string is not wrapped, so that paths can be copied.
 
-    styled: with the codes of colours; None as the environment asks. roomy: tables and headings take the width they need.
+    styled: with the codes of colours; None as the environment asks. roomy: tables and headings take all they need.
     """
     text = StringIO()
     console = Console(file=text, force_terminal=styled, width=width(), highlight=False, markup=False, emoji=False)

@@ -1,0 +1,158 @@
+"""What can be asked in Python of a plan or a graph; the answers are those of the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from placewright import plan as records
+from placewright.errors import InputError
+from placewright.graph import Graph
+from placewright.outcome import fastest_single_device
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from rich.console import RenderableType
+
+    from placewright.comparison import Comparison
+    from placewright.explain import Explanation
+
+Facts = TypeVar("Facts")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Generic[Facts]):
+    """What a question found. facts: the values, as `--json` prints them. text: the tables that the command prints."""
+
+    facts: Facts
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def answer(facts: Facts, parts: Iterable[RenderableType | None]) -> Answer[Facts]:
+    """The facts with the tables of them drawn."""
+    from placewright.terminal.tables import drawn
+
+    # Outside of a terminal nothing is cut: what reads it has no edge.
+    return Answer(facts, drawn(parts, roomy=not sys.stdout.isatty()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Whether a plan simulates to what it says. problems: what does not, one sentence each."""
+
+    correct: bool
+    problems: tuple[str, ...]
+
+
+class Plan(records.Plan):
+    """A plan that answers questions: what `placewright.plan` and `placewright.load` return."""
+
+    @classmethod
+    def of(cls, plan: records.Plan) -> Plan:
+        """The same plan."""
+        return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster a step is than on the fastest single device on which it fits; None where it fits on
+        none, or the solver ran no baselines."""
+        single = fastest_single_device(self)
+        if single is None or single.metrics is None or not self.step_time_ns:
+            return None
+        return single.metrics.step_time_ns / self.step_time_ns
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
+        from placewright.plan_file import write_plan
+
+        write_plan(self, path)
+
+    def explain(self) -> Answer[Explanation]:
+        """Why the plan takes the memory and the time it takes."""
+        from placewright.explain import explain
+        from placewright.terminal.explain_tables import explain_tables
+
+        found = explain(self)
+        return answer(found, explain_tables(self, found))
+
+    def diff(self, other: records.Plan) -> Answer[Comparison]:
+        """This plan and another one for the same graph side by side. Raises InputError for one of another graph."""
+        from placewright.comparison import compare
+        from placewright.terminal.diff_tables import diff_tables
+
+        found = compare(self, other)
+        return answer(found, diff_tables(self, other, found))
+
+    def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
+        """Simulate the plan anew with a slow, independent simulator.
+
+        model: the graph the plan is for, or its file; None for the file the plan was made from.
+        Raises InputError where the plan is for another graph, or says no file.
+        """
+        from placewright.terminal.check_table import check_table
+
+        found = judge(self, model)
+        return answer(found, check_table(self, found.problems))
+
+    def to_dataframe(self) -> DataFrame:
+        """One row per op and transfer in the order of the plan, with the columns of the export to csv; needs pandas."""
+        from placewright.export.csv import COLUMNS, rows_of
+
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError("a data frame needs pandas: pip install pandas") from error
+        return pandas.DataFrame(rows_of(self), columns=list(COLUMNS))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head of the report, its timeline in small, and its table of devices."""
+        from placewright.report.notebook import notebook_html
+
+        return notebook_html(self)
+
+
+def judge(
+    plan: records.Plan,
+    model: Graph | str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    measured: Path | None = None,
+    name: str = "the plan",
+) -> Check:
+    """Simulate a plan anew. model: its graph, or the file of it; None for what the plan was made from. dims, measured:
+    of the file; what the plan was made with where they are not given. name: what errors call the plan.
+
+    Raises InputError where the plan is for another graph, or says no file.
+    """
+    from placewright.checker import check_plan
+    from placewright.costs import estimate_costs
+    from placewright.importers import load_graph
+    from placewright.plan_file import match_graph
+
+    recorded_dims, recorded_times = _recorded(plan)
+    source = model if model is not None else plan.configuration.get("model")
+    if not isinstance(source, Graph | str | Path):
+        raise InputError("the plan was not made from a file; say which graph it is for, as in plan.check(graph)")
+    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or recorded_dims)
+    if differences := match_graph(plan, graph):
+        named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
+        raise InputError(f"{name} is no plan for {named}: {'; '.join(differences)}")
+    costs = estimate_costs(graph, plan.machine, measured or recorded_times)
+    problems = check_plan(plan, graph, costs.time_ns, costs.origin)
+    return Check(correct=not problems, problems=tuple(problems))
+
+
+def _recorded(plan: records.Plan) -> tuple[dict[str, int], Path | None]:
+    """The open dimensions and the file of measured times the plan was made with."""
+    dims, measured = plan.configuration.get("dims"), plan.configuration.get("measured")
+    known = dims if isinstance(dims, dict) and all(type(size) is int for size in dims.values()) else {}
+    return known, Path(measured) if isinstance(measured, str) else None

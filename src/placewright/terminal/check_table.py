@@ -1,0 +1,24 @@
+"""What `check` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from placewright.plan import Plan
+from placewright.quantities import counted
+from placewright.terminal.tables import line
+
+_MOST_PROBLEMS = 20
+
+
+def check_table(plan: Plan, problems: Sequence[str]) -> Iterator[RenderableType]:
+    if not problems:
+        yield line(f"correct: {len(plan.ops):,} ops and {len(plan.transfers):,} transfers simulate to the same plan")
+        return
+    yield line(f"wrong: {counted(len(problems), 'difference')}", "bold red")
+    yield from (line(f"- {problem}") for problem in problems[:_MOST_PROBLEMS])
+    more = len(problems) - _MOST_PROBLEMS
+    if more > 0:
+        yield line(f"and {more:,} more")
