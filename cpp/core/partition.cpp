@@ -78,6 +78,7 @@ class Bisection {
         slack_ = std::max(imbalance * total, longest);
         gain_.resize(h_.time.size());
         free_.resize(h_.time.size());
+        is_open_.resize(h_.time.size());
         fill(devices);
     }
 
@@ -148,6 +149,7 @@ class Bisection {
             gain_[vertex] = 0;
             for (int32_t net : h_.nets[vertex]) gain_[vertex] += gain_on(net, side_[vertex]);
             open_[side_[vertex]].insert({-gain_[vertex], vertex});
+            is_open_[vertex] = 1;
         }
     }
 
@@ -169,7 +171,7 @@ class Bisection {
                     chosen = side;
             if (chosen >= 0) return open_[chosen].begin()->second;
             for (auto& side : open_)
-                if (!side.empty()) side.erase(side.begin());
+                if (!side.empty()) close(side.begin()->second);
         }
         return -1;
     }
@@ -179,34 +181,49 @@ class Bisection {
         return std::abs(after - target_) <= std::max(slack_, std::abs(first_time_ - target_));
     }
 
-    // Moves a vertex for this pass; the gains of what is on its nets change with it.
-    void move(int32_t vertex) {
+    void close(int32_t vertex) {
         open_[side_[vertex]].erase({-gain_[vertex], vertex});
-        for (int32_t net : h_.nets[vertex]) add_gains(net, -1);
-        flip(vertex);
-        for (int32_t net : h_.nets[vertex]) add_gains(net, 1);
+        is_open_[vertex] = 0;
     }
 
-    void add_gains(int32_t net, int64_t times) {
-        if (held_[net][0] > 2 && held_[net][1] > 2) return;
+    // Moves a vertex for this pass; the gains of what is on its nets change with it, on few nets of many pins.
+    void move(int32_t vertex) {
+        close(vertex);
+        const int from = side_[vertex];
+        for (int32_t net : h_.nets[vertex]) {
+            const std::array<int64_t, 2> before{gain_on(net, 0), gain_on(net, 1)};
+            shift(net, from);
+            const std::array<int64_t, 2> more{gain_on(net, 0) - before[0], gain_on(net, 1) - before[1]};
+            if (more[0] != 0 || more[1] != 0) add_gains(net, more);
+        }
+        turn(vertex);
+    }
+
+    void add_gains(int32_t net, std::array<int64_t, 2> more) {
         for (int32_t vertex : h_.pins[net]) {
-            if (side_[vertex] == kAbsent) continue;
-            const auto node = open_[side_[vertex]].find({-gain_[vertex], vertex});
-            if (node == open_[side_[vertex]].end()) continue;
-            open_[side_[vertex]].erase(node);
-            gain_[vertex] += times * gain_on(net, side_[vertex]);
-            open_[side_[vertex]].insert({-gain_[vertex], vertex});
+            const int side = side_[vertex];
+            if (!is_open_[vertex] || more[side] == 0) continue;
+            auto node = open_[side].extract({-gain_[vertex], vertex});
+            gain_[vertex] += more[side];
+            node.value().first = -gain_[vertex];
+            open_[side].insert(std::move(node));
         }
     }
 
     void flip(int32_t vertex) {
-        const int from = side_[vertex];
-        for (int32_t net : h_.nets[vertex]) {
-            --held_[net][from];
-            ++held_[net][1 - from];
-        }
-        first_time_ += from == 0 ? -h_.time[vertex] : h_.time[vertex];
-        side_[vertex] = static_cast<uint8_t>(1 - from);
+        for (int32_t net : h_.nets[vertex]) shift(net, side_[vertex]);
+        turn(vertex);
+    }
+
+    // One pin of the net leaves that side for the other.
+    void shift(int32_t net, int from) {
+        --held_[net][from];
+        ++held_[net][1 - from];
+    }
+
+    void turn(int32_t vertex) {
+        first_time_ += side_[vertex] == 0 ? -h_.time[vertex] : h_.time[vertex];
+        side_[vertex] = static_cast<uint8_t>(1 - side_[vertex]);
     }
 
     const Hypergraph& h_;
@@ -214,6 +231,7 @@ class Bisection {
     double target_ = 0, slack_ = 0, first_time_ = 0;             // time of the first side
     std::vector<uint8_t> side_;                                  // [vertex] 0, 1 or kAbsent
     std::vector<uint8_t> free_;                                  // [vertex] may stand on both sides
+    std::vector<uint8_t> is_open_;                               // [vertex] stands in open_
     std::vector<std::array<int32_t, 2>> held_;                   // [net] pins on each side
     std::vector<int64_t> gain_;                                  // [vertex]
     std::array<std::set<std::pair<int64_t, int32_t>>, 2> open_;  // (-gain, vertex), by side

@@ -11,11 +11,10 @@ from placewright import _core
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.baselines import BASELINES
 from placewright.search.brkga import Brkga
-from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress
-from placewright.search.cluster_partition import CLUSTER_PARTITION
+from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress
 from placewright.search.peak_search import PeakSearch
+from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.side_by_side import best_side_by_side
@@ -23,12 +22,6 @@ from placewright.search.superstep_annealing import SuperstepAnnealing
 
 #: How many of the best solutions a search starts from.
 NUM_SEEDS = 4
-#: Of a time limit: each baseline ends its candidates after it.
-_BASELINE_SHARE = 0.15
-#: Evaluations of a baseline times ops: above 100,000 ops not all of its candidates are made.
-_OPS_TO_BASELINE = 10_000_000
-#: Partitioning takes too long for larger graphs: 5 s of processor time for 20,000 ops in wide layers.
-_MOST_OPS_TO_PARTITION = 10_000
 #: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
@@ -38,7 +31,7 @@ _GUIDED_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """No worse than any baseline, by construction: it returns the best of all that ran.
+    """No worse than any baseline, by construction: it returns the best of all candidates they made.
 
     What is left of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
@@ -63,11 +56,11 @@ class Auto:
         on_progress: OnProgress | None = None,
         interrupted: Interrupted | None = None,
     ) -> Result:
-        """Runs the baselines, whatever the budget: they are what the result must not be worse than; only a time limit,
-        an interrupt and a size above 100,000 ops shorten them. A search follows unless a bound proves that nothing is
-        left to gain."""
+        """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
+        says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
+        proves that nothing is left to gain."""
         began = time.perf_counter()
-        results = _run_baselines(problem, budget, seed, began, on_progress, interrupted)
+        results = run_baselines(problem, seed, budget.seconds, on_progress=on_progress, interrupted=interrupted)
         budget = replace(budget, bound=lower_bound(problem).value)
         ranked, reason = _by_fitness(problem, results), "complete"
         spent = sum(result.evaluations for result in results)
@@ -160,34 +153,3 @@ def _reason_to_stop(
     if nothing_fits(problem):
         return "infeasible"
     return budget.reason_to_stop(spent, elapsed)
-
-
-def _run_baselines(
-    problem: Problem,
-    budget: Budget,
-    seed: int,
-    began: float,
-    on_progress: OnProgress | None,
-    interrupted: Interrupted | None,
-) -> list[Result]:
-    seconds = None if budget.seconds is None else budget.seconds * _BASELINE_SHARE
-    own = Budget(evaluations=max(1, _OPS_TO_BASELINE // problem.core.num_ops), seconds=seconds)
-    results: list[Result] = []
-    for method in BASELINES:
-        if method is CLUSTER_PARTITION and problem.core.num_ops > _MOST_OPS_TO_PARTITION:
-            continue
-        results.append(method.solve(problem, own, seed))
-        best = _by_fitness(problem, results)[0].metrics
-        if on_progress is not None:
-            on_progress(
-                Progress(
-                    method=method.name,
-                    evaluations=sum(result.evaluations for result in results),
-                    seconds=time.perf_counter() - began,
-                    best=best.objective_value(problem.objective),
-                    bytes_over_limit=best.bytes_over_limit,
-                )
-            )
-        if interrupted is not None and interrupted():
-            break
-    return results

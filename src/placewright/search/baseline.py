@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placewright import _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress
 from placewright.search.result import Result, Solution, TracePoint, measure
 
 Fitness = tuple[int, int, int]
@@ -58,8 +58,8 @@ def evaluate(problem: Problem, candidate: Candidate, evaluations_left: int) -> E
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline(ABC):
-    """A cheap known method: makes a few candidates and keeps the best, the first of equals. Candidates are made as they
-    are asked for. The first is always evaluated; the others while the budget lasts and until one `is_enough`."""
+    """A cheap known method: makes a few candidates and keeps the best, the first of equals. The first is
+    always made; the others while the budget lasts and until one `is_enough`. What was made counts."""
 
     name: str
 
@@ -82,57 +82,81 @@ class Baseline(ABC):
         interrupted: Interrupted | None = None,
     ) -> Result:
         """As Method.solve; neither the seed nor the proposal matters."""
-        began = time.perf_counter()
-        best: Evaluated | None = None
-        trace: list[TracePoint] = []
-        evaluations, reason = 0, "complete"
-        for candidate in self.candidates(problem):
-            if best is not None and (stop := _reason_to_stop(budget, evaluations, began, interrupted)):
-                reason = stop
-                break
-            found = evaluate(problem, candidate, budget.evaluations - evaluations)
-            evaluations += found.evaluations
-            if best is None or found.fitness < best.fitness:
-                best = found
-                trace.append(_trace_point(found.fitness, evaluations, began))
+        trial = Trial(self, problem)
+        while trial.advance(budget.evaluations - trial.evaluations):
             if on_progress is not None:
-                on_progress(_progress(self.name, trace[-1], evaluations, began))
-            if self.is_enough(found.fitness):
-                break
-        assert best is not None, f"method '{self.name}' has no candidates"
-        return Result(
-            method=self.name,
-            solution=best.solution,
-            metrics=measure(problem, best.solution),
-            found_by=self.name if best.name == self.name else f"{self.name}: {best.name}",
-            evaluations=evaluations,
-            seconds=time.perf_counter() - began,
-            stopped_because=reason,
-            seed=seed,
-            trace=tuple(trace),
+                on_progress(trial.progress())
+            if interrupted is not None and interrupted():
+                return trial.result("interrupted", seed)
+            if (reason := budget.reason_to_stop(trial.evaluations, trial.seconds)) is not None:
+                return trial.result(reason, seed)
+        return trial.result("complete", seed)
+
+
+class Trial:
+    """A baseline at work on a problem, one candidate at a time.
+
+    evaluations, seconds: what its candidates took. is_complete: whether there is no other candidate worth making.
+    """
+
+    def __init__(self, method: Baseline, problem: Problem) -> None:
+        self.method = method
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.is_complete = False
+        self._problem = problem
+        self._candidates = method.candidates(problem)
+        self._best: Evaluated | None = None
+        self._trace: list[TracePoint] = []
+
+    @property
+    def best(self) -> Fitness:
+        """Of the candidates so far; there must have been one."""
+        assert self._best is not None, f"method '{self.method.name}' has no candidates"
+        return self._best.fitness
+
+    def advance(self, evaluations_left: int = UNLIMITED) -> bool:
+        """Makes and evaluates the next candidate, in no more evaluations than are left; whether there was one."""
+        began = time.perf_counter()
+        candidate = next(self._candidates, None) if not self.is_complete else None
+        if candidate is None:
+            self.is_complete = True
+            return False
+        found = evaluate(self._problem, candidate, evaluations_left)
+        self.evaluations += found.evaluations
+        self.seconds += time.perf_counter() - began
+        self.is_complete = self.method.is_enough(found.fitness)
+        if self._best is None or found.fitness < self._best.fitness:
+            self._best = found
+            self._trace.append(self._trace_point())
+        return True
+
+    def progress(self) -> Progress:
+        return Progress(
+            method=self.method.name,
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            best=self.best[1],
+            bytes_over_limit=self.best[0],
         )
 
+    def _trace_point(self) -> TracePoint:
+        return TracePoint(
+            evaluations=self.evaluations, seconds=self.seconds, best=self.best[1], bytes_over_limit=self.best[0]
+        )
 
-def _reason_to_stop(budget: Budget, evaluations: int, began: float, interrupted: Interrupted | None) -> str | None:
-    if interrupted is not None and interrupted():
-        return "interrupted"
-    return budget.reason_to_stop(evaluations, time.perf_counter() - began)
-
-
-def _trace_point(fitness: Fitness, evaluations: int, began: float) -> TracePoint:
-    return TracePoint(
-        evaluations=evaluations,
-        seconds=time.perf_counter() - began,
-        best=fitness[1],
-        bytes_over_limit=fitness[0],
-    )
-
-
-def _progress(method: str, best: TracePoint, evaluations: int, began: float) -> Progress:
-    return Progress(
-        method=method,
-        evaluations=evaluations,
-        seconds=time.perf_counter() - began,
-        best=best.best,
-        bytes_over_limit=best.bytes_over_limit,
-    )
+    def result(self, stopped_because: str, seed: int) -> Result:
+        """With the best candidate, the first of equals."""
+        name, best = self.method.name, self._best
+        assert best is not None, f"method '{name}' has no candidates"
+        return Result(
+            method=name,
+            solution=best.solution,
+            metrics=measure(self._problem, best.solution),
+            found_by=name if best.name == name else f"{name}: {best.name}",
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            stopped_because=stopped_because,
+            seed=seed,
+            trace=tuple(self._trace),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placewright.search.baseline import Baseline
 from placewright.search.bfs import BFS
-from placewright.search.cluster_list import ClusterList
+from placewright.search.cluster_list import CLUSTER_LIST
 from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.dfs import DFS
@@ -29,6 +29,6 @@ BASELINES: tuple[Baseline, ...] = (
     ListScheduling(),
     EarliestTaskFirst(),
     SegmentFill(),
-    ClusterList(),
+    CLUSTER_LIST,
     CLUSTER_PARTITION,
 )

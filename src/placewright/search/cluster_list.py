@@ -52,15 +52,18 @@ class ClusterList(Baseline):
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
         total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
         is_scarce = _memory_is_scarce(problem)
-        seen = set[bytes]()
+        seen, seen_devices = set[bytes](), set[bytes]()
         for part in PARTS:
             cluster_of = _core.chain_clusters(problem.core, total_ns // part)
+            if cluster_of.tobytes() in seen:
+                continue
+            seen.add(cluster_of.tobytes())
             small = _core.coarse_problem(problem.core, cluster_of)
             for rule, device_of_cluster in self.placements(small, is_scarce):
                 device_of = device_of_cluster[cluster_of]
-                if device_of.tobytes() in seen:
+                if device_of.tobytes() in seen_devices:
                     continue
-                seen.add(device_of.tobytes())
+                seen_devices.add(device_of.tobytes())
                 order = _core.dispatch_order(problem.core, device_of)
                 yield Candidate(name=f"{rule}, 1/{part}", device_of=device_of, order=order)
                 if is_scarce:
@@ -72,3 +75,6 @@ def _memory_is_scarce(problem: Problem) -> bool:
     """Whether it is the objective, or some device could not hold everything at once."""
     limits = [limit for limit in problem.memory_limits_bytes if limit is not None]
     return problem.objective == "peak-memory" or (limits != [] and int(op_bytes(problem).sum()) > min(limits))
+
+
+CLUSTER_LIST = ClusterList()

@@ -1,0 +1,107 @@
+"""All baselines on one problem, within what a plan may take: the cheap ones first and always, then candidates of the
+costly ones in turn, as many as are planned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placewright.problem import Problem
+from placewright.search.baseline import Baseline, Trial
+from placewright.search.baselines import BASELINES
+from placewright.search.budget import Interrupted, OnProgress
+from placewright.search.cluster_list import CLUSTER_LIST
+from placewright.search.cluster_partition import CLUSTER_PARTITION
+from placewright.search.result import Result
+
+#: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
+_COSTLY: dict[Baseline, int] = {CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}
+#: What all others take together, in ns per op.
+_CHEAP = 15_000
+#: Of a time limit, for all baselines.
+_SHARE = 0.5
+#: For all baselines where there is no time limit, and the least per op: 20,000 ops have half a second.
+_SECONDS, _NS_PER_OP = 0.5, 25_000
+
+
+def run_baselines(
+    problem: Problem,
+    seed: int,
+    seconds: float | None,
+    *,
+    on_progress: OnProgress | None = None,
+    interrupted: Interrupted | None = None,
+) -> list[Result]:
+    """What each baseline found, in the order of BASELINES.
+
+    seconds: the time limit of the whole search, half of which is for the baselines. How many candidates of the costly
+    ones fit into it is planned by the number of ops before any is made; where the clock is ahead of the plan there are
+    fewer. Without a limit half a second is planned with, more for graphs of more than 20,000 ops, and no clock is
+    looked at: the same candidates are made each time. One that was begun is finished and counts. A cheap baseline makes
+    a candidate whatever the limit. After an interrupt none begins.
+    """
+    return _Portfolio(problem, seconds, on_progress, interrupted).run(seed)
+
+
+class _Portfolio:
+    def __init__(
+        self, problem: Problem, seconds: float | None, on_progress: OnProgress | None, interrupted: Interrupted | None
+    ) -> None:
+        self._num_ops = problem.core.num_ops
+        self._began = time.perf_counter()
+        self._limit = None if seconds is None else seconds * _SHARE
+        self._on_progress = on_progress
+        self._is_interrupted = interrupted or (lambda: False)
+        self._trials = [Trial(method, problem) for method in BASELINES]
+
+    def run(self, seed: int) -> list[Result]:
+        for trial in self._trials:
+            if trial.method not in _COSTLY:
+                self._make_all(trial)
+            if self._is_interrupted():
+                break
+        for trial in self._in_turn():
+            if self._is_over() or self._is_interrupted():
+                break
+            trial.advance()
+            self._report(trial)
+        stopped = "interrupted" if self._is_interrupted() else "time" if self._is_over() else "evaluations"
+        made = [trial for trial in self._trials if trial.evaluations > 0]
+        return [trial.result("complete" if trial.is_complete else stopped, seed) for trial in made]
+
+    def _make_all(self, trial: Trial) -> None:
+        while trial.advance() and not self._is_over():
+            pass
+        self._report(trial)
+
+    def _in_turn(self) -> Iterator[Trial]:
+        """Whose candidate is the next, as long as the plan has room: always of the one that has taken less so far."""
+        planned = max(_SECONDS * 1e9, _NS_PER_OP * self._num_ops) if self._limit is None else self._limit * 1e9
+        left = planned - _CHEAP * self._num_ops
+        costs = {trial: _COSTLY[trial.method] * self._num_ops for trial in self._trials if trial.method in _COSTLY}
+        spent = dict.fromkeys(costs, 0)
+        while waiting := [trial for trial in costs if not trial.is_complete and costs[trial] <= left]:
+            trial = min(waiting, key=lambda trial: spent[trial])
+            spent[trial] += costs[trial]
+            left -= costs[trial]
+            yield trial
+
+    def _is_over(self) -> bool:
+        return self._limit is not None and time.perf_counter() - self._began >= self._limit
+
+    def _report(self, trial: Trial) -> None:
+        """As one method would that makes the candidates of all."""
+        if self._on_progress is None:
+            return
+        made = [trial for trial in self._trials if trial.evaluations > 0]
+        bytes_over_limit, best, _ = min(trial.best for trial in made)
+        self._on_progress(
+            replace(
+                trial.progress(),
+                evaluations=sum(trial.evaluations for trial in made),
+                seconds=time.perf_counter() - self._began,
+                best=best,
+                bytes_over_limit=bytes_over_limit,
+            )
+        )

@@ -1,0 +1,141 @@
+"""Which baselines `auto` runs, how many candidates of each, and what a limit of time takes away. Clocks are counters:
+no test looks at the time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.api import make_problem
+from placewright.importers import load_graph
+from placewright.machines import load_machine
+from placewright.problem import Problem
+from placewright.search import baseline
+from placewright.search.auto import Auto
+from placewright.search.baselines import BASELINES
+from placewright.search.budget import Budget, Progress
+from placewright.search.portfolio import run_baselines
+from placewright.search.result import Result
+
+COSTLY = ["cluster-list", "cluster-partition"]
+
+
+@pytest.fixture(scope="module")
+def training_step() -> Problem:
+    """1,071 scheduled ops: planned with 15 us for each op in cheap baselines, 1.5 us for a candidate of cluster-list, 4
+    for one of cluster-partition, so 16 ms, 1.6 ms and 4.3 ms."""
+    return make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
+
+
+class Clock:
+    """time.perf_counter(), which goes on only when a candidate is evaluated."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds_per_candidate: float) -> None:
+        self.now = 0.0
+        evaluate = baseline.evaluate
+
+        def evaluated(*arguments: Any) -> baseline.Evaluated:
+            self.now += seconds_per_candidate
+            return evaluate(*arguments)
+
+        monkeypatch.setattr(baseline, "evaluate", evaluated)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+
+def outcomes(results: list[Result]) -> list[tuple[str, int, list[int], str]]:
+    return [(r.method, r.evaluations, r.solution.device_of.tolist(), r.stopped_because) for r in results]
+
+
+def by_name(results: list[Result]) -> dict[str, Result]:
+    return {result.method: result for result in results}
+
+
+def test_a_second_runs_the_baselines_of_the_default_where_each_candidate_takes_4_ms(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Cluster-list alone has some 40 candidates, 0.16 s; all together take less than half a second.
+    default = run_baselines(training_step, 0, None)
+    clock = Clock(monkeypatch, 0.004)
+    limited = run_baselines(training_step, 0, 1.0)
+    assert clock.now > 0.15
+    assert outcomes(limited) == outcomes(default)
+    assert all(result.stopped_because == "complete" for result in limited)
+
+
+def test_auto_hands_its_time_limit_on(training_step: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    default = Auto().solve(training_step, Budget(evaluations=1), 0)
+    Clock(monkeypatch, 0.004)
+    limited = Auto().solve(training_step, Budget(evaluations=1, seconds=1.0), 0)
+    short = Auto().solve(training_step, Budget(evaluations=1, seconds=0.01), 0)
+    assert outcomes(list(limited.baselines)) == outcomes(list(default.baselines))
+    assert not by_name(list(short.baselines)).keys() & set(COSTLY)
+
+
+def test_a_baseline_that_the_clock_cuts_keeps_the_candidates_it_made(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 20 ms for each candidate: half of a second is over after 25, some of them of costly baselines.
+    clock = Clock(monkeypatch, 0.02)
+    results = run_baselines(training_step, 0, 1.0)
+    assert 0.5 <= clock.now < 0.5 + 0.03
+    assert [by_name(results)[name].stopped_because for name in COSTLY] == ["time", "time"]
+    for result in results:
+        alone = next(method for method in BASELINES if method.name == result.method)
+        same = alone.solve(training_step, Budget(evaluations=result.evaluations), 0)
+        assert np.array_equal(same.solution.device_of, result.solution.device_of)
+        assert same.metrics == result.metrics
+
+
+def test_auto_is_no_worse_than_any_baseline_that_a_limit_left_half_made(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch, 0.02)
+    result = Auto().solve(training_step, Budget(evaluations=100, seconds=1.0), 0)
+    assert len(result.baselines) == len(BASELINES)
+    assert result.metrics.step_time_ns <= min(b.metrics.step_time_ns for b in result.baselines)
+
+
+def test_a_limit_too_short_for_them_leaves_the_costly_baselines_out_before_they_begin(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Half of 10 ms is less than the cheap ones take; half of 44 ms leaves 22 - 16 = 6 ms, one candidate of each.
+    Clock(monkeypatch, 0.0)
+    cheap = [method.name for method in BASELINES if method.name not in COSTLY]
+    assert [result.method for result in run_baselines(training_step, 0, 0.01)] == cheap
+    some = by_name(run_baselines(training_step, 0, 0.044))
+    assert [some[name].evaluations for name in COSTLY] == [2, 2]
+
+
+def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first candidate alone takes a second.
+    Clock(monkeypatch, 1.0)
+    results = run_baselines(training_step, 0, 0.1)
+    assert [result.method for result in results] == [m.name for m in BASELINES if m.name not in COSTLY]
+    assert all(result.evaluations <= 3 for result in results)  # transfers late, early and in batches
+
+
+def test_cheap_baselines_come_first_and_costly_ones_take_turns(training_step: Problem) -> None:
+    seen: list[Progress] = []
+    run_baselines(training_step, 0, None, on_progress=seen.append)
+    methods = [progress.method for progress in seen]
+    first = min(methods.index(name) for name in COSTLY)
+    assert set(methods[first:]) == set(COSTLY)
+    # A candidate of cluster-partition takes as long as 2.67 of cluster-list.
+    assert methods[first : first + 8] == [COSTLY[i] for i in (0, 1, 0, 0, 1, 0, 0, 0)]
+    assert [p.best for p in seen] == sorted((p.best for p in seen), reverse=True)
+
+
+def test_without_a_limit_no_clock_decides(training_step: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    default = outcomes(run_baselines(training_step, 0, None))
+    Clock(monkeypatch, 1000.0)
+    assert outcomes(run_baselines(training_step, 0, None)) == default
+
+
+def test_after_an_interrupt_no_baseline_begins(training_step: Problem) -> None:
+    results = run_baselines(training_step, 0, None, interrupted=lambda: True)
+    assert [result.method for result in results] == ["input-order"]
