@@ -43,7 +43,7 @@ STEP_TIME = (critical_path, total_work, shared_device, delayed_path, fullest_win
 PEAK_MEMORY = (largest_op, spread_residents, live_tensors)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems(max_ops=4, max_devices=2))
 def test_no_bound_exceeds_any_solution(problem: Problem) -> None:
     outcomes = [simulate(problem, *solution) for solution in every_solution(problem)]
@@ -59,7 +59,7 @@ def test_no_bound_exceeds_any_solution(problem: Problem) -> None:
         assert min(outcome.bytes_over_limit for outcome in outcomes) > 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(max_ops=2, max_devices=3))
 def test_no_bound_exceeds_the_optimum_on_three_devices(problem: Problem) -> None:
     for objective in ("step-time", "peak-memory"):
@@ -292,7 +292,7 @@ def best_objective_on_one_device(graph: Graph) -> int:
     return least_peak_on_one_device(problem_of(graph, machine_of(1)))[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(max_ops=7, max_devices=1))
 def test_the_live_tensors_of_one_device_are_no_less_than_some_op_finds_in_any_case(problem: Problem) -> None:
     bytes_found, _, exact = _core.live_memory_bound(problem.core, 10**6)

@@ -106,7 +106,7 @@ def test_a_plan_that_does_not_fit_has_no_gap() -> None:
     assert explain(replace(small_plan(), status="infeasible")).gap is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problem=problems())
 def test_every_explanation_adds_up(problem: Problem) -> None:
     plan = plan_for(problem)

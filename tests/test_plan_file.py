@@ -66,7 +66,7 @@ def test_a_plan_that_does_not_say_where_its_times_come_from_is_read(document: di
     assert read_plan(tmp_path / "earlier.json") == small_plan()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems())
 def test_any_plan_comes_back_equal(problem: Problem, tmp_path: Path) -> None:
     plan = plan_for(problem)

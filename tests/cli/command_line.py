@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 from placewright.graph import Graph, Op, Tensor
 
 MIB = 2**20
@@ -28,7 +30,7 @@ def process(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
     """Runs one command as a process of its own, outside of any terminal."""
     environment = {**os.environ, "COLUMNS": "", "NO_COLOR": ""}
     command = [sys.executable, "-m", "placewright", *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def chain_graph(num_ops: int, towers: int = 2, name: str = "towers") -> Graph:

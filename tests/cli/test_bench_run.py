@@ -13,6 +13,7 @@ import pytest
 from command_line import process
 from policies.networks import random_policy
 from test_process import limited
+from waiting import PATIENCE_S, wait_until
 
 from placewright.bench.rows import read_results
 from placewright.datasets.graph_set import read_graph_set, write_graph_set
@@ -84,9 +85,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(suite: Path) -> None:
     ]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     rows = suite.parent / "r" / "rows.jsonl"
-    deadline = time.monotonic() + 60
-    while (not rows.exists() or rows.read_bytes().count(b"\n") < 3) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: rows.exists() and rows.read_bytes().count(b"\n") >= 3)
     running.kill()
     running.wait()
     before = rows.read_bytes()
@@ -103,12 +102,10 @@ def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(suite: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     rows = suite.parent / "r" / "rows.jsonl"
-    deadline = time.monotonic() + 60
-    while not rows.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(rows.exists)
     time.sleep(0.5)
     os.killpg(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert "rows are kept and the same command goes on from there" in err
     assert "Traceback" not in err
@@ -121,21 +118,17 @@ def test_workers_end_with_a_parent_that_is_killed(suite: Path) -> None:
     # Workers inherit stderr, which so is at its end when the last of them is.
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     rows = suite.parent / "r" / "rows.jsonl"
-    deadline = time.monotonic() + 60
-    while not rows.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(rows.exists)
     time.sleep(2)  # The worker is at work.
     running.kill()
-    running.communicate(timeout=20)
+    running.communicate(timeout=PATIENCE_S)
 
 
 def test_two_runs_at_once_do_not_mix_their_rows(suite: Path) -> None:
     command = [sys.executable, "-m", "placewright", *map(str, arguments(suite, "--evaluations", "3000000"))]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     rows = suite.parent / "r" / "rows.jsonl"
-    deadline = time.monotonic() + 60
-    while not rows.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(rows.exists)
     second = process(*arguments(suite))
     assert (second.returncode, second.stdout) == (2, "")
     assert second.stderr.startswith("placewright: error: another run is adding rows to ")

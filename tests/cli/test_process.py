@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import chain_graph, process
+from waiting import PATIENCE_S, wait_until
 
 from placewright import load
 from placewright.importers import save_graph
@@ -35,9 +36,7 @@ def searching(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "placewright", *map(str, arguments), "-o", str(tmp_path / "p.json"), *options]
     environment = {**os.environ, "COLUMNS": ""}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while _cpu_seconds(process.pid) < 2.5 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: _cpu_seconds(process.pid) >= 2.5)
     return process
 
 
@@ -53,7 +52,7 @@ def _cpu_seconds(pid: int) -> float:
 def test_ctrl_c_writes_the_best_plan_so_far_and_is_130(tmp_path: Path) -> None:
     running = searching(tmp_path)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert err == "placewright: interrupted\n"
     assert "stopped: interrupted, the best plan so far" in out
@@ -67,7 +66,7 @@ def test_ctrl_c_writes_the_best_plan_so_far_and_is_130(tmp_path: Path) -> None:
 def test_ctrl_c_with_json_still_prints_one_object(tmp_path: Path) -> None:
     running = searching(tmp_path, "--json")
     running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=60)
+    out, _ = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert json.loads(out)["stopped_because"] == "interrupted"
 
@@ -111,7 +110,9 @@ def test_a_folder_without_permission_is_refused_before_the_search(model: Path, t
 def test_a_full_standard_output_is_one_sentence(saved: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "placewright", "show", str(saved)]
-        outcome = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        outcome = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+        )
     assert outcome.returncode == 2
     assert outcome.stderr == "placewright: error: cannot write to standard output: No space left on device\n"
 
@@ -123,14 +124,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(saved: Path) -> None:
     running.stdout.close()
     assert running.stderr is not None
     assert running.stderr.read() == ""
-    assert running.wait(timeout=60) != 0
+    assert running.wait(timeout=PATIENCE_S) != 0
 
 
 def test_an_ascii_terminal_gets_escapes_instead_of_a_crash(tmp_path: Path) -> None:
     save_graph(chain_graph(3, name="größe"), tmp_path / "g.json")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     command = [sys.executable, "-m", "placewright", "inspect", str(tmp_path / "g.json")]
-    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert outcome.returncode == 0
     assert "gr\\xf6\\xdfe" in outcome.stdout
 
@@ -140,14 +141,16 @@ def test_help_and_version_need_no_heavy_import() -> None:
         "import sys; from placewright import cli; code = cli.run(['--help']); "
         "heavy = {'torch', 'onnx', 'pydantic', 'rich.console'} & set(sys.modules); sys.exit(f'{code} {heavy}')"
     )
-    outcome = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False)
+    outcome = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert outcome.stderr.strip() == "0 set()"
     assert process("--version").stdout.strip().count(".") == 2
 
 
 def test_a_closed_standard_output_is_no_crash(saved: Path) -> None:
     command = ["sh", "-c", 'exec "$0" -m placewright show "$1" >&-', sys.executable, str(saved)]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (outcome.returncode, outcome.stderr) == (0, "")
 
 
@@ -162,7 +165,9 @@ def test_an_early_ctrl_c_is_one_line_and_130(command: tuple[str, ...], model: Pa
         "    return load(name, *rest)\n"
         f"builtins.__import__ = interrupted; sys.argv = ['placewright', *{arguments!r}]; cli.main()"
     )
-    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    outcome = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
 
 
@@ -171,7 +176,7 @@ def test_a_second_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert err.strip() == "placewright: interrupted"
 

@@ -18,7 +18,7 @@ def placed(core: _core.Problem) -> tuple[np.ndarray, np.ndarray]:
     return _core.list_schedule(core, _core.bottom_level_order(core), False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(problem=problems(max_ops=10), max_clusters=st.integers(1, 10))
 def test_what_is_found_for_the_coarse_problem_is_a_solution(problem: Problem, max_clusters: int) -> None:
     coarse, cluster_of = _core.coarsen(problem.core, max_clusters)

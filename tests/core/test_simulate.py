@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import decode, least_peak_on_one_device, rule_broken_by, simulate
+from reference_data import FOLDER, needs_reference_data
 from strategies import chromosomes, problems
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem
 
-KNOWN_ANSWERS = Path(__file__).parents[3] / "shared/data/olla/known_answers.json"
+KNOWN_ANSWERS = FOLDER / "olla/known_answers.json"
 
 
 @st.composite
@@ -128,11 +128,12 @@ def _sorted_nodes(record: dict[str, Any]) -> list[str]:
     return order
 
 
-@pytest.mark.skipif(not KNOWN_ANSWERS.exists(), reason="the reference data of OLLA is not beside the repository")
+@needs_reference_data
 def test_there_are_nine_known_answers() -> None:
     assert len(known_answers()) == 9
 
 
+@needs_reference_data
 @pytest.mark.parametrize("name", known_answers())
 def test_the_best_order_on_one_device_has_the_known_peak(name: str) -> None:
     record = known_answers()[name]

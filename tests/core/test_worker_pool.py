@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from searches import random_problem, search
+from waiting import wait_until
 
 STATUS = Path("/proc/self/status")
 
@@ -66,10 +66,7 @@ def test_a_search_that_is_dropped_ends_its_threads() -> None:
         kept.advance(evaluations, 10**6)
         assert num_system_threads() == before + 3
         del kept
-        deadline = time.monotonic() + 10  # the system may count a thread a little longer
-        while num_system_threads() > before and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert num_system_threads() == before
+        wait_until(lambda: num_system_threads() == before)  # the system may count a thread a little longer
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 from parsers import JSON_SEED, PARSERS, parse, seeds
 
-SETTINGS = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 FORMATS = sorted(PARSERS)
 #: What the text formats are made of, and the numbers that lie at limits.
 PIECES = [

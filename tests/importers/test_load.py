@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from reference_data import FOLDER, needs_reference_data
 
 from placewright import examples
 from placewright.errors import InputError
@@ -83,10 +84,9 @@ def test_the_files_of_another_format_under_a_wrong_suffix_are_refused(tmp_path):
                     load_graph(tmp_path / f"g{suffix}")
 
 
+@needs_reference_data
 def test_a_copy_of_the_reference_cost_graph_loads_under_any_of_its_suffixes(tmp_path):
-    source = Path(__file__).parents[3] / "shared" / "data" / "regal" / "example.pbtxt"
-    if not source.exists():
-        pytest.skip("the reference data is not here")
+    source = FOLDER / "regal" / "example.pbtxt"
     for suffix in (".pbtxt", ".costgraph", ".txt"):
         shutil.copy(source, tmp_path / f"g{suffix}")
         assert len(load_graph(tmp_path / f"g{suffix}").ops) == 5

@@ -1,14 +1,13 @@
 """Standard task graphs."""
 
-from pathlib import Path
-
 import pytest
+from reference_data import FOLDER, needs_reference_data
 
 from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.importers.stg import parse_stg
 
-FOLDER = Path(__file__).parents[3] / "shared" / "data" / "stg50"
+STG = FOLDER / "stg50"
 
 
 def complaint(text: str) -> str:
@@ -30,9 +29,9 @@ def test_tasks_may_name_predecessors_that_come_later():
     assert [op.name for op in graph.ops] == ["task_1", "task_0", "task_2"]
 
 
-@pytest.mark.skipif(not FOLDER.exists(), reason="the reference data is not here")
+@needs_reference_data
 def test_all_reference_files_load_with_the_critical_path_their_comment_states():
-    files = sorted(FOLDER.glob("*.stg"))
+    files = sorted(STG.glob("*.stg"))
     assert len(files) == 180
     for file in files:
         graph = load_graph(file)

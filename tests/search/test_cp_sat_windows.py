@@ -61,7 +61,7 @@ def solved(window: Window) -> Found:
     return solve_window(window, effort=20, seconds=None, seed=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problem=overlapped(max_ops=4))
 def test_a_window_of_all_ops_finds_what_brute_force_finds(problem: Problem) -> None:
     assume(problem.control != "order")
@@ -75,7 +75,7 @@ def test_a_window_of_all_ops_finds_what_brute_force_finds(problem: Problem) -> N
     assert timed(problem, found.solution).step_time_ns == optimum
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=overlapped(max_ops=10), seed=st.integers(0, 100), data=st.data())
 def test_the_solution_as_it_is_solves_every_window_and_what_solves_it_is_valid(
     problem: Problem, seed: int, data: st.DataObject
@@ -94,7 +94,7 @@ def test_the_solution_as_it_is_solves_every_window_and_what_solves_it_is_valid(
     assert set(moved) <= set(window.inside)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=overlapped(max_ops=10), seed=st.integers(0, 100))
 def test_no_step_starts_so_late_that_its_tail_ends_after_the_step(problem: Problem, seed: int) -> None:
     keys = np.random.default_rng(seed).integers(0, 2**32, problem.core.num_keys, np.uint32)

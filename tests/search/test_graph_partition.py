@@ -71,7 +71,7 @@ def test_a_tensor_counts_once_however_many_read_it() -> None:
     assert GP_DFS.solve(problem, Budget(), seed=0).metrics.bytes_moved == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(max_ops=7, max_devices=2))
 def test_no_single_move_that_keeps_the_balance_lessens_the_cut(problem: Problem) -> None:
     assume(problem.machine.num_devices == 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import sys
+from types import FrameType
 
 import numpy as np
 from hypothesis import given, settings
@@ -81,7 +82,7 @@ def test_where_control_is_only_an_order_the_simulation_may_be_faster_than_planne
     assert Heft().solve(problem, Budget(), 0).metrics.step_time_ns == 12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(max_ops=10))
 def test_where_links_are_free_the_simulation_takes_as_long_as_planned(problem: Problem) -> None:
     machine = machine_of(problem.machine.num_devices)
@@ -105,7 +106,7 @@ def test_ranks_take_the_least_or_largest_time_and_the_slowest_link() -> None:
 
 
 @given(tasks=st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1, 2, 3, 7])), max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_idle_slots_are_found_where_trying_every_moment_finds_them(tasks: list[tuple[int, int]]) -> None:
     slots, taken = IdleSlots(), np.zeros(4000, bool)
     for ready, duration in tasks:
@@ -128,8 +129,8 @@ def test_idle_slots_stay_exact_over_many_chunks() -> None:
         taken[expected : expected + duration] = True
 
 
-def test_twice_the_ops_take_about_twice_the_time() -> None:
-    # Placing is not quadratic, where four times would be expected. Measured: 10,000 ops on 8 devices in 0.6 s.
+def test_placing_is_not_quadratic_in_the_number_of_ops() -> None:
+    # Four times the ops run 7.4 times as many lines of Python; 16 times would be quadratic.
     def chains(num_ops: int) -> Problem:
         names = [f"op{index}" for index in range(num_ops)]
         reads = {n: (f"{names[i * 7 // 8]} {names[i - 1]}" if i > 8 and i % 3 else "", 8) for i, n in enumerate(names)}
@@ -138,12 +139,17 @@ def test_twice_the_ops_take_about_twice_the_time() -> None:
         assert problem.core.num_ops == num_ops
         return problem
 
-    def seconds(problem: Problem) -> float:
-        began = time.process_time()
-        Heft().solve(problem, Budget(), 0)
-        return time.process_time() - began
+    def lines_run(problem: Problem) -> int:
+        count = 0
 
-    # The quickest of four runs by turns: other processes share the caches.
-    both = chains(3_000), chains(6_000)
-    fewer, more = (min(times) for times in zip(*(map(seconds, both) for _ in range(4)), strict=True))
-    assert more < 3 * max(fewer, 0.1)
+        def count_line(frame: FrameType, event: str, argument: object) -> object:
+            nonlocal count
+            count += event == "line"
+            return count_line
+
+        sys.settrace(count_line)
+        Heft().solve(problem, Budget(), 0)
+        sys.settrace(None)
+        return count
+
+    assert lines_run(chains(2_000)) < 10 * lines_run(chains(500))

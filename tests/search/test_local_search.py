@@ -129,7 +129,7 @@ class SlowSearch:
         return (cost.bytes_over_limit, *(times if self.problem.objective == "step-time" else times[::-1]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     problem=problems(),
     seed=st.integers(0, 2**32),

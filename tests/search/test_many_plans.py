@@ -40,7 +40,6 @@ def test_no_plan_of_any_method_is_refused_by_the_checker() -> None:
 
     @settings(
         max_examples=max(1, PLANS // len(METHODS)),
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

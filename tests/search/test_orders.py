@@ -91,7 +91,7 @@ def slow_reverse(problem: Problem) -> list[int]:
 
 
 @pytest.mark.parametrize("method", ORDERS, ids=lambda method: method.name)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(problem=problems(max_ops=10))
 def test_an_order_holds_every_op_after_all_it_depends_on(method: OneDeviceOrder, problem: Problem) -> None:
     memory = SlowMemory(problem)
@@ -100,7 +100,7 @@ def test_an_order_holds_every_op_after_all_it_depends_on(method: OneDeviceOrder,
     assert all(memory.before(op) <= set(order[:position]) for position, op in enumerate(order))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(problem=problems(max_ops=10))
 def test_lpmf_keeps_the_peak_then_frees_most(problem: Problem) -> None:
     def key(memory: SlowMemory, op: int, held: int, net: int, peak: int) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def test_lpmf_keeps_the_peak_then_frees_most(problem: Problem) -> None:
     assert LPMF.order(problem).tolist() == slow_forward(problem, key)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(problem=problems(max_ops=10))
 def test_xla_list_frees_most_less_what_it_defines(problem: Problem) -> None:
     def key(memory: SlowMemory, op: int, held: int, net: int, peak: int) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def test_xla_list_frees_most_less_what_it_defines(problem: Problem) -> None:
     assert XLA_LIST.order(problem).tolist() == slow_forward(problem, key)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(problem=problems(max_ops=10))
 def test_reverse_greedy_needs_least_before_each_op(problem: Problem) -> None:
     assert REVERSE_GREEDY.order(problem).tolist() == slow_reverse(problem)

@@ -65,7 +65,7 @@ def test_memory_limits_that_no_start_keeps_are_met() -> None:
 
 
 @pytest.mark.parametrize("method", [INPUT_ORDER, LPMF, XLA_LIST, REVERSE_GREEDY], ids=lambda method: method.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problem=problems(max_devices=1))
 def test_on_one_device_it_is_never_worse_than_a_simple_order(method: Baseline, problem: Problem) -> None:
     result = PeakSearch().solve(problem, Budget(evaluations=20), seed=0)
@@ -73,7 +73,7 @@ def test_on_one_device_it_is_never_worse_than_a_simple_order(method: Baseline, p
     assert result.metrics.fitness(problem.objective) <= simple.metrics.fitness(problem.objective)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(max_ops=6, max_devices=1))
 def test_on_one_device_it_proves_the_least_peak(problem: Problem) -> None:
     problem = replace(problem, objective="peak-memory", memory_limits_bytes=(None,))

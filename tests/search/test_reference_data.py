@@ -6,11 +6,11 @@ import csv
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from instances import machine_of, problem_of
+from reference_data import FOLDER, needs_reference_data
 
 from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor, in_topological_order
@@ -20,12 +20,8 @@ from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 from placewright.search.single_device import ORDERS
 
-DATA = Path(__file__).parents[3] / "shared/data"
-STG = DATA / "stg50"
-OLLA = DATA / "olla/known_answers.json"
-
-needs_stg = pytest.mark.skipif(not STG.exists(), reason="the Standard Task Graphs are not beside the repository")
-needs_olla = pytest.mark.skipif(not OLLA.exists(), reason="the reference data of OLLA is not beside the repository")
+STG = FOLDER / "stg50"
+OLLA = FOLDER / "olla/known_answers.json"
 
 
 @lru_cache(maxsize=200)
@@ -41,7 +37,7 @@ def certified_rows() -> Iterator[tuple[str, int, int]]:
                 yield row["instance"], int(row["procs"]), int(row["lower_bound"])
 
 
-@needs_stg
+@needs_reference_data
 @pytest.mark.parametrize(
     ("name", "transfer_model", "fewest_optimal"),
     [
@@ -69,7 +65,7 @@ def test_most_certified_makespans_are_reached_and_none_is_undercut(
     assert num_optimal >= fewest_optimal
 
 
-@needs_stg
+@needs_reference_data
 def test_no_certified_makespan_is_below_the_bound_and_most_meet_it() -> None:
     # Of 704 rows: 674 meet it; critical path and divided work alone meet 658.
     num_met = 0
@@ -108,7 +104,7 @@ def _graph(record: dict[str, Any]) -> Graph:
     return Graph(name="olla", ops=tuple(in_topological_order(ops, tensors, "olla")), tensors=tensors)
 
 
-@needs_olla
+@needs_reference_data
 def test_the_best_of_the_simple_orders_reaches_every_known_optimal_peak() -> None:
     peaks = known_peaks()
     assert len(peaks) >= 7
@@ -117,7 +113,7 @@ def test_the_best_of_the_simple_orders_reaches_every_known_optimal_peak() -> Non
         assert METHODS["single-device"].solve(problem, Budget(), seed=0).metrics.peak_memory_bytes == optimum, name
 
 
-@needs_olla
+@needs_reference_data
 @pytest.mark.parametrize("name", [method.name for method in ORDERS])
 def test_no_order_undercuts_a_known_optimal_peak(name: str) -> None:
     for graph, optimum in known_peaks().values():

@@ -49,7 +49,7 @@ def test_two_chains_part_and_meet_again() -> None:
 
 
 @given(problem=problems())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_it_is_never_worse_than_what_it_starts_from(problem: Problem) -> None:
     starts = [method.solve(problem, Budget(), seed=0) for method in (SingleDevice(), ListScheduling())]
     fitness = [start.metrics.fitness(problem.objective) for start in starts]
@@ -58,7 +58,7 @@ def test_it_is_never_worse_than_what_it_starts_from(problem: Problem) -> None:
 
 
 @given(problem=problems(), seed=st.integers(0, 100))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_who_ignores_limits_goes_where_one_without_limits_goes(problem: Problem, seed: int) -> None:
     problem = replace(problem, objective="step-time")
     without = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)

@@ -79,7 +79,7 @@ def test_unequal_devices_share_the_work_by_their_speed() -> None:
     assert SuperstepAnnealing().solve(problem, Budget(evaluations=500), seed=0).metrics.step_time_ns == 60
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(), free=...)
 def test_it_is_never_worse_than_segment_fill(problem: Problem, free: bool) -> None:
     # Half of the problems have free blocking transfers, the others any machine; limits and constraints as drawn.

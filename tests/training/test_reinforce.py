@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from policies.networks import SMALL
+from waiting import PATIENCE_S, wait_until
 
 from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
@@ -88,7 +88,7 @@ def run_and_kill(data: Path, out: Path, script: Path) -> None:
     script.write_text(KILLED)
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": f"{here.parent}{os.pathsep}{here}", "KILLED_TRAINING": str(out)}
-    ended = subprocess.run([sys.executable, script, data, out], env=environment, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, script, data, out], env=environment, timeout=PATIENCE_S, check=False)
     assert ended.returncode == -signal.SIGKILL
 
 
@@ -113,10 +113,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(data: Path, undi
 
 def test_workers_end_with_the_training_that_started_them(data: Path, tmp_path: Path) -> None:
     run_and_kill(data, tmp_path / "out", tmp_path / "killed.py")
-    until = time.monotonic() + 20
-    while processes_of(tmp_path / "out") and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not processes_of(tmp_path / "out")
+    wait_until(lambda: not processes_of(tmp_path / "out"))
 
 
 def test_another_training_s_folder_is_refused(data: Path, undisturbed: Path) -> None:

@@ -1,0 +1,25 @@
+"""What all tests share: one profile of Hypothesis, and what is left out where the reference data is not at hand."""
+
+from __future__ import annotations
+
+import pytest
+import reference_data
+from hypothesis import HealthCheck, settings
+
+# The same examples everywhere, and nothing that a busy machine decides.
+settings.register_profile("placewright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("placewright")
+
+
+def pytest_report_header() -> list[str]:
+    if reference_data.FOLDER.is_dir():
+        return [f"reference data: {reference_data.FOLDER}"]
+    return [f"reference data: none in '{reference_data.FOLDER}' (PLACEWRIGHT_REFERENCE_DATA); its tests are left out"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if reference_data.FOLDER.is_dir():
+        return
+    left_out = [item for item in items if item.get_closest_marker("reference_data")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
