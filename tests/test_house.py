@@ -16,7 +16,7 @@ ROWS = (
     {"bounds", "policies"},
     {"search"},
     {"datasets"},
-    {"schedule", "buffers", "planning", "replay", "evidence", "checker"},
+    {"schedule", "buffers", "one_device", "planning", "replay", "evidence", "checker"},
     {
         "plan_file",
         "outcome",

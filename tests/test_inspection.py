@@ -57,6 +57,13 @@ def test_ops_tensors_and_bytes_are_counted(graph: Graph) -> None:
     assert found.flops == 3 * 2 * 512**3
 
 
+def test_times_are_those_of_the_fastest_device_whichever_is_named_first(graph: Graph) -> None:
+    """Against the CPU's time an H100 would be dozens of times faster, and so would "several devices"."""
+    first, last = (inspect_graph(graph, load_machine(machine)) for machine in ("cpu+h100", "h100+cpu"))
+    assert (first.device_kind, first.work_ns, first.kinds) == ("h100", last.work_ns, last.kinds)
+    assert first.work_ns == first.critical_path_ns
+
+
 def test_kinds_are_listed_by_time_and_add_up(graph: Graph) -> None:
     found = inspect_graph(graph, load_machine("2xp100"))
     assert [(kind.kind, kind.num_ops) for kind in found.kinds] == [("matmul", 3), ("input", 1), ("view", 1)]

@@ -57,11 +57,20 @@ def test_a_plan_comes_back_equal(name: str, tmp_path: Path) -> None:
     assert read_plan(tmp_path / name) == plan
 
 
+def test_one_device_of_a_plan_is_one_of_its_machine(document: dict[str, Any], tmp_path: Path) -> None:
+    one = {"device": 2, "order": "input-order", "num_elsewhere": 0, "metrics": document["metrics"]}
+    assert refusal({**document, "one_device": one}, tmp_path) == "'FILE': one_device is device 2; there are 2"
+    short = {**document["metrics"], "busy_ns": [1]}
+    one |= {"device": 1, "metrics": short}
+    told = "'FILE': one_device: busy_ns has 1 entries for 2 devices"
+    assert refusal({**document, "one_device": one}, tmp_path) == told
+
+
 def test_a_plan_that_does_not_say_where_its_times_come_from_is_read(document: dict[str, Any], tmp_path: Path) -> None:
     known = {**document, "time_sources": {"stated": 0, "measured": 1, "roofline": 2, "guessed": 1}}
     (tmp_path / "now.json").write_text(json.dumps(known))
     assert read_plan(tmp_path / "now.json").time_sources == TimeSources(stated=0, measured=1, roofline=2, guessed=1)
-    del document["time_sources"]
+    del document["time_sources"], document["one_device"]
     (tmp_path / "earlier.json").write_text(json.dumps(document))
     assert read_plan(tmp_path / "earlier.json") == small_plan()
 

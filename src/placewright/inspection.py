@@ -9,10 +9,11 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.basis import basis_words
 from placewright.bounds import critical_path, lower_bound
-from placewright.costs import Costs, count_sources, estimate_costs
+from placewright.costs import count_sources, estimate_costs
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.machines import list_presets
@@ -23,7 +24,7 @@ from placewright.search.result import Solution, measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """All ops of one kind. time_ns: their sum on the machine's first device."""
+    """All ops of one kind. time_ns: their sum on the machine's fastest device."""
 
     kind: str
     num_ops: int
@@ -63,13 +64,13 @@ class Inspection:
     has_optimizer: whether parameters include optimizer state. num_scheduled_ops: ops that are not views.
     num_parameters: elements of the parameters whose shapes are known.
     parameter_bytes, constant_bytes, activation_bytes, output_bytes: sums over tensors that own their memory.
-    flops, bytes_moved: sums over ops. work_ns: sum of op times on the machine's first device. critical_path_ns: longest
-    chain, each op on its fastest device and transfers free; work over critical path is the most that more devices of
-    that kind could gain.
+    device_kind: of the machine's fastest device, the one on which all ops together take least. flops, bytes_moved: sums
+    over ops. work_ns: sum of op times on the fastest device. critical_path_ns: longest chain, each op on its fastest
+    device and transfers free; work over critical path is the most that the machine, with more such devices, could gain.
     input_order_peak_bytes: on one device, in the captured order. one_device_bound_bytes, machine_bound_bytes: what no
     plan can go below, on one device and on the machine (its fullest device).
     fits: every distinct device of the machine, then known devices by memory.
-    time_sources: where the times on the machine's first device come from; basis: in words.
+    time_sources: where the times on the machine's fastest device come from; basis: in words.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Inspection:
     basis: str
 
 
+Numbers = NDArray[np.int64]
 #: Keys of the metadata that importers fill and people ask for.
 _DESCRIPTIVE = ("framework", "format", "producer", "mode", "optimizer")
 #: How many tensors an inspection names.
@@ -113,7 +115,8 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     """Raises InputError when an op has no time on the machine."""
     costs = estimate_costs(graph, machine, measured)
     problem = Problem(graph=graph, machine=machine, time_ns=costs.time_ns)
-    sources = count_sources(costs.origin[problem.lowered.graph_op, 0])
+    fastest = int(costs.time_ns.sum(axis=0).argmin())
+    sources = count_sources(costs.origin[problem.lowered.graph_op, fastest])
     peak, bound = _on_one_device(problem)
     own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
     parameters = [tensor for tensor in own if tensor.role == "parameter"]
@@ -122,7 +125,7 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         name=graph.name,
         fingerprint=graph.fingerprint,
         machine=machine.name,
-        device_kind=machine.devices[0].kind,
+        device_kind=machine.devices[fastest].kind,
         description=describe_metadata(graph.metadata),
         inputs=graph_inputs(graph),
         has_optimizer=any(op.kind == "optimizer" for op in graph.ops),
@@ -136,8 +139,8 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         output_bytes=sum(tensor.size_bytes for tensor in graph.tensors if tensor.is_output),
         flops=int(costs.flops.sum()),
         bytes_moved=int(costs.bytes_moved.sum()),
-        kinds=_kinds(graph, costs),
-        work_ns=int(costs.time_ns[:, 0].sum()),
+        kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, fastest]),
+        work_ns=int(costs.time_ns[:, fastest].sum()),
         critical_path_ns=critical_path(problem).value,
         input_order_peak_bytes=peak,
         one_device_bound_bytes=bound,
@@ -165,8 +168,8 @@ def describe_metadata(metadata: Mapping[str, object]) -> str:
     return ", ".join(known)
 
 
-def _kinds(graph: Graph, costs: Costs) -> tuple[KindSummary, ...]:
-    """By time, longest first."""
+def _kinds(graph: Graph, flops: Numbers, bytes_moved: Numbers, time_ns: Numbers) -> tuple[KindSummary, ...]:
+    """By time, longest first. Each int64 [num_ops]."""
     members: defaultdict[str, list[int]] = defaultdict(list)
     for index, op in enumerate(graph.ops):
         members[op.kind].append(index)
@@ -174,9 +177,9 @@ def _kinds(graph: Graph, costs: Costs) -> tuple[KindSummary, ...]:
         KindSummary(
             kind=kind,
             num_ops=len(ops),
-            flops=int(costs.flops[ops].sum()),
-            bytes_moved=int(costs.bytes_moved[ops].sum()),
-            time_ns=int(costs.time_ns[ops, 0].sum()),
+            flops=int(flops[ops].sum()),
+            bytes_moved=int(bytes_moved[ops].sum()),
+            time_ns=int(time_ns[ops].sum()),
         )
         for kind, ops in members.items()
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.plan import BaselineOutcome, Plan
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.plan import BaselineOutcome, OneDevice, Plan
+from placewright.quantities import counted, format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
 _MOST_SECONDS = 1e15
@@ -15,20 +15,6 @@ _STOPPED = {
     "interrupted": "interrupted, the best plan so far",
     "infeasible": "proven that nothing fits",
 }
-
-
-#: Baselines that use one device alone.
-_ON_ONE_DEVICE = ("single-device", "input-order")
-
-
-def fastest_single_device(plan: Plan) -> BaselineOutcome | None:
-    """The fastest baseline that runs on one device and fits there; None where none fits or none ran."""
-    fitting = [
-        (baseline.metrics.step_time_ns, index)
-        for index, baseline in enumerate(plan.baselines)
-        if baseline.name in _ON_ONE_DEVICE and baseline.metrics is not None and not baseline.metrics.bytes_over_limit
-    ]
-    return plan.baselines[min(fitting)[1]] if fitting else None
 
 
 def proven_infeasible(plan: Plan) -> bool:
@@ -62,3 +48,49 @@ def found_by_words(plan: Plan) -> str:
     """The method that found the plan, its variant in parentheses."""
     method, _, variant = plan.found_by.partition(": ")
     return f"{method} ({variant})" if variant else method
+
+
+def device_words(plan: Plan, device: int) -> str:
+    """A device with what it is: "gpu0 (h100)"."""
+    found = plan.machine.devices[device]
+    return found.name if found.kind == found.name else f"{found.name} ({found.kind})"
+
+
+def one_device_words(plan: Plan, one: OneDevice) -> str:
+    """Which device alone the plan is compared with, and in which order: "gpu0 (h100), captured order"."""
+    apart = f" but for {counted(one.num_elsewhere, 'op')} that must run elsewhere" if one.num_elsewhere else ""
+    order = "captured order" if one.order == "input-order" else f"{one.order} order"
+    return f"{device_words(plan, one.device)}{apart}, {order}"
+
+
+def gain_words(plan: Plan) -> str:
+    """The plan against the best single device: "12.3% less than gpu0 alone". Empty where there is nothing to tell: one
+    device is all there is and the order changes nothing, or none is known."""
+    one = plan.one_device
+    if one is None or plan.status == "infeasible":
+        return ""
+    if one.metrics.bytes_over_limit:
+        return "where no order tried fits one device"
+    if plan.gain is None or (plan.machine.num_devices == 1 and plan.gain == 0):
+        return ""
+    alone = "the captured order" if plan.machine.num_devices == 1 else f"{plan.machine.devices[one.device].name} alone"
+    if plan.gain == 0:
+        return f"no gain over {alone}"
+    return f"{abs(plan.gain):.1%} {'less' if plan.gain > 0 else 'more'} than {alone}"
+
+
+def captured_order(plan: Plan) -> tuple[int, BaselineOutcome] | None:
+    """The captured order on the first device named that holds it, if that is another than the best single one: the
+    device and what it reaches. What runs when nobody plans."""
+    found = next((b for b in plan.baselines if b.name == "input-order" and b.metrics is not None), None)
+    if found is None or found.metrics is None:
+        return None
+    busy = found.metrics.busy_ns
+    device = max(range(len(busy)), key=lambda device: busy[device])
+    return None if plan.one_device is not None and plan.one_device.device == device else (device, found)
+
+
+def best_baseline(plan: Plan) -> BaselineOutcome | None:
+    """The baseline nearest to the plan; None when none ran."""
+    answers = [(b.metrics.fitness(plan.objective), i) for i, b in enumerate(plan.baselines) if b.metrics is not None]
+    return plan.baselines[min(answers)[1]] if answers else None

@@ -135,6 +135,20 @@ class BaselineOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneDevice:
+    """What the best single device reaches: what a plan is compared with.
+
+    device: its index. order: the method whose order runs there, "input-order" for the captured one. num_elsewhere: ops
+    that pins, forbidden devices or groups keep off it. Where metrics are over the limit, no order tried fits a device.
+    """
+
+    device: int
+    order: str
+    num_elsewhere: int
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSources:
     """Of how many ops, each on its device, the time is stated by the graph, measured, from the roofline, or guessed:
     from the roofline although its FLOPs are unknown. Views and graph inputs, which take no time, are not counted."""
@@ -161,6 +175,7 @@ class Plan:
         a bound, "optimal" or "infeasible".
     configuration: options of the run, JSON values only. version: of placewright.
     time_sources: where the times of the ops come from; None where that is not known.
+    one_device: what the best single device reaches; None where that is not known.
     """
 
     graph_name: str
@@ -190,6 +205,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     version: str = ""
     time_sources: TimeSources | None = None
+    one_device: OneDevice | None = None
 
     def __eq__(self, other: object) -> bool:
         """Two plans of equal fields are equal, whether or not either can be asked questions (`questions.Plan`)."""
@@ -220,3 +236,13 @@ class Plan:
         """How far the objective may be from optimal: value / lower_bound - 1; infinite when the bound is 0."""
         value = self.metrics.objective_value(self.objective)
         return value / self.lower_bound - 1 if self.lower_bound else (0.0 if value == 0 else float("inf"))
+
+    @property
+    def gain(self) -> float | None:
+        """Share of the objective that the plan saves against the best single device, negative where that is better;
+        None where no single device fits or none is known, and where the plan does not fit."""
+        one = self.one_device
+        if one is None or one.metrics.bytes_over_limit or self.metrics.bytes_over_limit:
+            return None
+        value = one.metrics.objective_value(self.objective)
+        return 1 - self.metrics.objective_value(self.objective) / value if value else None

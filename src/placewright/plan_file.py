@@ -26,6 +26,7 @@ from placewright.plan import (
     Buffer,
     MemoryCurve,
     Metrics,
+    OneDevice,
     Plan,
     ScheduledOp,
     TimeSources,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 #: The lists of a plan that are written as one list per field.
 _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer}
 #: What the plans of earlier versions do not say, with what stands for it.
-_ADDED: Mapping[str, Any] = {"time_sources": None}
+_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None}
 #: How many differences of one sort `match_graph` names before it only counts.
 _NUM_NAMED = 3
 
@@ -145,7 +146,7 @@ def _document(plan: Plan) -> dict[str, Any]:
             value = {column: [getattr(row, column) for row in value] for column in columns}
         elif field.name == "machine":
             value = machine_to_json(value)
-        elif field.name in ("metrics", "time_sources"):
+        elif field.name in ("metrics", "time_sources", "one_device"):
             value = None if value is None else asdict(value)
         elif field.name == "baselines":
             value = [asdict(row) for row in value]
@@ -170,8 +171,13 @@ def _plan_of(values: dict[str, Any]) -> Plan:
         "memory_curves": tuple(MemoryCurve(**dict(row)) for row in values["memory_curves"]),
         "baselines": tuple(BaselineOutcome(**row) for row in baselines),
         "time_sources": None if values["time_sources"] is None else TimeSources(**dict(values["time_sources"])),
+        "one_device": _one_device(values["one_device"]),
     }
     return Plan(**{key: value for key, value in values.items() if key != "schema_version"})
+
+
+def _one_device(value: Any) -> OneDevice | None:
+    return None if value is None else OneDevice(**{**dict(value), "metrics": Metrics(**dict(value.metrics))})
 
 
 def _machine(value: object) -> Machine:
@@ -294,6 +300,11 @@ def _check_lengths(plan: Plan, num_devices: int) -> None:
         if baseline.metrics is not None:
             lists[f"baseline {baseline.name}: peak_bytes"] = baseline.metrics.peak_bytes
             lists[f"baseline {baseline.name}: busy_ns"] = baseline.metrics.busy_ns
+    if plan.one_device is not None:
+        lists["one_device: peak_bytes"] = plan.one_device.metrics.peak_bytes
+        lists["one_device: busy_ns"] = plan.one_device.metrics.busy_ns
+        device = plan.one_device.device
+        _require(device < num_devices, f"one_device is device {device}; there are {num_devices}")
     for key, values in lists.items():
         _require(len(values) == num_devices, f"{key} has {len(values)} entries for {num_devices} devices")
 

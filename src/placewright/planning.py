@@ -10,6 +10,7 @@ from placewright import schedule
 from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.buffers import buffers_and_curves
 from placewright.costs import count_sources
+from placewright.one_device import best_one_device
 from placewright.plan import BaselineOutcome, Plan, TimeSources, status_of
 from placewright.problem import Problem
 from placewright.search.result import Result
@@ -61,6 +62,7 @@ def assemble_plan(
         warnings=_warnings(problem),
         version=VERSION,
         time_sources=_time_sources(problem, result),
+        one_device=best_one_device(problem, result),
     )
 
 

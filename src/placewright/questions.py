@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from placewright import plan as records
 from placewright.errors import InputError
 from placewright.graph import Graph
-from placewright.outcome import fastest_single_device
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,10 +62,9 @@ class Plan(records.Plan):
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster a step is than on the fastest single device on which it fits; None where it fits on
-        none, or the solver ran no baselines."""
-        single = fastest_single_device(self)
-        if single is None or single.metrics is None or not self.step_time_ns:
+        """How many times faster a step is than on the best single device; None where it fits on none."""
+        single = self.one_device
+        if single is None or single.metrics.bytes_over_limit or not self.step_time_ns:
             return None
         return single.metrics.step_time_ns / self.step_time_ns
 

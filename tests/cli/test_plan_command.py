@@ -30,7 +30,7 @@ def test_it_names_before_after_devices_baselines_bound_and_time(placewright: Pla
     # 30 ops of 200 us: 6 ms before.
     text = placewright("plan", model, "-d", "2xp100", "--evaluations", "50").out
     for part in (
-        "before: input order, one device",
+        "one device: gpu0 (p100), captured order",
         "6.00 ms",
         "best baseline:",
         "plan, found by",
@@ -56,6 +56,29 @@ def test_even_64_devices_and_long_names_fit_on_the_screen(
     assert any("of 64 devices compute" in line or "median" in line for line in lines)
 
 
+def test_the_gain_does_not_depend_on_which_device_is_named_first(placewright: Placewright, tmp_path: Path) -> None:
+    """A lone matrix product: the H100 alone is best, so there is nothing to gain, whatever the CPU alone would take."""
+    sizes = {"size_bytes": 2**20, "shape": [512, 512], "dtype": "float32"}
+    tensors = [{"name": "x", **sizes}, {"name": "w", **sizes, "role": "parameter"}, {"name": "y", **sizes}]
+    product = {"kind": "matmul", "attributes": {"batch": 1, "m": 512, "n": 512, "k": 512}}
+    ops = [
+        {"name": "feed", "kind": "input", "outputs": ["x"]},
+        {"name": "product", "inputs": ["x", "w"], "outputs": ["y"], **product},
+    ]
+    graph = {"schema_version": 1, "name": "one", "tensors": tensors, "ops": ops}
+    (tmp_path / "one.json").write_text(json.dumps(graph))
+    heads = {}
+    for machine in ("cpu+h100", "h100+cpu"):
+        heads[machine] = placewright("plan", tmp_path / "one.json", "-d", machine).out.splitlines()
+        assert heads[machine][0].removeprefix(f"one on {machine}: ") == heads["cpu+h100"][0].removeprefix(
+            "one on cpu+h100: "
+        )
+        assert heads[machine][0].endswith("optimal, no gain over gpu0 alone")
+        assert any(line.startswith("one device: gpu0 (h100), captured order ") for line in heads[machine])
+    assert any(line.startswith("as named: cpu0 (cpu), captured order ") for line in heads["cpu+h100"])
+    assert not any(line.startswith("as named") for line in heads["h100+cpu"])
+
+
 def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -> None:
     outcome = placewright("plan", model, "-d", "2xp100", "--evaluations", "50", "--json")
     summary = json.loads(outcome.out)
@@ -63,6 +86,8 @@ def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -
     # The bound counts the transfer that brings the towers together, so it proves what the baselines find.
     assert (summary["status"], summary["objective"], summary["graph"]) == ("optimal", "step-time", "towers")
     assert summary["before"]["metrics"]["step_time_ns"] == 6_000_000
+    assert (summary["before"]["device"], summary["before"]["order"]) == ("gpu0", "input-order")
+    assert summary["gain"] == 1 - summary["metrics"]["step_time_ns"] / 6_000_000
     assert summary["metrics"]["step_time_ns"] <= summary["best_baseline"]["metrics"]["step_time_ns"]
     assert summary["lower_bound"] <= summary["metrics"]["step_time_ns"]
     assert len(summary["baselines"]) >= 11
@@ -157,10 +182,9 @@ def test_ops_without_formula_are_warned_of_on_stderr(placewright: Placewright, t
 
 
 def test_one_solver_alone_says_that_no_baseline_ran(placewright: Placewright, model: Path) -> None:
-    assert (
-        "no baselines ran: the plan may be worse than one device"
-        in placewright("plan", model, "-d", "2xp100", "--solver", "etf").out
-    )
+    text = placewright("plan", model, "-d", "2xp100", "--solver", "etf").out
+    assert "no baselines ran beside this solver" in text
+    assert "one device: gpu0 (p100), captured order" in text
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(placewright: Placewright, tmp_path: Path) -> None:

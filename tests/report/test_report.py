@@ -12,7 +12,7 @@ from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
 from placewright.critical_path import critical_path, runs_of, shares_of
 from placewright.errors import InputError
-from placewright.plan import ScheduledOp
+from placewright.plan import OneDevice, ScheduledOp
 from placewright.report import html_of, write_report
 from placewright.report.columns import columns
 from placewright.report.markup import element, escaped
@@ -73,14 +73,18 @@ def test_names_cannot_end_the_script_or_open_an_element() -> None:
 # --- what it says ----------------------------------------------------------------------------------------------------
 
 
-def test_the_head_tells_the_objective_against_the_best_baseline_and_the_input_order_and_the_gap() -> None:
-    """228,764 ns; etf at 109% is best among those that fit; input order at 205%; bound 70,000 / 2 = 35,000 ns:
-    1 - 1 / 1.09 = 8.3%, 1 - 1 / 2.05 = 51.2%; gap 228,764 / 35,000 - 1 = 553.6%."""
-    text = text_of(html_of(small_plan()))
+def test_the_head_tells_the_objective_against_one_device_the_best_baseline_and_the_captured_order_and_the_gap() -> None:
+    """228,764 ns; etf at 109% is best among those that fit; the captured order at 205%, gpu1 alone at twice the time;
+    bound 70,000 / 2 = 35,000 ns: 1 - 1 / 1.09 = 8.3%, 1 - 1 / 2.05 = 51.2%; gap 228,764 / 35,000 - 1 = 553.6%."""
+    plan = small_plan()
+    alone = replace(plan.metrics, step_time_ns=2 * plan.metrics.step_time_ns)
+    one = OneDevice(device=1, order="input-order", num_elsewhere=0, metrics=alone)
+    text = text_of(html_of(replace(plan, one_device=one)))
     for told in (
         "229 us",
         "8.3% less than etf, the best baseline (249 us)",
-        "51.2% less than input order on one device",
+        "50.0% less than gpu1 (p100), captured order, alone (458 us)",
+        "51.2% less than gpu0 (p100), captured order, as named (469 us)",
     ):
         assert told in text
     assert "gap 553.6%" in text

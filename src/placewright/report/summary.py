@@ -6,8 +6,18 @@ import re
 from collections import Counter
 
 from placewright.advice import advice
-from placewright.outcome import floor_words, found_by_words, proven_infeasible, stopped_words, took_words
-from placewright.plan import BaselineOutcome, Metrics, Plan
+from placewright.outcome import (
+    best_baseline,
+    captured_order,
+    device_words,
+    floor_words,
+    found_by_words,
+    one_device_words,
+    proven_infeasible,
+    stopped_words,
+    took_words,
+)
+from placewright.plan import Metrics, Plan
 from placewright.quantities import format_bytes, format_time_ns
 from placewright.report.markup import Markup, cell, element, joined, number, table
 
@@ -81,36 +91,28 @@ def _memory_figure(plan: Plan) -> Markup:
 
 
 def _compared(plan: Plan, objective: str) -> tuple[str, ...]:
-    """The plan against the best baseline and against the input order, where they ran."""
+    """The plan against the best single device, the best baseline and the captured order on the device named first."""
     if objective != plan.objective:
         return ()
-    answers = [baseline for baseline in plan.baselines if baseline.metrics is not None]
-    if not answers:
-        return ("no baselines ran: the plan may be worse than one device",)
-    best = min(answers, key=lambda baseline: _fitness(plan, baseline.metrics))
-    lines = [_against(plan, best, f"{best.name}, the best baseline")]
-    lines += [
-        _against(plan, baseline, "input order on one device")
-        for baseline in answers
-        if baseline.name == "input-order" and baseline is not best
-    ]
-    return tuple(lines)
+    compared: dict[str, Metrics] = {}
+    if (one := plan.one_device) is not None:
+        compared[f"{one_device_words(plan, one)}, alone"] = one.metrics
+    if (best := best_baseline(plan)) is not None and best.metrics is not None and best.metrics not in compared.values():
+        compared[f"{best.name}, the best baseline"] = best.metrics
+    if (first := captured_order(plan)) is not None and first[1].metrics is not None:
+        compared[f"{device_words(plan, first[0])}, captured order, as named"] = first[1].metrics
+    lines = [_against(plan, metrics, title) for title, metrics in compared.items()]
+    return (*lines, *(() if plan.baselines else ("no baselines ran beside this solver",)))
 
 
-def _fitness(plan: Plan, metrics: Metrics | None) -> tuple[int, int, int]:
-    assert metrics is not None
-    return metrics.fitness(plan.objective)
-
-
-def _against(plan: Plan, baseline: BaselineOutcome, title: str) -> str:
-    assert baseline.metrics is not None
-    value = baseline.metrics.objective_value(plan.objective)
+def _against(plan: Plan, metrics: Metrics, title: str) -> str:
+    value = metrics.objective_value(plan.objective)
     shown = f"{title} ({format_objective(plan, value)})"
-    over, baseline_over = plan.metrics.bytes_over_limit, baseline.metrics.bytes_over_limit
-    if over and baseline_over:
-        return f"{format_bytes(over)} over the limit; {title}: {format_bytes(baseline_over)}"
-    if over or baseline_over:
-        return f"{'fits' if baseline_over else 'does not fit'}, unlike {shown}"
+    over, others_over = plan.metrics.bytes_over_limit, metrics.bytes_over_limit
+    if over and others_over:
+        return f"{format_bytes(over)} over the limit; {title}: {format_bytes(others_over)}"
+    if over or others_over:
+        return f"{'fits' if others_over else 'does not fit'}, unlike {shown}"
     own = plan.metrics.objective_value(plan.objective)
     if value == own or value == 0:
         return f"same as {shown}"

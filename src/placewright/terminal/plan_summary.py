@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from placewright.basis import basis_words
-from placewright.plan import BaselineOutcome, Plan
-from placewright.terminal.plan_table import best_baseline, input_order, memory_rows
+from placewright.outcome import best_baseline
+from placewright.plan import BaselineOutcome, OneDevice, Plan
+from placewright.terminal.plan_table import memory_rows
 
 
 def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -24,7 +25,9 @@ def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[s
         "metrics": asdict(plan.metrics),
         "basis": basis_words(plan.time_sources, plan.machine),
         "time_sources": None if plan.time_sources is None else asdict(plan.time_sources),
-        "before": _outcome(input_order(plan)),
+        "before": None if plan.one_device is None else _one_device(plan, plan.one_device),
+        "input_order": _outcome(next((b for b in plan.baselines if b.name == "input-order"), None)),
+        "gain": plan.gain,
         "best_baseline": _outcome(best_baseline(plan)),
         "baselines": [_outcome(baseline) for baseline in plan.baselines],
         "lower_bound": plan.lower_bound,
@@ -55,3 +58,7 @@ def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[s
 
 def _outcome(baseline: BaselineOutcome | None) -> dict[str, Any] | None:
     return None if baseline is None else asdict(baseline)
+
+
+def _one_device(plan: Plan, one: OneDevice) -> dict[str, Any]:
+    return asdict(one) | {"device": plan.machine.devices[one.device].name}

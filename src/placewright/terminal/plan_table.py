@@ -9,7 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from placewright.basis import basis_words
-from placewright.outcome import floor_words, found_by_words, stopped_words, took_words, verdict_words
+from placewright.outcome import (
+    best_baseline,
+    captured_order,
+    device_words,
+    floor_words,
+    found_by_words,
+    gain_words,
+    one_device_words,
+    stopped_words,
+    took_words,
+    verdict_words,
+)
 from placewright.plan import BaselineOutcome, Metrics, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import Cell, heading, line, table, width
@@ -21,6 +32,10 @@ _BAR_LENGTH = 10
 #: Short, so that the table stays narrow.
 _BOUND_NAMES: Mapping[str, str] = {
     "work divided over all devices": "divided work",
+    "work of ops that must share a device": "work that shares a device",
+    "critical path with shared work and transfers": "critical path, transfers",
+    "work between earliest starts and latest finishes": "work in its time windows",
+    "tensors alive together spread over all devices": "tensors alive together",
     "largest op with its inputs, outputs and parameters": "largest op",
     "parameters and outputs spread over all devices": "parameters spread",
 }
@@ -50,48 +65,30 @@ def headline(plan: Plan) -> str:
         return f"{what}: {verdict_words(plan)}"
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
-    return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{_gain(plan)}"
-
-
-def _gain(plan: Plan) -> str:
-    before = input_order(plan)
-    if before is None or before.metrics is None:
-        return ""
-    if before.metrics.bytes_over_limit:
-        return ", where one device does not suffice"
-    value, own = (m.objective_value(plan.objective) for m in (before.metrics, plan.metrics))
-    return f", {1 - own / value:.1%} less than before" if own < value else ""
-
-
-def input_order(plan: Plan) -> BaselineOutcome | None:
-    """The input order on one device: what the user has without a plan. None if it did not run."""
-    return next((b for b in plan.baselines if b.name == "input-order" and b.metrics is not None), None)
-
-
-def best_baseline(plan: Plan) -> BaselineOutcome | None:
-    """The baseline nearest to the plan; None when none ran."""
-    answers = [(b.metrics.fitness(plan.objective), i) for i, b in enumerate(plan.baselines) if b.metrics is not None]
-    return plan.baselines[min(answers)[1]] if answers else None
+    return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if (gain := gain_words(plan)) else ''}"
 
 
 def _outcomes(plan: Plan) -> Table:
-    """Input order, best baseline and plan side by side, and the bound."""
-    rows: list[Sequence[Cell]] = []
-    before, best = input_order(plan), best_baseline(plan)
-    if before is not None and before.metrics is not None:
-        rows.append(
-            [*_outcome_cells("before: input order, one device", before.metrics), _against(plan, before.metrics)]
-        )
-    if best is not None and best.metrics is not None and best is not before:
-        rows.append([*_outcome_cells(f"best baseline: {best.name}", best.metrics), _against(plan, best.metrics)])
+    """One device, best baseline and plan one below the other, and the bound."""
+    compared: list[tuple[str, Metrics]] = []
+    if (one := plan.one_device) is not None:
+        compared.append((f"one device: {one_device_words(plan, one)}", one.metrics))
+    first, best = captured_order(plan), best_baseline(plan)
+    if first is not None and first[1].metrics is not None:
+        compared.append((f"as named: {device_words(plan, first[0])}, captured order", first[1].metrics))
+    if best is not None and best.metrics is not None and best.metrics not in [metrics for _, metrics in compared]:
+        compared.append((f"best baseline: {best.name}", best.metrics))
+    rows: list[Sequence[Cell]] = [
+        [*_outcome_cells(label, metrics), _against(plan, metrics)] for label, metrics in compared
+    ]
     over = format_bytes(plan.metrics.bytes_over_limit) if plan.status == "infeasible" else ""
     own = [*_outcome_cells(f"plan, found by {found_by_words(plan)}", plan.metrics), over]
     rows.append([Text(cell, "bold") for cell in own])
     bound = format_objective(plan.objective, plan.lower_bound)
     values = [bound, ""] if plan.objective == "step-time" else ["", bound]
     rows.append([f"lower bound: {_BOUND_NAMES.get(plan.bound_reason, plan.bound_reason)}", *values, "", _gap(plan)])
-    compared = "over the limits" if plan.status == "infeasible" else "vs plan"
-    return table(["<", "step time", "peak memory", "fits", compared], rows)
+    last = "over the limits" if plan.status == "infeasible" else "vs plan"
+    return table(["<", "step time", "peak memory", "fits", last], rows)
 
 
 def _outcome_cells(label: str, metrics: Metrics) -> list[str]:
@@ -196,7 +193,7 @@ def _moved(plan: Plan) -> Text:
 def _baselines(plan: Plan) -> list[RenderableType]:
     """Every baseline against the plan, in as few lines as fit."""
     if not plan.baselines:
-        return [line("no baselines ran: the plan may be worse than one device")]
+        return [line("no baselines ran beside this solver")]
     cells = [_baseline_cell(plan, baseline) for baseline in plan.baselines]
     longest = max(len(name) + len(value) for name, value in cells) + 1
     per_row = max(1, (width() + 3) // (longest + 3))
