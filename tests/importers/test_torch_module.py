@@ -291,6 +291,32 @@ def test_a_module_without_parameters_is_captured() -> None:
     assert all(t.role == "activation" for t in graph.tensors)
 
 
+def test_a_tensor_that_is_a_plain_attribute_is_read_like_a_buffer() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.ones(4)
+
+        def forward(self, x: Any) -> Any:
+            return x * self.scale
+
+    graph = from_torch(Scaled(), (torch.zeros(4),))
+    assert tensor_named(graph, "scale").role == "parameter"
+
+
+def test_a_module_that_remembers_what_it_computed_is_left_as_it_was() -> None:
+    class Remembering(Perceptron):
+        def forward(self, x: Any) -> Any:
+            self.last = super().forward(x)
+            return self.last
+
+    model = Remembering()
+    before = dict(vars(model))
+    for _ in range(2):
+        from_torch(model, (torch.zeros(3, 8),), training=True)
+        assert vars(model) == before
+
+
 def test_arguments_in_containers_and_keywords_are_named_by_their_path() -> None:
     class Sum(nn.Module):
         def forward(self, pair: Any, scale: float, *, extra: Any = None) -> Any:

@@ -5,13 +5,13 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch._functorch._aot_autograd import descriptors
 
-from placewright.errors import InputError
+from placewright.errors import InputError, shown
 from placewright.importers.torch_trace import MODEL_ATTRIBUTE, Trace
 
 #: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
@@ -29,6 +29,7 @@ class Capture:
     outputs: what the model returns (training: the loss) and gradients of inputs.
     updates: (parameter, buffer or input that is overwritten, its new value).
     gradients: (parameter, its gradient). seeded: the output each seed is the gradient of, where it is one.
+    warnings: what is not in the graph although the model's code says so.
     module_prefix: what stands before a layer's path in the nodes' own metadata.
     """
 
@@ -38,6 +39,7 @@ class Capture:
     updates: tuple[tuple[Any, Any], ...]
     gradients: tuple[tuple[Any, Any], ...]
     seeded: Mapping[Any, Any]
+    warnings: tuple[str, ...]
     module_prefix: str
 
 
@@ -49,6 +51,7 @@ def capture(trace: Trace) -> Capture:
     returned = {desc: node for node, desc in zip(end.args[0], end.meta["desc"], strict=True) if node is not None}
     updates = {placeholders[desc.mutated_input]: node for desc, node in returned.items() if _is_update(desc)}
     gradients = {placeholders[desc.grad_of]: node for desc, node in returned.items() if _is_gradient(desc)}
+    _check_gradients(trace, {_name_of(parameter, trace) for parameter in gradients})
     needed = _ancestors(list(returned.values())) | set(updates)
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
@@ -66,8 +69,28 @@ def capture(trace: Trace) -> Capture:
             for desc, placeholder in placeholders.items()
             if isinstance(desc, descriptors.TangentAOTInput) and desc.output in returned
         },
+        warnings=tuple(_warnings(trace)),
         module_prefix=trace.module_prefix,
     )
+
+
+def _check_gradients(trace: Trace, trained: set[str]) -> None:
+    """Raises InputError when the traced step lacks the gradient of a parameter that the loss depends on."""
+    lost = [name for name, needed_by_loss in trace.trainable.items() if needed_by_loss and name not in trained]
+    if lost:
+        others = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise InputError(
+            f"the traced step has no gradient of the parameter '{shown(lost[0])}'{others}, though the loss depends on "
+            "it: an op on the way has no backward formula"
+        )
+
+
+def _warnings(trace: Trace) -> Iterator[str]:
+    if idle := [name for name, needed_by_loss in trace.trainable.items() if not needed_by_loss]:
+        few = ", ".join(idle[:3]) + (", ..." if len(idle) > 3 else "")
+        yield f"the loss does not depend on {len(idle)} of the parameters ({few}), so nothing updates them"
+    for function in trace.custom_gradients:
+        yield f"the gradient of {function} is that of its forward ops, since its own backward is not traced"
 
 
 def _is_update(meaning: Any) -> bool:

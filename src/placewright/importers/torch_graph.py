@@ -39,6 +39,8 @@ def graph_from_capture(captured: Capture, name: str, optimizer: str | None) -> G
         translation.add_optimizer(parameter, gradient, str(optimizer))
     for node in captured.outputs:
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
+    for warning in captured.warnings:
+        translation.builder.warn(warning)
     return translation.finish(optimizer)
 
 

@@ -29,7 +29,7 @@ def from_torch(
     """The ops of one inference, or of one training step: forward, backward, one optimizer op per parameter.
 
     The module is traced in evaluation mode, with `training` in training mode; an ExportedProgram as it was exported.
-    Nothing is computed and no weight is read, so a module built under FakeTensorMode will do.
+    Nothing is computed and no weight is read, so a module built on the meta device or under FakeTensorMode will do.
 
     loss: makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the
         means of what it returns.
@@ -39,7 +39,7 @@ def from_torch(
     after everything that reads the old value (`controls`).
 
     Raises MissingExtraError without PyTorch, InputError when PyTorch cannot trace the module, sizes stay symbolic,
-    or there is nothing to train.
+    there is nothing to train, or the gradient of a parameter that the loss depends on was not traced.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")

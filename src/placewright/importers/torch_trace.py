@@ -22,6 +22,8 @@ from torch._subclasses import fake_tensor
 from torch.utils import _pytree as pytree
 
 from placewright.errors import InputError
+from placewright.importers.torch_dependence import Dependence
+from placewright.importers.torch_stand_in import off_meta, tensors_of
 
 #: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
 MODEL_ATTRIBUTE = "model"
@@ -33,12 +35,16 @@ class Trace:
 
     input_names: of the tensors among the arguments, in order. parameter_names: the first name of each parameter and
     buffer, by all its names. module_prefix: what stands before a layer's path in the nodes' metadata.
+    Of a training step, trainable: each parameter that requires a gradient, and whether the loss depends on it;
+    custom_gradients: the autograd functions with a backward of their own.
     """
 
     graph: Any
     input_names: Sequence[str]
     parameter_names: Mapping[str, str]
     module_prefix: str
+    trainable: Mapping[str, bool]
+    custom_gradients: Sequence[str]
 
 
 def trace(
@@ -51,15 +57,20 @@ def trace(
     module = _module_of(model)
     arguments = _bind(module, args, kwargs)
     leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
-    step = _Step(module, arguments, leaves, structure, (loss or default_loss) if training else None)
-    inputs = _as_fake_as(module, _each_once([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]))
-    with _mode_set(module, training), _quiet():
-        graph = _functional_graph(step, tuple(inputs), training)
+    dependence = Dependence()
+    with off_meta(module, leaves) as (fed, context), _mode_set(module, training), _quiet():
+        step = _Step(
+            module, arguments, fed, structure, (loss or default_loss) if training else None, context, dependence
+        )
+        graph = _functional_graph(step, tuple(_each_once(tensors_of(fed))), training)
+    names = _first_names(module)
     return Trace(
         graph=graph,
         input_names=_leaf_names(leaves, structure),
-        parameter_names=_first_names(module),
+        parameter_names=names,
         module_prefix="" if isinstance(module, torch.fx.GraphModule) else f"{MODEL_ATTRIBUTE}.",
+        trainable=dependence.by_first_name(names),
+        custom_gradients=dependence.custom_gradients,
     )
 
 
@@ -68,7 +79,7 @@ def default_loss(output: Any) -> Any:
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return loss
-    tensors = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    tensors = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
     if not tensors:
         raise InputError("no output of the model depends on a parameter, so there is nothing to train")
     if len(tensors) == 1 and tensors[0].dim() == 0:
@@ -95,6 +106,8 @@ class _Step(nn.Module):  # type: ignore[misc]
         leaves: Sequence[Any],
         structure: Any,
         loss: Callable[[Any], Any] | None,
+        context: Any,
+        dependence: Dependence,
     ) -> None:
         super().__init__()
         setattr(self, MODEL_ATTRIBUTE, model)
@@ -103,16 +116,22 @@ class _Step(nn.Module):  # type: ignore[misc]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         self._structure = structure
         self._loss = loss
+        self._context = context
+        self._dependence = dependence
 
     def forward(self, *tensors: Any) -> Any:
         leaves = list(self._constants)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
         arguments = inspect.BoundArguments(self._signature, pytree.tree_unflatten(leaves, self._structure))
-        output = _call(getattr(self, MODEL_ATTRIBUTE), arguments)
-        if self._loss is not None:
-            return _checked_loss(self._loss(output))
-        return tuple(leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor))
+        model = getattr(self, MODEL_ATTRIBUTE)
+        with self._context:
+            output = _call(model, arguments)
+            if self._loss is None:
+                return tuple(tensors_of(output))
+            loss = _checked_loss(self._loss(output))
+        self._dependence.read(loss, model)
+        return loss
 
 
 def _call(model: Any, arguments: inspect.BoundArguments) -> Any:
@@ -125,7 +144,17 @@ def _call(model: Any, arguments: inspect.BoundArguments) -> Any:
 
 
 def _module_of(model: Any) -> Any:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InputError(
+            f"{getattr(model, 'original_name', 'the model')} is a TorchScript module, whose code PyTorch no longer "
+            "traces; pass the module it was made from, or what torch.export.export makes of that"
+        )
     if isinstance(model, nn.Module):
+        unmade = [name for name, tensor in model.named_parameters() if nn.parameter.is_lazy(tensor)]
+        if unmade:
+            raise InputError(
+                f"the parameter '{unmade[0]}' of {type(model).__name__} has no shape yet; call the module once first"
+            )
         return model
     if not isinstance(model, torch.export.ExportedProgram):
         raise InputError(
@@ -163,15 +192,6 @@ def _each_once(tensors: Sequence[Any]) -> list[Any]:
     return list(distinct.values())
 
 
-def _as_fake_as(model: Any, tensors: Sequence[Any]) -> list[Any]:
-    """The same tensors, made fake when the model was built under a FakeTensorMode, so that both can meet."""
-    modes = (parameter.fake_mode for parameter in model.parameters() if isinstance(parameter, fake_tensor.FakeTensor))
-    mode = next(modes, None)
-    if mode is None:
-        return list(tensors)
-    return [tensor if isinstance(tensor, fake_tensor.FakeTensor) else mode.from_tensor(tensor) for tensor in tensors]
-
-
 @contextlib.contextmanager
 def _mode_set(model: Any, training: bool) -> Iterator[None]:
     """The model in training or evaluation mode, each submodule's own flag restored afterwards."""
@@ -203,7 +223,7 @@ def _quiet() -> Iterator[None]:
 def _functional_graph(step: _Step, inputs: tuple[Any, ...], training: bool) -> Any:
     """The functional graph of the step; forward and backward in one when training."""
     try:
-        with torch.set_grad_enabled(training), contextlib.ExitStack() as stack:
+        with torch.inference_mode(False), torch.set_grad_enabled(training), contextlib.ExitStack() as stack:
             if isinstance(getattr(step, MODEL_ATTRIBUTE), torch.fx.GraphModule):
                 stack.enter_context(torch.fx.traceback.preserve_node_meta())
                 traceable = step
