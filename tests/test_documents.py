@@ -1,0 +1,50 @@
+"""What README and tutorials promise runs as it stands there, and what they name exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from placewright import cli
+
+ROOT = Path(__file__).parent.parent
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def run_blocks(document: Path) -> None:
+    """Python in one namespace and commands one by one, from top to bottom, in the current folder."""
+    names: dict[str, object] = {}
+    for language, code in re.findall(r"^```(python|sh)\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(code, str(document), "exec"), names)
+            continue
+        for line in code.replace("\\\n", " ").splitlines():
+            program, *arguments = shlex.split(line, comments=True)
+            assert program == "placewright", line
+            assert cli.run(arguments) == 0, line
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_blocks(ROOT / "README.md")
+    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "report.html", "trace.json.gz"}
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_blocks(tutorial)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_places_that_the_page_about_the_paper_names_exist() -> None:
+    places = re.findall(r"`((?:src|cpp|docs|benchmarks)/[^`]+)`", (ROOT / "docs" / "paper.md").read_text())
+    assert len(places) > 20
+    assert [place for place in places if not (ROOT / place).exists()] == []
