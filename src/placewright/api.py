@@ -145,8 +145,11 @@ def as_machine(devices: Machine | str | Path) -> Machine:
         return devices
     if isinstance(devices, str | Path):
         return load_machine(devices)
+    if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):
+        return load_machine("+".join(devices))
     raise InputError(
-        f"devices is {devices!r}; it must be a Machine, a name like '2xh100', or the path of a devices.toml"
+        f"devices is {devices!r}; it must be a Machine, a name like '2xh100', a list of names, or the path of a "
+        "devices.toml"
     )
 
 

@@ -26,7 +26,6 @@ def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
         *_about_bound(plan, metrics, problem),
         *_about_baselines(plan, metrics),
         *_about_status(plan, metrics, problem),
-        *_about_one_device(plan, problem),
     ]
 
 
@@ -72,17 +71,6 @@ def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[st
         yield "the search stopped because nothing fits, which " + (
             "this plan refutes" if over == 0 else "is not proven"
         )
-
-
-def _about_one_device(plan: Plan, problem: Problem) -> Iterator[str]:
-    """A single device computes without a pause, in any order."""
-    one = plan.one_device
-    if one is not None and one.num_elsewhere == 0:
-        scheduled = [op.kind != "view" for op in problem.graph.ops]
-        expected = int(problem.time_ns[scheduled, one.device].sum())
-        if one.metrics.step_time_ns != expected:
-            name = plan.machine.devices[one.device].name
-            yield f"{name} alone takes {expected} ns, not {one.metrics.step_time_ns} as the plan says"
 
 
 def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:

@@ -31,13 +31,17 @@ def costs(tmp_path: Path, text: str, specification: str = "cpu+2xk80") -> Costs:
 
 def test_a_row_sets_one_op_on_one_device(tmp_path: Path) -> None:
     measured = costs(tmp_path, "op,device,time_ns\nlayer.0.conv,gpu1,123\n")
-    assert measured.time_ns[1].tolist() == [5001, 5001, 123]  # 8 bytes take a nanosecond, and 5 us to launch
+    assert measured.time_ns[1].tolist() == [
+        8001,
+        5001,
+        123,
+    ]  # 8 bytes take a nanosecond, and 5 us to launch, 8 on the CPU
     assert measured.measured == ("layer.0.conv",)
 
 
 def test_patterns_kinds_and_stars_match_many(tmp_path: Path) -> None:
     measured = costs(tmp_path, "device, op, time_us\n*,layer.*,2\nk80,*.conv,0.5\n")
-    assert measured.time_ns[1:].tolist() == [[2000, 500, 500], [2000, 2000, 2000], [2000, 500, 500], [5001, 5001, 5001]]
+    assert measured.time_ns[1:].tolist() == [[2000, 500, 500], [2000, 2000, 2000], [2000, 500, 500], [8001, 5001, 5001]]
     assert measured.measured == NAMES[:3]
 
 

@@ -1,5 +1,6 @@
 """Machines in one word."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placewright.api import as_machine
 from placewright.errors import InputError
 from placewright.machine import Link
 from placewright.machines import load_machine
@@ -37,6 +39,9 @@ def test_a_count_repeats_a_device_and_names_are_short() -> None:
         ("2xh100-pcie", "pcie5"),
         ("2xh100", "nvlink4"),
         ("2xcpu", "socket"),
+        ("2xb200", "nvlink5"),
+        ("2xmi300x", "xgmi4"),
+        ("2xtpu-v5p", "ici5"),
         ("2xideal", "free"),
     ],
 )
@@ -114,3 +119,60 @@ def test_a_path_is_read_as_a_file(tmp_path: Path) -> None:
 def test_no_specification_does_worse_than_an_input_error(text: str) -> None:
     with suppress(InputError):
         assert load_machine(text).num_devices >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("h100x2", "2xh100"),
+        ("h100 x2", "2xh100"),
+        ("2 x h100", "2xh100"),
+        ("2*h100", "2xh100"),
+        ("2h100", "2xh100"),
+        ("h100:4", "4xh100"),
+        ("h100,h100", "h100+h100"),
+        ("cpu,h100x8/pcie5", "cpu+8xh100/pcie5"),
+        ("rtx4090x2", "2xrtx4090"),
+    ],
+)
+def test_a_machine_spelt_in_another_tools_way_is_answered_with_ours(text: str, meant: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_machine(text)
+    assert str(caught.value) == f"machine '{text}' is not understood; did you mean {meant}?"
+    load_machine(meant)
+
+
+@pytest.mark.parametrize("text", ["cuda", "cuda:0", "cuda:0,cuda:1", "cpu+gpu:0", "mps"])
+def test_numbered_devices_are_answered_with_how_to_say_what_they_are(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placewright.machines.detect.shutil.which", lambda name: None)
+    with pytest.raises(InputError, match="does not say what the devices are; write it like 2xh100"):
+        load_machine(text)
+
+
+def test_numbered_devices_that_are_here_are_answered_with_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        "#!/bin/sh\necho 'Tesla T4, 15360'\necho 'Tesla T4, 15360'\necho 'NVIDIA L4, 23034'\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for text, answer in {"cuda:0,cuda:1,cuda:2": "2xt4+l4", "cuda:2": "l4", "cuda:3": "it like 2xh100"}.items():
+        with pytest.raises(InputError, match=f"what the devices are; write {re.escape(answer)}$"):
+            load_machine(text)
+
+
+def test_a_list_of_names_is_a_machine() -> None:
+    assert as_machine(["cpu", "2xh100"]) == load_machine("cpu+2xh100")
+    with pytest.raises(InputError, match="does not say what the devices are"):
+        as_machine(["cuda:0", "cuda:1"])
+
+
+@pytest.mark.parametrize("name", ["rtx3090", "rtx4090", "rtx5090", "a10", "a10g", "l40s", "a6000", "b200", "mi250x",
+                                  "mi300x", "m1", "m4-max", "tpu-v4", "tpu-v5e", "tpu-v5p"])  # fmt: skip
+def test_two_of_any_device_with_a_cpu_are_a_machine(name: str) -> None:
+    machine = load_machine(f"cpu+2x{name}")
+    assert machine.links[1][2] == link(find_preset(name).link)
+    assert machine.links[0][1] == link(find_preset(name).pcie)

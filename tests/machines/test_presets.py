@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from placewright.errors import InputError
-from placewright.machines.presets import DevicePreset, find_link, find_preset, list_links, list_presets
+from placewright.machines.presets import DevicePreset, LinkPreset, find_link, find_preset, list_links, list_presets
 
 DOCS = Path(__file__).parents[2] / "docs" / "machines.md"
 
@@ -16,7 +16,7 @@ def test_every_device_has_a_source_and_links_that_exist(preset: DevicePreset) ->
     assert preset.description
     for name in filter(None, (preset.link, preset.nvlink, preset.pcie)):
         assert find_link(name).source
-    assert preset.family == "gpu" or not preset.pcie
+    assert preset.family in ("gpu", "tpu") or not preset.pcie
 
 
 @pytest.mark.parametrize("preset", list_presets(), ids=lambda preset: preset.name)
@@ -28,11 +28,11 @@ def test_every_device_but_the_ideal_one_has_rates_and_memory(preset: DevicePrese
     assert device.memory_bytes is not None
     assert device.memory_bandwidth_bytes_per_s is not None
     assert device.peak_flops_per_s["default"] == device.peak_flops_per_s["float32"]
-    assert device.launch_overhead_ns == 5000
+    assert device.launch_overhead_ns == {"cpu": 8000, "tpu": 1000}.get(preset.family, 5000)
 
 
 def test_gpu_generations_are_ordered_by_compute_and_by_bandwidth() -> None:
-    order = ["k80", "p100", "v100", "a100", "h100-pcie", "h100"]
+    order = ["k80", "p100", "v100", "a100", "h100-pcie", "h100", "b200"]
     devices = [find_preset(name).device for name in order]
     compute = [device.peak_flops_per_s["float32"] for device in devices]
     half = [device.peak_flops_per_s.get("float16", device.peak_flops_per_s["default"]) for device in devices]
@@ -57,7 +57,11 @@ def test_h200_is_an_h100_with_more_and_faster_memory() -> None:
 
 
 def test_links_of_one_family_get_faster_with_each_generation() -> None:
-    for family in (("pcie3", "pcie4", "pcie5"), ("nvlink1", "nvlink2", "nvlink3", "nvlink4")):
+    for family in (
+        ("pcie3", "pcie4", "pcie5"),
+        ("nvlink1", "nvlink2", "nvlink3", "nvlink4", "nvlink5"),
+        ("xgmi3", "xgmi4"),
+    ):
         rates = [find_link(name).link.bandwidth_bytes_per_s or 0 for name in family]
         assert rates == sorted(set(rates))
 
@@ -73,15 +77,52 @@ def test_names_and_aliases_are_distinct_and_found_in_any_case() -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(InputError, match="unknown device 'h10'; did you mean h100"):
+    with pytest.raises(
+        InputError, match=r"unknown device 'h10'; did you mean h100\? If not, describe it in a devices\.toml"
+    ):
         find_preset("h10")
     with pytest.raises(InputError, match="unknown link 'nvlnk'; did you mean nvlink"):
         find_link("nvlnk")
-    with pytest.raises(InputError, match="known are k80, p100, p100-sxm"):
+    with pytest.raises(InputError, match=r"known are k80, p100, p100-sxm.*; describe it in a devices.toml \(docs/mach"):
         find_preset("zzz")
 
 
-def test_the_manual_lists_every_device_and_every_link() -> None:
-    manual = DOCS.read_text(encoding="utf-8")
-    for name in [preset.name for preset in list_presets()] + [link.name for link in list_links()]:
-        assert f"| `{name}` |" in manual
+RATES = ("float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "int8")
+
+
+def device_row(preset: DevicePreset) -> str:
+    """The preset's row of the manual's table."""
+    device = preset.device
+    memory = "" if device.memory_bytes is None else f"{device.memory_bytes / 2**20:.0f} MiB"
+    bandwidth = f"{device.memory_bandwidth_bytes_per_s / 1e9:g}" if device.memory_bandwidth_bytes_per_s else ""
+    peaks = [
+        f"{device.peak_flops_per_s[dtype] / 1e12:g}" if dtype in device.peak_flops_per_s else "" for dtype in RATES
+    ]
+    cells = [f"`{preset.name}`", ", ".join(preset.aliases), memory, bandwidth, *peaks, preset.link, preset.source]
+    return f"| {' | '.join(cells)} |"
+
+
+def link_row(preset: LinkPreset) -> str:
+    rate = preset.link.bandwidth_bytes_per_s
+    bandwidth = "infinite" if rate is None else f"{rate / 1e9:g}"
+    latency = f"{preset.link.latency_ns / 1000:g} us"
+    return f"| `{preset.name}` | {bandwidth} | {latency} | {preset.description} | {preset.source} |"
+
+
+def test_the_manual_has_the_row_of_every_device_and_every_link() -> None:
+    manual = DOCS.read_text(encoding="utf-8").splitlines()
+    rows = [*map(device_row, list_presets()), *map(link_row, list_links())]
+    assert [row for row in rows if row not in manual] == []
+
+
+def test_an_eighth_of_a_board_and_half_a_card_are_what_programs_see() -> None:
+    """HGX B200: 36 PFLOPS in bfloat16 with sparsity for eight, so 2.25 each without. MI250X: 383 TFLOPS in two dies."""
+    assert find_preset("b200").device.peak_flops_per_s["bfloat16"] == 36e15 / 8 / 2
+    assert find_preset("mi250x").device.peak_flops_per_s["bfloat16"] == 383e12 / 2
+
+
+def test_a_cpu_reaches_less_of_its_peak_than_a_gpu_and_dispatches_more_slowly() -> None:
+    cpu, gpu = find_preset("cpu").device, find_preset("h100").device
+    assert cpu.compute_efficiency < gpu.compute_efficiency
+    assert cpu.bandwidth_efficiency < gpu.bandwidth_efficiency
+    assert cpu.launch_overhead_ns > gpu.launch_overhead_ns

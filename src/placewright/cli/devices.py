@@ -29,7 +29,7 @@ def list_devices() -> int:
     links = [
         [preset.name, _bandwidth(preset.link.bandwidth_bytes_per_s), preset.description] for preset in list_links()
     ]
-    print_parts(table(["<device", "memory", "bandwidth", "fp32", "best", "<link"], devices), "")
+    print_parts(table(["<device", "memory", "bandwidth", "fp32", "bf16", "best", "<link"], devices), "")
     print_parts(table(["<link", "bandwidth", "<one direction"], links))
     return 0
 
@@ -67,7 +67,7 @@ def _show(machine: Machine, output: Path | None, source: str | None = None) -> N
     what = f"{counted(machine.num_devices, 'device')}, {machine.transfer_model} transfers"
     print_parts(
         heading(f"{machine.name}: {what}"),
-        table(["<device", "<kind", "memory", "bandwidth", "fp32", "best"], devices),
+        table(["<device", "<kind", "memory", "bandwidth", "fp32", "bf16", "best"], devices),
         "",
         table(["<link", "bandwidth", "latency"], _link_rows(machine)) if machine.num_devices > 1 else None,
         printable(f"wrote {output}") if output is not None else None,
@@ -109,7 +109,7 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 
 def _rates(device: Device) -> list[str]:
-    """Memory, bandwidth, float32 rate and the highest rate of any dtype."""
+    """Memory, bandwidth, rates in float32 and bfloat16 and the highest of any dtype."""
     from placewright.quantities import format_bytes
     from placewright.terminal.text import format_count
 
@@ -119,6 +119,7 @@ def _rates(device: Device) -> list[str]:
         "no limit" if device.memory_bytes is None else format_bytes(device.memory_bytes),
         "-" if device.memory_bandwidth_bytes_per_s is None else _bandwidth(device.memory_bandwidth_bytes_per_s),
         "-" if single is None else f"{format_count(round(single))}FLOP/s",
+        f"{format_count(round(peaks['bfloat16']))}FLOP/s" if "bfloat16" in peaks else "-",
         f"{format_count(round(max(peaks.values())))}FLOP/s" if peaks else "-",
     ]
 

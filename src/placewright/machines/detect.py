@@ -28,8 +28,14 @@ def detect_machine() -> Machine:
     Memory is what the driver and Linux report; rates come from the presets, for the CPU from its cores and clock.
     Raises InputError when a GPU has no preset, nvidia-smi fails, or /proc cannot be read.
     """
-    presets = [*cpu_presets(_read("/proc/cpuinfo"), _read("/proc/meminfo")), *gpu_presets(_query_gpus())]
+    presets = [*cpu_presets(_read("/proc/cpuinfo"), _read("/proc/meminfo")), *list_gpus()]
     return assemble("detected", number_devices(presets), all_to_all(presets, default_link), None)
+
+
+def list_gpus() -> list[DevicePreset]:
+    """The NVIDIA GPUs of this host, in the order of nvidia-smi; none without it. Raises InputError where it fails, or
+    for a GPU without a preset."""
+    return list(gpu_presets(_query_gpus()))
 
 
 def _read(path: str) -> str:

@@ -57,12 +57,13 @@ def list_links() -> tuple[LinkPreset, ...]:
 
 
 def find_preset(name: str) -> DevicePreset:
-    """The device preset of this name or alias, in any case. Raises InputError that suggests the nearest."""
+    """The device preset of this name or alias, in any case. Raises InputError that suggests the nearest, and how to
+    describe one that is none of them."""
     by_name = {known: preset for preset in list_presets() for known in (preset.name, *preset.aliases)}
     if name.lower() not in by_name:
-        raise InputError(
-            f"unknown device '{shown(name)}'{did_you_mean(name, by_name, [preset.name for preset in list_presets()])}"
-        )
+        nearest = did_you_mean(name, by_name, [preset.name for preset in list_presets()])
+        otherwise = " If not, describe" if nearest.endswith("?") else "; describe"
+        raise InputError(f"unknown device '{shown(name)}'{nearest}{otherwise} it in a devices.toml (docs/machines.md)")
     return by_name[name.lower()]
 
 

@@ -12,6 +12,7 @@ from placewright.errors import InputError, shown
 from placewright.machine import Machine
 from placewright.machines.devices_file import read_machine_file
 from placewright.machines.presets import DevicePreset, find_preset
+from placewright.machines.spelling import check_numbered, meant
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
 
 _GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/]+)", re.IGNORECASE)
@@ -33,13 +34,24 @@ def parse_specification(text: str) -> Machine:
     devices_part, slash, link = name.partition("/")
     if slash and not link:
         raise InputError(f"machine '{shown(text)}' ends in '/' without a link; write it like 4xa100/nvlink")
-    groups = [_parse_group(group, text) for group in devices_part.split("+")]
+    groups = _parse_groups(devices_part, text)
     check_count(sum(count for count, _ in groups), text)
     presets = [preset for count, preset in groups for _ in range(count)]
     if link.startswith("nvlink") and all(preset.family == "cpu" for preset in presets):
         raise InputError(f"machine '{shown(text)}' names NVLink, which no CPU has")
     links = all_to_all(presets, named_link(link) if link else default_link)
     return assemble(name, number_devices(presets), links, None)
+
+
+def _parse_groups(devices: str, text: str) -> list[tuple[int, DevicePreset]]:
+    check_numbered(devices)
+    try:
+        return [_parse_group(group, text) for group in devices.split("+")]
+    except InputError:
+        if (better := meant(devices)) is None:
+            raise
+        rest = text.strip().lower().removeprefix(devices)
+        raise InputError(f"machine '{shown(text)}' is not understood; did you mean {better}{rest}?") from None
 
 
 def _parse_group(group: str, text: str) -> tuple[int, DevicePreset]:
