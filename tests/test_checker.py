@@ -20,7 +20,7 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers.load import load_graph
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
-from placewright.plan import BaselineOutcome, ControlMode, Plan, Status
+from placewright.plan import BaselineOutcome, ControlMode, MemoryCurve, Plan, Status
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.replay import Step, demands, held_memory, memory_curve, step_times
@@ -223,6 +223,14 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     ),
     "better baseline": (lambda p: _with_baseline(p, step_time_ns=31), "baseline 'better' is better"),
     "impossible baseline": (lambda p: _with_baseline(p, step_time_ns=0), "baseline 'better' is below the lower bound"),
+    "memory of the input order": (
+        lambda p: replace(
+            p,
+            baselines=(BaselineOutcome(name="input-order", metrics=p.metrics, seconds=0.0),),
+            input_order_memory=MemoryCurve(time_ns=(0,), bytes_in_use=(7,)),
+        ),
+        "the memory of the input order peaks at 7 bytes, that baseline at ",
+    ),
     "status": (lambda p: replace(p, status="infeasible"), "the status is infeasible with 0 bytes"),
     "optimal above the bound": (
         lambda p: replace(p, status="optimal"),

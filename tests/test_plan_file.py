@@ -23,6 +23,7 @@ from placewright.plan import Plan, TimeSources
 from placewright.plan_file import match_graph, read_plan, write_plan
 from placewright.planning import assemble_plan
 from placewright.problem import Problem
+from placewright.report import html_of
 from placewright.search.budget import Budget
 from placewright.search.method import make_method
 from placewright.terminal.explain_tables import explain_tables
@@ -73,6 +74,42 @@ def test_a_plan_that_does_not_say_where_its_times_come_from_is_read(document: di
     del document["time_sources"], document["one_device"]
     (tmp_path / "earlier.json").write_text(json.dumps(document))
     assert read_plan(tmp_path / "earlier.json") == small_plan()
+
+
+def wasteful_problem() -> Problem:
+    """Two branches that the captured order runs side by side. In bytes: a 8, its readers 100 each, their readers 1."""
+    ops = {"a": ("", 8), "v": ("a", 100), "w": ("a", 100), "x": ("v", 1), "y": ("w", 1)}
+    return problem_of(graph_of(ops), machine_of(1), objective="peak-memory")
+
+
+def test_a_plan_for_peak_memory_holds_the_memory_of_the_captured_order_over_time(tmp_path: Path) -> None:
+    """a 8; v 108; w 208, then a is freed: 200; x 201, then v: 101; y 102, then w: 2, and x and y with nobody to read
+    them are freed as they end. The plan runs v, x, w, y: at most 100 + 1 + 8 = 109 in the end of x, 108 when w starts.
+    """
+    plan = plan_for(wasteful_problem())
+    assert plan.input_order_memory is not None
+    points = list(zip(plan.input_order_memory.time_ns, plan.input_order_memory.bytes_in_use, strict=True))
+    assert points[:5] == [(0, 0), (0, 8), (1, 108), (2, 208), (3, 200)]
+    assert max(plan.input_order_memory.bytes_in_use) == 208
+    assert plan.metrics.peak_memory_bytes == 109
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == plan
+
+
+def test_a_plan_of_earlier_versions_or_for_step_time_holds_no_such_curve(tmp_path: Path) -> None:
+    write_plan(plan_for(wasteful_problem()), tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    del document["input_order_memory"]
+    (tmp_path / "earlier.json").write_text(json.dumps(document))
+    assert read_plan(tmp_path / "earlier.json").input_order_memory is None
+    assert plan_for(replace(wasteful_problem(), objective="step-time")).input_order_memory is None
+
+
+def test_a_curve_of_the_captured_order_that_is_none_is_refused(tmp_path: Path) -> None:
+    write_plan(plan_for(wasteful_problem()), tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    document["input_order_memory"]["time_ns"].pop()
+    assert refusal(document, tmp_path) == "'FILE': a memory curve needs as many times as values"
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -214,6 +251,7 @@ def test_whatever_is_read_can_be_shown_explained_and_exported(document: dict[str
         plan_table(plan)
         json.dumps(plan_summary(plan))
         list(explain_tables(plan, explain(plan)))
+        html_of(plan)
         for target in TARGETS:
             with suppress(InputError):
                 export_plan(plan, target, tmp_path / "out")

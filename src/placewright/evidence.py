@@ -55,6 +55,10 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
             yield f"baseline '{baseline.name}' is better than the plan: {reached} against {own}"
         if baseline.metrics.objective_value(plan.objective) < plan.lower_bound:
             yield f"baseline '{baseline.name}' is below the lower bound {plan.lower_bound}"
+        before = plan.input_order_memory
+        if baseline.name == "input-order" and before and max(before.bytes_in_use) != baseline.metrics.peak_memory_bytes:
+            peaks = f"{max(before.bytes_in_use)} bytes, that baseline at {baseline.metrics.peak_memory_bytes}"
+            yield f"the memory of the input order peaks at {peaks}"
 
 
 def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:

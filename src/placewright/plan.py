@@ -176,6 +176,8 @@ class Plan:
     configuration: options of the run, JSON values only. version: of placewright.
     time_sources: where the times of the ops come from; None where that is not known.
     one_device: what the best single device reaches; None where that is not known.
+    input_order_memory: memory over time of baseline "input-order" on its fullest device, where the objective is peak
+        memory and that baseline ran; else None.
     """
 
     graph_name: str
@@ -206,6 +208,7 @@ class Plan:
     version: str = ""
     time_sources: TimeSources | None = None
     one_device: OneDevice | None = None
+    input_order_memory: MemoryCurve | None = None
 
     def __eq__(self, other: object) -> bool:
         """Two plans of equal fields are equal, whether or not either can be asked questions (`questions.Plan`)."""

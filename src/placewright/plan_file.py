@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: The lists of a plan that are written as one list per field.
 _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer}
 #: What the plans of earlier versions do not say, with what stands for it.
-_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None}
+_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_order_memory": None}
 #: How many differences of one sort `match_graph` names before it only counts.
 _NUM_NAMED = 3
 
@@ -146,7 +146,7 @@ def _document(plan: Plan) -> dict[str, Any]:
             value = {column: [getattr(row, column) for row in value] for column in columns}
         elif field.name == "machine":
             value = machine_to_json(value)
-        elif field.name in ("metrics", "time_sources", "one_device"):
+        elif field.name in ("metrics", "time_sources", "one_device", "input_order_memory"):
             value = None if value is None else asdict(value)
         elif field.name == "baselines":
             value = [asdict(row) for row in value]
@@ -165,11 +165,13 @@ def _plan_of(values: dict[str, Any]) -> Plan:
         for row in map(dict, values["baselines"])
     ]
     values |= {key: _rows(key, kind, dict(values[key])) for key, kind in _COLUMNS.items()}
+    before = values["input_order_memory"]
     values |= {
         "machine": _machine(values["machine"]),
         "metrics": Metrics(**dict(values["metrics"])),
         "memory_curves": tuple(MemoryCurve(**dict(row)) for row in values["memory_curves"]),
         "baselines": tuple(BaselineOutcome(**row) for row in baselines),
+        "input_order_memory": None if before is None else MemoryCurve(**dict(before)),
         "time_sources": None if values["time_sources"] is None else TimeSources(**dict(values["time_sources"])),
         "one_device": _one_device(values["one_device"]),
     }
@@ -282,7 +284,7 @@ def _check_consistency(plan: Plan) -> None:
             _require(buffer.device < num_devices, f"{label} is on device {buffer.device}; there are {num_devices}")
             _require(buffer.allocated_ns <= buffer.freed_ns, f"{label} is freed before it is allocated")
             raise InputError(f"{label} belongs to op '{buffer.op}', which is not in the plan")
-    for curve in plan.memory_curves:
+    for curve in (*plan.memory_curves, *([plan.input_order_memory] if plan.input_order_memory else [])):
         times = curve.time_ns
         _require(len(times) == len(curve.bytes_in_use) > 0, "a memory curve needs as many times as values")
         _require(all(a <= b for a, b in pairwise(times)), "a memory curve goes back in time")

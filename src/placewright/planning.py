@@ -11,8 +11,9 @@ from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.buffers import buffers_and_curves
 from placewright.costs import count_sources
 from placewright.one_device import best_one_device
-from placewright.plan import BaselineOutcome, Plan, TimeSources, status_of
+from placewright.plan import BaselineOutcome, MemoryCurve, Plan, TimeSources, status_of
 from placewright.problem import Problem
+from placewright.search.input_order import INPUT_ORDER
 from placewright.search.result import Result
 from placewright.version import VERSION
 
@@ -63,6 +64,7 @@ def assemble_plan(
         version=VERSION,
         time_sources=_time_sources(problem, result),
         one_device=best_one_device(problem, result),
+        input_order_memory=_input_order_memory(problem, result),
     )
 
 
@@ -79,6 +81,15 @@ def _time_sources(problem: Problem, result: Result) -> TimeSources | None:
     if problem.time_origin is None:
         return None
     return count_sources(problem.time_origin[problem.lowered.graph_op, result.solution.device_of])
+
+
+def _input_order_memory(problem: Problem, result: Result) -> MemoryCurve | None:
+    """What a plan for peak memory is compared with, over time; nobody looks at it beside other objectives."""
+    captured = next((b for b in result.baselines if b.method == INPUT_ORDER.name), None)
+    if captured is None or problem.objective != "peak-memory":
+        return None
+    _, curves = buffers_and_curves(schedule.simulate(problem, captured.solution))
+    return max(curves, key=lambda curve: max(curve.bytes_in_use))
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:
