@@ -27,6 +27,7 @@ ROWS = (
         "module_pattern",
         "explain",
         "advice",
+        "layers",
         "comparison",
         "inspection",
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placewright.critical_path import Step
@@ -28,14 +29,21 @@ class IdleExplanation:
 
 def explain_idle(plan: Plan) -> tuple[IdleExplanation, ...]:
     """What each device waits for when it does not compute."""
-    one = _idle_when_blocking if plan.machine.transfer_model == "blocking" else _idle_when_overlapped
-    return tuple(one(plan, device) for device in range(plan.machine.num_devices))
+    steps: dict[int, Step] = {op.position: op for op in plan.ops}
+    steps |= {transfer.position: transfer for transfer in plan.transfers}
+    occupied: list[list[Step]] = [[] for _ in plan.machine.devices]
+    for op in plan.ops:
+        occupied[op.device].append(op)
+    if plan.machine.transfer_model == "overlapped":
+        return tuple(_idle_when_overlapped(plan, device, own, steps) for device, own in enumerate(occupied))
+    for transfer in plan.transfers:
+        for device in {transfer.source, transfer.destination}:
+            occupied[device].append(transfer)
+    return tuple(_idle_when_blocking(plan, device, own) for device, own in enumerate(occupied))
 
 
-def _idle_when_blocking(plan: Plan, device: int) -> IdleExplanation:
+def _idle_when_blocking(plan: Plan, device: int, own: Sequence[Step]) -> IdleExplanation:
     """Ops and transfers occupy the device one after the other; between them it waits for the other end."""
-    own: list[Step] = [op for op in plan.ops if op.device == device]
-    own += [transfer for transfer in plan.transfers if device in (transfer.source, transfer.destination)]
     finish = in_transfers = waiting = 0
     waits_on: Counter[int] = Counter()
     for step in sorted(own, key=lambda step: step.position):
@@ -49,15 +57,12 @@ def _idle_when_blocking(plan: Plan, device: int) -> IdleExplanation:
     return _idle(plan, device, in_transfers, waiting, finish, waits_on)
 
 
-def _idle_when_overlapped(plan: Plan, device: int) -> IdleExplanation:
-    """Before an op that starts late: the transfers it waits for, back to back, before them the others' computing."""
-    steps: dict[int, Step] = {op.position: op for op in plan.ops}
-    steps |= {transfer.position: transfer for transfer in plan.transfers}
+def _idle_when_overlapped(plan: Plan, device: int, own: Sequence[Step], steps: Mapping[int, Step]) -> IdleExplanation:
+    """Before an op that starts late: the transfers it waits for, back to back, before them the others' computing.
+    own: the ops of the device in order; steps: all by position."""
     finish = in_transfers = waiting = 0
     waits_on: Counter[int] = Counter()
-    for op in plan.ops:
-        if op.device != device:
-            continue
+    for op in own:
         gap = op.start_ns - finish
         awaited = steps.get(op.waits_for)
         if gap and awaited is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from placewright.plan import BaselineOutcome, OneDevice, Plan
+from collections.abc import Mapping
+
+from placewright.plan import BaselineOutcome, BoundReason, OneDevice, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
@@ -15,6 +17,32 @@ _STOPPED = {
     "interrupted": "interrupted, the best plan so far",
     "infeasible": "proven that nothing fits",
 }
+#: Why no plan can go below the bound, by the name of the bound.
+_BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
+    "critical path": "one chain of ops, each of which needs the one before, takes that long",
+    "work divided over all devices": "the devices together need that long for the work alone",
+    "work of ops that must share a device": "the ops that must share one device take that long there",
+    "critical path with shared work and transfers": "ops that need each other, with what must run or move "
+    "between them, take that long",
+    "work between earliest starts and latest finishes": "some ops come first, some last, and the work that must "
+    "lie between keeps all devices busy",
+    "largest op with its inputs, outputs and parameters": "one op alone holds that much while it runs",
+    "parameters and outputs spread over all devices": "parameters and outputs, spread evenly, take that much of every "
+    "device",
+    "tensors alive together spread over all devices": "at some moment of every order this much waits for later ops",
+    "proven by the solver": "the search tried all others or ruled them out",
+}
+
+
+def bound_words(plan: Plan) -> tuple[str, str]:
+    """What the lower bound claims, up to its value, and why it holds, as in: "No plan can be faster than" 31 ms: "the
+    devices together need that long for the work alone". Empty where nothing is proven."""
+    if plan.lower_bound == 0:
+        return "", ""
+    claim = "No plan can be faster than" if plan.objective == "step-time" else "No plan can do with less than"
+    reason = _BOUND_ARGUMENTS[plan.bound_reason]
+    several = plan.objective == "peak-memory" and plan.machine.num_devices > 1 and "device" not in reason
+    return claim, f"{reason}, even when all devices share it" if several else reason
 
 
 def proven_infeasible(plan: Plan) -> bool:

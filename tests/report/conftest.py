@@ -12,6 +12,14 @@ import pytest
 from placewright.plan import Plan
 from placewright.report import write_report
 
+RECORD_TEXTS = """
+window.drawn = [];
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.drawn.push(text);
+  return write.call(this, text, ...place);
+};
+"""
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -29,7 +37,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Writes the report of a plan and opens it. At the end of the test: nothing was logged, thrown or requested."""
+    """Writes the report of a plan and opens it. At the end of the test: nothing was logged, thrown or requested.
+
+    What the canvases say stands in `window.drawn`, the texts since it was last emptied.
+    """
     complaints: list[str] = []
     pages = []
 
@@ -38,6 +49,7 @@ def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         write_report(plan, path)
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
         pages.append(page)
+        page.add_init_script(RECORD_TEXTS)
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on(

@@ -6,13 +6,15 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
 from placewright.critical_path import critical_path, runs_of, shares_of
 from placewright.errors import InputError
-from placewright.plan import OneDevice, ScheduledOp
+from placewright.outcome import bound_words
+from placewright.plan import BaselineOutcome, BoundReason, MemoryCurve, OneDevice, ScheduledOp, TimeSources
 from placewright.report import html_of, write_report
 from placewright.report.columns import columns
 from placewright.report.markup import element, escaped
@@ -87,14 +89,58 @@ def test_the_head_tells_the_objective_against_one_device_the_best_baseline_and_t
         "51.2% less than gpu0 (p100), captured order, as named (469 us)",
     ):
         assert told in text
-    assert "gap 553.6%" in text
+    assert "Gap 553.6%: at most 84.7% less." in text
+
+
+def test_the_head_says_that_times_are_predicted_and_from_what() -> None:
+    told = "predicted; the plan does not say whether times were measured"
+    assert told in text_of(html_of(small_plan()))
+    sources = TimeSources(stated=4, measured=0, roofline=0, guessed=0)
+    assert "predicted: times stated in the graph" in text_of(html_of(small_plan(time_sources=sources)))
 
 
 def test_a_plan_for_peak_memory_leads_with_memory() -> None:
     plan = replace(small_plan(), objective="peak-memory", lower_bound=4 * MIB)
     text = text_of(html_of(plan))
     assert text.index("Peak memory 5.00 MiB".replace(" 5", "5")) < text.index("Step time229 us")
-    assert "gap 25.0%: no plan can save more than 20.0%" in text
+    assert "Gap 25.0%: at most 20.0% less." in text
+    assert text.index("Alive at the peak") < text.index("Timeline")
+
+
+def test_a_plan_for_peak_memory_opens_with_memory_before_and_after() -> None:
+    """8 MiB in the captured order, 5 MiB in the plan: 37.5% less."""
+    before = MemoryCurve(time_ns=(0, 10, 20), bytes_in_use=(0, 8 * MIB, 0))
+    plan = small_plan(objective="peak-memory", input_order_memory=before)
+    text = text_of(html_of(plan))
+    assert "before: captured order on one device, at most 8.00 MiB" in text
+    assert "after: this plan, on its fullest device, at most 5.00 MiB (37.5% less)" in text
+    assert text.index("before and after") < text.index("Alive at the peak") < text.index("Devices")
+    assert "before and after" not in text_of(html_of(small_plan()))
+
+
+def test_where_the_time_goes_adds_up_over_the_devices() -> None:
+    """Of 2 x 228,764 ns 70,000 are computing; gpu0 waits for a transfer (c's: 89,382 ns) and before it for c (99,382),
+    while gpu1 waits for a (10,000) and its transfer (89,382) and has nothing left to do for 99,382."""
+    text = text_of(html_of(small_plan()))
+    told = "computing 15.3%waiting for transfers 39.1%waiting for other ops 23.9%nothing left to do 21.7%"
+    assert f"Where the time goes{told}" in text
+
+
+def test_who_found_the_plan_is_said_at_the_bottom() -> None:
+    text = text_of(html_of(small_plan()))
+    assert text.count("brkga") == 1
+    assert "found bybrkga, 5,000 evaluations in 840 ms" in text
+    assert text.index("found by") > text.index("Biggest tensors")
+
+
+@pytest.mark.parametrize("reason", get_args(BoundReason))
+def test_the_bound_is_a_sentence_and_its_name_a_tooltip(reason: BoundReason) -> None:
+    page = html_of(small_plan(bound_reason=reason))
+    claim, why = bound_words(small_plan(bound_reason=reason))
+    assert claim == "No plan can be faster than"
+    assert f"No plan can be faster than35.0 us{why[0].upper()}{why[1:]}." in text_of(page)
+    assert f'title="lower bound: {reason}"' in page
+    assert "nothing is proven" in text_of(html_of(small_plan(bound_reason=reason, lower_bound=0)))
 
 
 def test_what_does_not_fit_is_compared_by_what_is_missing_and_what_fits_not_by_time() -> None:
@@ -105,7 +151,7 @@ def test_what_does_not_fit_is_compared_by_what_is_missing_and_what_fits_not_by_t
     assert etf.metrics is not None
     over = replace(etf, metrics=replace(etf.metrics, bytes_over_limit=3 * MIB))
     told = text_of(html_of(replace(plan, baselines=(over,))))
-    assert "1.00 MiB over the limit; etf, the best baseline: 3.00 MiB" in told
+    assert "Over the memory limits1.00 MiBetf, the best baseline: 3.00 MiB" in told
     assert "fits, unlike etf" in text_of(html_of(small_plan(baselines=(over,))))
 
 
@@ -142,6 +188,12 @@ def test_a_plan_that_does_not_fit_says_what_fills_the_device_and_what_would_help
     assert "A smaller batch shrinks most of the 3.00 MiB beside parameters and constants." in text
 
 
+def test_what_does_not_fit_shows_memory_before_time() -> None:
+    text = text_of(html_of(plan_of(small_plan_nodes(), machine_of(2, 4 * MIB))))
+    assert text.index("Over the memory limits") < text.index("Step time")
+    assert text.index("Alive at the peak") < text.index("Timeline of the closest plan, which does not fit")
+
+
 def test_options_that_were_given_are_listed_in_words() -> None:
     asked = {"model": "m.onnx", "dims": {}, "memory_limit": 2**30, "pins": {"op0": "1"}, "evaluations": 5000}
     text = text_of(html_of(replace(small_plan(), configuration=asked)))
@@ -163,6 +215,46 @@ def test_baselines_that_do_not_fit_are_hatched_and_those_without_answer_say_why(
     assert page.count('class="fill hatched"') == 2
     assert "needs one device" in page
     assert "220 us, 300 MiB over the limit" in page
+
+
+def test_orders_of_one_device_that_come_to_the_same_are_one_bar() -> None:
+    """Both leave gpu1 idle and move nothing; a third that moves something stands alone."""
+    metrics = replace(small_plan().metrics, step_time_ns=400_000, busy_ns=(400_000, 0), num_transfers=0)
+    outcomes = [BaselineOutcome(name=name, metrics=metrics, seconds=0.01) for name in ("input-order", "dfs")]
+    moving = BaselineOutcome(name="etf", metrics=replace(metrics, num_transfers=2), seconds=0.01)
+    text = text_of(html_of(small_plan(baselines=(*outcomes, moving))))
+    assert "all on one deviceinput-order, dfs400 us, +74.9%" in text
+    assert "etf400 us, +74.9%" in text
+
+
+def test_bars_of_a_plan_that_does_not_fit_are_bytes_over_the_limits() -> None:
+    plan = plan_of(small_plan_nodes(), machine_of(2, 4 * MIB))
+    assert "this plan1.00 MiB" in text_of(html_of(plan))
+    assert "reverse-greedy20.0 MiB, +1900.0%" in text_of(html_of(plan))
+
+
+def test_layers_have_their_share_of_time_on_each_device() -> None:
+    """b and c are one layer of 50 us, 20 on gpu0 and 30 on gpu1; a and d have 10 us each on gpu0: 20 of 70 us stay."""
+    modules = ("stem.0", "body.1.left", "body.1.right", "stem.1")
+    nodes = [replace(node, module=module) for node, module in zip(small_plan_nodes(), modules, strict=True)]
+    page = html_of(plan_of(nodes, machine_of(2, 16 * MIB)))
+    text = text_of(page)
+    assert "29% of the computing time is in layers that stay on one device" in text
+    assert "stem.0-1220.0 us28.6%100%–" in text
+    assert "body.1250.0 us71.4%40%60%" in text
+
+
+def test_without_modules_or_with_one_device_there_is_no_table_of_layers() -> None:
+    assert "Layers by device" not in html_of(plan_of(small_plan_nodes(), machine_of(2, 16 * MIB)))
+    nodes = [replace(node, module="m.0", device=0) for node in small_plan_nodes()]
+    assert "Layers by device" not in html_of(plan_of(nodes, machine_of(2, 16 * MIB)))
+
+
+def test_of_many_devices_a_layer_names_those_with_most_of_its_time() -> None:
+    """Nine ops of one layer of 1 us, op i on device i, and one more on gpu4: 2 of 10 us there."""
+    nodes = [Node(name=f"op{i}", module="layer.0", device=i, time_ns=1_000) for i in range(9)]
+    nodes.append(Node(name="more", module="layer.0", device=4, time_ns=1_000))
+    assert "gpu4 20%, gpu0 10%, gpu1 10% and 6 more" in text_of(html_of(plan_of(nodes, machine_of(9))))
 
 
 def test_devices_have_load_peak_limit_and_headroom() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
-from placewright.plan import Plan
+from placewright.plan import MemoryCurve, Plan
 
 OpenReport = Callable[..., Any]
 
@@ -224,6 +225,123 @@ def test_help_opens_with_a_question_mark_and_keys_rest_meanwhile(open_report: Op
     page.keyboard.press("Escape")
     assert not page.locator("#help").is_visible()
     assert shown_span(page) == whole
+
+
+def test_memory_lanes_share_one_scale(open_report: OpenReport) -> None:
+    """gpu0 peaks at 5 MiB, gpu1 at 3: in gpu1's lane, 58 pixels from 208 on with 40 of them for 5 MiB, that is 24 from
+    the bottom at 265, up to 241. On a scale of its own it would reach up to 225."""
+    page = open_report(small_plan())
+    x = 170 + (page.locator("#timeline").bounding_box()["width"] - 162) // 2
+    lane, filled = colour_at(page, "#timeline", int(x), 236), colour_at(page, "#timeline", int(x), 255)
+    assert lane == colour_at(page, "#timeline", int(x), 212)
+    assert filled != lane
+
+
+@pytest.mark.parametrize(
+    ("limit", "told", "line"),
+    [(8 * MIB, ["limit 8.00 MiB"], True), (16 * MIB, ["limit 16.0 MiB,", "off this scale"], False)],
+)
+def test_a_limit_is_a_line_in_the_lane_or_said_to_be_off_the_scale(
+    open_report: OpenReport, limit: int, told: list[str], line: bool
+) -> None:
+    """With 8 MiB at the top of gpu0's lane, 40 pixels above its bottom at 142, dashes stand at 102."""
+    page = open_report(small_plan(memory_limits_bytes=(limit, limit)))
+    texts = page.evaluate("() => window.drawn")
+    assert all(text in texts for text in told)
+    assert ("off this scale" in texts) == (not line)
+    row = [tuple(colour_at(page, "#timeline", x, 102)[:3]) for x in range(500, 520)]
+    assert ((179, 38, 30) in row) == line
+
+
+def test_of_many_changes_of_device_as_many_are_drawn_as_can_be_told_apart(open_report: OpenReport) -> None:
+    """200 ops in a chain, every other one elsewhere: 199 changes on some 1,000 pixels, drawn 14 pixels apart."""
+    nodes = [Node(name=f"op{i}", inputs=(i - 1,) if i else (), device=i % 2) for i in range(200)]
+    page = open_report(plan_of(nodes, machine_of(2)))
+    shown_span(page)
+    note = page.inner_text("#crossings-note")
+    drawn = re.fullmatch(r": (\d+) of 199 changes of device drawn, zoom in for more", note)
+    assert drawn is not None, note
+    assert 50 <= int(drawn[1]) <= 80
+    page.locator("#viewport").focus()
+    for _ in range(6):
+        page.keyboard.press("+")
+    shown_span(page)
+    assert page.inner_text("#crossings-note") == ""
+
+
+def test_memory_before_and_after_is_drawn_on_one_axis_and_told_at_the_pointer(open_report: OpenReport) -> None:
+    """Before: 8 MiB from 100,000 to 200,000 ns, over at 300,000; after: 4 MiB at 150,000 ns, over at 228,764."""
+    before = MemoryCurve(time_ns=(0, 100_000, 200_000, 300_000), bytes_in_use=(MIB, 8 * MIB, MIB, MIB))
+    page = open_report(small_plan(objective="peak-memory", input_order_memory=before))
+    assert {"8.00 MiB", "5.00 MiB"} <= set(page.evaluate("() => window.drawn"))
+    page.locator("#memory-over-time").scroll_into_view_if_needed()
+    box = page.locator("#memory-over-time").bounding_box()
+    for time_ns, told in ((150_000, ("8.00 MiB", "4.00 MiB")), (250_000, ("1.00 MiB", "the step is over"))):
+        page.mouse.move(box["x"] + 64 + time_ns / 300_000 * (box["width"] - 65), box["y"] + 100)
+        assert all(words in page.locator("#tooltip").inner_text() for words in told)
+
+
+# --- on a phone ------------------------------------------------------------------------------------------------------
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def test_what_is_touched_is_44_pixels_high(open_report: OpenReport) -> None:
+    page = open_report(layered_plan(300, 2, memory_bytes=10 * MIB), **PHONE)
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll('button, select, summary, input[type=search], .segmented span')]
+            .filter((node) => node.offsetParent)
+            .map((node) => [node.textContent.trim(), node.getBoundingClientRect().height])"""
+    )
+    assert len(heights) > 40
+    assert [entry for entry in heights if entry[1] < 44] == []
+
+
+def test_hints_on_a_phone_speak_of_fingers(open_report: OpenReport) -> None:
+    page = open_report(small_plan(), **PHONE)
+    text = page.inner_text("main")
+    assert "two fingers to zoom" in text
+    assert "Tap a slice" in text
+    assert not re.search(r"Shift|wheel|[Cc]lick|press", text)
+    assert page.locator("#help-button").is_hidden()
+
+
+def test_a_table_wider_than_a_phone_says_so_and_fades_where_it_goes_on(open_report: OpenReport) -> None:
+    page = open_report(small_plan(), **PHONE)
+    table = page.locator("section:has(#devices-heading) .scroll")
+    hint = page.locator("section:has(#devices-heading) .scroll-hint")
+    assert hint.is_visible()
+    assert "more-right" in table.get_attribute("class")
+    assert "transparent" in table.evaluate("(box) => getComputedStyle(box).getPropertyValue('--fade-right')")
+    table.evaluate("(box) => { box.scrollLeft = box.scrollWidth }")
+    page.wait_for_selector(".scroll.more-left:not(.more-right)")
+    wide = open_report(small_plan())
+    assert wide.locator("section:has(#devices-heading) .scroll-hint").is_hidden()
+
+
+def test_two_fingers_on_the_timeline_zoom(open_report: OpenReport) -> None:
+    """From 100 to 200 pixels apart around the middle: half the span, its middle in place."""
+    page = open_report(small_plan(), **PHONE)
+    _, end = shown_span(page)
+    page.evaluate(
+        """() => {
+            const canvas = document.getElementById('timeline');
+            canvas.setPointerCapture = () => {};
+            const box = canvas.getBoundingClientRect();
+            const middle = box.left + 84 + (box.width - 96) / 2;
+            const touch = (type, pointerId, x) => canvas.dispatchEvent(new PointerEvent(type,
+                {pointerId, pointerType: 'touch', clientX: middle + x, clientY: box.top + 40, bubbles: true}));
+            touch('pointerdown', 1, -50);
+            touch('pointerdown', 2, 50);
+            touch('pointermove', 1, -100);
+            touch('pointermove', 2, 100);
+            touch('pointerup', 1, -100);
+            touch('pointerup', 2, 100);
+        }"""
+    )
+    first, last = shown_span(page)
+    assert (last - first) / end == pytest.approx(0.5, abs=0.01)
+    assert (first + last) / 2 / end == pytest.approx(0.5, abs=0.01)
 
 
 # --- the rest of the page --------------------------------------------------------------------------------------------

@@ -9,8 +9,12 @@ from string import Template
 from placewright.files import write_atomically
 from placewright.plan import Plan
 from placewright.report import summary, tables
+from placewright.report.baselines import baselines_section
 from placewright.report.columns import embedded_json
-from placewright.report.markup import escaped
+from placewright.report.devices import devices_table
+from placewright.report.layer_table import layers_section
+from placewright.report.markup import Markup, element, escaped
+from placewright.report.memory_over_time import memory_section
 
 #: The page's script, in the order in which its parts build on each other; one closure holds them all.
 SCRIPTS = (
@@ -20,11 +24,15 @@ SCRIPTS = (
     "view.js",
     "lanes.js",
     "timeline.js",
+    "memory.js",
+    "before_after.js",
     "overlay.js",
     "overview.js",
     "search.js",
     "details.js",
     "input.js",
+    "touch.js",
+    "overflow.js",
     "peak.js",
     "page.js",
 )
@@ -40,21 +48,43 @@ def write_report(plan: Plan, path: str | Path) -> None:
 
 def html_of(plan: Plan) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
-    page = resources.files(__name__) / "page"
-    script = "\n".join((page / name).read_text("utf-8") for name in SCRIPTS)
-    return Template((page / "template.html").read_text("utf-8")).substitute(
+    script = "\n".join(_page(name) for name in SCRIPTS)
+    return Template(_page("template.html")).substitute(
         title=escaped(f"{plan.graph_name} on {plan.machine.name}"),
-        style=(page / "report.css").read_text("utf-8"),
+        style=_page("report.css"),
         heading=summary.heading(plan),
         notices=summary.notices(plan),
         figures=summary.figures(plan),
-        devices=summary.devices_table(plan),
-        timeline_note=tables.transfers_note(plan),
-        critical_path=tables.critical_path_section(plan),
-        baselines=tables.baselines_section(plan),
+        sections="\n".join(_sections(plan)),
         tensors=tables.biggest_tensors(plan),
         ops=tables.longest_ops(plan),
         provenance=tables.provenance(plan),
         data=embedded_json(plan),
         script=f"(() => {{\n'use strict';\n{script}\n}})();",
     )
+
+
+def _page(name: str) -> str:
+    return (resources.files(__name__) / "page" / name).read_text("utf-8")
+
+
+def _sections(plan: Plan) -> list[str]:
+    """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
+    heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
+    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.transfers_note(plan))
+    devices = _section("devices", "Devices", devices_table(plan))
+    over_time, layers, peak = memory_section(plan), layers_section(plan), _page("peak.html")
+    if plan.status == "infeasible" or plan.objective == "peak-memory":
+        shown = [over_time, peak, devices, timeline, layers]
+    else:
+        shown = [devices, timeline, layers, peak]
+    return [
+        *shown,
+        _section("critical", "Critical path", tables.critical_path_section(plan)),
+        _section("baselines", "Baselines", baselines_section(plan)),
+    ]
+
+
+def _section(name: str, heading: str, content: Markup) -> Markup:
+    title = element("h2", heading, id=f"{name}-heading")
+    return element("section", title, content, aria_labelledby=f"{name}-heading")

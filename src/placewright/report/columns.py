@@ -32,6 +32,7 @@ def columns(plan: Plan) -> dict[str, Any]:
         "transfers": _transfers(plan),
         "curves": [_curve(curve) for curve in plan.memory_curves],
         "peaks": [_peak(plan, device) for device in range(plan.machine.num_devices)],
+        "before": None if plan.input_order_memory is None else _curve(plan.input_order_memory),
         "critical": [step.position for step in critical_path(plan)],
     }
 

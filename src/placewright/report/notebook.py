@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from placewright.plan import Plan, ScheduledOp, Transfer
 from placewright.quantities import counted, format_time_ns
 from placewright.report import summary
+from placewright.report.devices import devices_table
 from placewright.report.markup import Markup, element, joined
 
 #: The timeline's width in units; no two of its marks are nearer than one.
@@ -29,6 +30,13 @@ _STYLE = Markup(
     ".placewright-plan .number{text-align:right;font-variant-numeric:tabular-nums}"
     ".placewright-plan .meter{display:inline-block;width:5em;height:.6em;background:#8884;margin-right:.5em}"
     ".placewright-plan .meter span{display:block;height:100%;background:#4477aa}"
+    ".placewright-plan .stack{display:inline-flex;width:10em;height:.6em;margin-right:.5em;background:#8882}"
+    ".placewright-plan .swatch{display:inline-block;width:.7em;height:.7em;margin-right:.4em}"
+    ".placewright-plan .compute{background:#4477aa}"
+    ".placewright-plan .transfer{background:#dd9a2b}"
+    ".placewright-plan .waiting{background:#8888}"
+    ".placewright-plan .ended{background:#8883}"
+    ".placewright-plan .figures ul{list-style:none;margin:0;padding:0;font-size:.85em}"
 )
 
 
@@ -39,7 +47,7 @@ def notebook_html(plan: Plan) -> str:
         summary.heading(plan),
         summary.figures(plan),
         timeline(plan),
-        summary.devices_table(plan),
+        devices_table(plan),
     ]
     return element("div", joined(parts), class_="placewright-plan")
 

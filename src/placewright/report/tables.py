@@ -1,4 +1,4 @@
-"""The lower half of the page: critical path, baselines, biggest tensors, longest ops, and where the plan is from."""
+"""The lower half of the page: critical path, biggest tensors, longest ops, and where the plan is from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placewright.critical_path import Run, Step, critical_path, runs_of, shares_of
-from placewright.plan import BaselineOutcome, Buffer, Plan, ScheduledOp
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.outcome import found_by_words, stopped_words, took_words
+from placewright.plan import Buffer, Plan, ScheduledOp
+from placewright.quantities import counted, format_bytes, format_time_ns
 from placewright.report.markup import Markup, cell, element, joined, number, table
-from placewright.report.summary import format_objective
 
 MOST_ROWS = 20
 MOST_RUNS = 200
@@ -52,8 +52,7 @@ def _runs_notes(num_runs: int) -> list[Markup]:
     """How many runs there are: the table scrolls on screen, and its beginning alone is printed."""
     if num_runs <= _RUNS_IN_VIEW:
         return []
-    screen = f"{num_runs:,} runs in the order of time; the table scrolls."
-    notes = [element("p", screen, class_="muted note on-screen")]
+    notes = [element("p", f"{num_runs:,} runs in the order of time.", class_="muted note on-screen")]
     if num_runs > RUNS_PRINTED:
         printed = f"First {RUNS_PRINTED} of {num_runs:,} runs in the order of time."
         notes.append(element("p", printed, class_="muted note on-paper"))
@@ -85,10 +84,11 @@ def _run_row(plan: Plan, run: Run, total: int) -> Markup:
     ends: list[object] = [_step_button(run.steps[0])] if run.steps else []
     if len(run.steps) > 1:
         ends += [" … ", _step_button(run.steps[-1])]
+    what = element("span", run.what, class_="muted")
     return element(
         "tr",
         number(format_time_ns(run.start_ns)),
-        cell(element("span", class_=f"swatch {run.what}"), where, " ", element("span", run.what, class_="muted")),
+        cell(element("span", class_=f"swatch {run.what}"), where, " ", what, class_="where"),
         number(f"{len(run.steps):,}" if run.steps else "–"),
         cell(*ends, class_="names"),
         number(format_time_ns(run.busy_ns)),
@@ -100,56 +100,6 @@ def _step_button(step: Step) -> Markup:
     """The step's name; pressing it shows the step in the timeline."""
     name = step.name if isinstance(step, ScheduledOp) else step.tensor
     return element("button", name, type="button", class_="step", data_position=step.position, title=name)
-
-
-def baselines_section(plan: Plan) -> Markup:
-    """The objective of the plan and of every baseline as bars, best first; what does not fit is hatched."""
-    answered = [baseline for baseline in plan.baselines if baseline.metrics is not None]
-    own = plan.metrics.objective_value(plan.objective)
-    values = [own, *(_value(plan, baseline) for baseline in answered)]
-    widest = max(*values, plan.lower_bound, 1)
-    entries = [(own, 0, _bar(plan, "this plan", own, widest, plan.metrics.bytes_over_limit, own=True))]
-    for index, baseline in enumerate(answered, start=1):
-        value, over = _value(plan, baseline), baseline.metrics.bytes_over_limit if baseline.metrics else 0
-        entries.append((value, index, _bar(plan, baseline.name, value, widest, over)))
-    bars = [bar for _, _, bar in sorted(entries, key=lambda entry: entry[:2])]
-    bars += [_no_answer(baseline) for baseline in plan.baselines if baseline.metrics is None]
-    bound = f"left:{plan.lower_bound / widest:.3%}"
-    line = element("span", element("span", class_="bound", style=bound), class_="bounds", aria_hidden="true")
-    note = f"Dashed line: lower bound, {format_objective(plan, plan.lower_bound)} ({plan.bound_reason})."
-    hatched = " Hatched: does not fit in memory." if any(_over(baseline) for baseline in answered) else ""
-    return joined(
-        [element("div", line, element("ol", *bars), class_="bars"), element("p", note, hatched, class_="muted note")]
-    )
-
-
-def _value(plan: Plan, baseline: BaselineOutcome) -> int:
-    assert baseline.metrics is not None
-    return baseline.metrics.objective_value(plan.objective)
-
-
-def _over(baseline: BaselineOutcome) -> bool:
-    return baseline.metrics is not None and baseline.metrics.bytes_over_limit > 0
-
-
-def _bar(plan: Plan, name: str, value: int, widest: int, over: int, *, own: bool = False) -> Markup:
-    reached = plan.metrics.objective_value(plan.objective)
-    told = format_objective(plan, value)
-    if over:
-        told += f", {format_bytes(over)} over the limit"
-    elif not own and reached:
-        told += f", {value / reached - 1:+.1%}" if value != reached else ", the same"
-    kind = "bar own" if own else "bar"
-    bar = element("span", class_="fill hatched" if over else "fill", style=f"width:{value / widest:.3%}")
-    track = element("span", bar, class_="track")
-    return element("li", element("span", name, class_="name"), track, element("span", told, class_="told"), class_=kind)
-
-
-def _no_answer(baseline: BaselineOutcome) -> Markup:
-    told = element("span", baseline.note or "no answer", class_="told muted")
-    return element(
-        "li", element("span", baseline.name, class_="name"), element("span", class_="track"), told, class_="bar"
-    )
 
 
 def biggest_tensors(plan: Plan) -> Markup:
@@ -196,25 +146,35 @@ def longest_ops(plan: Plan) -> Markup:
         element(
             "tr",
             cell(_step_button(op), _module_of(op), class_="names"),
-            cell(op.kind),
+            cell(op.kind, class_="where-wide"),
             cell(plan.machine.devices[op.device].name),
             number(format_time_ns(op.finish_ns - op.start_ns)),
-            number(f"{(op.finish_ns - op.start_ns) / step_time:.1%}"),
+            cell(f"{(op.finish_ns - op.start_ns) / step_time:.1%}", class_="number where-wide"),
         )
         for op in chosen
     ]
-    headings = [("Op", ""), ("Kind", ""), ("On", ""), ("Takes", "number"), ("Of the step", "number")]
+    headings = [
+        ("Op", ""),
+        ("Kind", "where-wide"),
+        ("On", ""),
+        ("Takes", "number"),
+        ("Of the step", "number where-wide"),
+    ]
     return table(headings, rows, "Longest ops")
 
 
 def provenance(plan: Plan) -> Markup:
     """What the plan was made of and with, so that it can be made again."""
     facts = {
+        "found by": f"{found_by_words(plan)}, {counted(plan.evaluations, 'evaluation')} in {took_words(plan)}",
+        "stopped": stopped_words(plan),
+        "solver": plan.solver,
+        "seed": str(plan.seed),
+        "lower bound": plan.bound_reason,
         "placewright": plan.version or "unknown version",
         "graph fingerprint": plan.graph_fingerprint[:16],
         "machine": plan.machine.name,
         "control dependencies": plan.control,
-        "seed": str(plan.seed),
         "options": _options(plan.configuration),
     }
     return element("dl", *(joined([element("dt", key), element("dd", value)]) for key, value in facts.items()))

@@ -50,7 +50,9 @@ function pin(step) {
   requestDraw();
 }
 
-const unpinnedText = () => make('span', {class: 'muted'}, 'Nothing pinned. Click a slice, or press . to step through.');
+const unpinnedText = () => make('span', {class: 'muted'}, 'Nothing pinned. ',
+  make('span', {class: 'for-mouse'}, 'Click a slice, or press . to step through.'),
+  make('span', {class: 'for-touch'}, 'Tap a slice.'));
 
 function pinnedContent(step) {
   const before = stepAtPosition.get(waitsFor[step]);

@@ -13,6 +13,8 @@ function withUnit(value, units) {
 
 const formatTime = (ns) => withUnit(ns, TIME_UNITS);
 const formatBytes = (bytes) => withUnit(bytes, BYTE_UNITS);
+// A round size without a fraction of zeros: 2 GiB.
+const roundBytes = (bytes) => formatBytes(bytes).replace(/\.0+ /, ' ');
 const formatCount = (count) => count.toLocaleString('en');
 const formatShare = (share) => `${(share * 100).toFixed(1)}%`;
 

@@ -65,6 +65,7 @@ timeline.addEventListener('pointerdown', (event) => {
 });
 
 timeline.addEventListener('pointermove', (event) => {
+  if (pinch) return undefined;
   if (!drag) return hover(event);
   const point = pointIn(event, timeline);
   const [dx, dy] = [point.x - drag.start.x, point.y - drag.start.y];

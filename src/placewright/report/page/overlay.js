@@ -1,30 +1,59 @@
 // What lies over the lanes: the critical path, the slices pointed at and pinned, the span being drawn over.
 
+// Changes of lane nearer to each other than this are not all drawn: together they would hide the lanes.
+const CROSSING_DISTANCE = 14;
+
 // A strip below the slices of the path, and lines where it passes from lane to lane.
 function drawCriticalPath(ctx, ink) {
   ctx.fillStyle = ctx.strokeStyle = ink.critical;
   ctx.globalAlpha = search.active ? 0.3 : 1;
-  ctx.lineWidth = 1;
-  ctx.beginPath();
   let drawnTo = -Infinity;
+  const crossings = [];
   criticalPath.forEach((step, i) => {
     if (finishOf[step] < view.from || startOf[step] > view.to || laneOfStep[step] < 0) return;
     const lane = lanes[laneOfStep[step]];
     const [left, right] = [xOf(startOf[step]), xOf(finishOf[step])];
     const before = criticalPath[i - 1];
     if (before !== undefined && laneOfStep[before] >= 0 && laneOfStep[before] !== laneOfStep[step]) {
-      const origin = lanes[laneOfStep[before]];
-      ctx.moveTo(xOf(finishOf[before]), origin.y + origin.height - 1);
-      ctx.lineTo(left, lane.y + lane.height - 1);
+      crossings.push([before, step]);
       drawnTo = -Infinity;
     }
     if (right < drawnTo + 0.5) return;
     ctx.fillRect(left, lane.y + lane.height - 2, Math.max(right - left, 1), 4);
     drawnTo = right;
   });
-  ctx.globalAlpha *= 0.4;
-  ctx.stroke();
+  drawCrossings(ctx, crossings);
   ctx.globalAlpha = 1;
+}
+
+// Where a line to a transfer is drawn, the one on from it is, too. How many there are is said in the legend.
+function drawCrossings(ctx, crossings) {
+  ctx.globalAlpha *= 0.5;
+  ctx.lineWidth = 1;
+  ctx.beginPath();
+  let [shown, newest, drawn] = [false, -Infinity, 0];
+  for (const [before, step] of crossings) {
+    const x = xOf(startOf[step]);
+    const continues = shown && !isOp(before);
+    shown = continues || x >= newest + CROSSING_DISTANCE;
+    if (!shown) continue;
+    if (!continues) newest = x;
+    if (isOp(step)) drawn++;
+    const [origin, lane] = [lanes[laneOfStep[before]], lanes[laneOfStep[step]]];
+    ctx.moveTo(xOf(finishOf[before]), origin.y + origin.height - 1);
+    ctx.lineTo(x, lane.y + lane.height - 1);
+  }
+  ctx.stroke();
+  const all = crossings.filter(([, step]) => isOp(step)).length;
+  noteCrossings(drawn === all ? '' : `: ${formatCount(drawn)} of ${formatCount(all)} changes of device drawn, zoom in for more`);
+}
+
+let crossingsNote = '';
+
+function noteCrossings(note = crossingsNote) {
+  crossingsNote = note;
+  const place = document.getElementById('crossings-note');
+  if (place) place.textContent = note;
 }
 
 function drawPicked(ctx, ink) {

@@ -30,7 +30,9 @@ function drawLegend() {
   }
   if (raw.transfers.name.length) items.push(legendItem(inks().transfer, 'transfer'));
   if (view.showCritical) items.push(legendItem(inks().critical, 'critical path', 'strip'));
+  if (view.showCritical) items[items.length - 1].append(make('span', {id: 'crossings-note'}));
   document.getElementById('legend').replaceChildren(...items);
+  noteCrossings();
 }
 
 function legendItem(colour, label, shape = '') {
@@ -49,6 +51,8 @@ function redrawAll() {
   drawLegend();
   listPeak();
   drawPeak();
+  drawBeforeAfter();
+  markOverflows();
 }
 
 function setToggle(id, on) {

@@ -5,6 +5,7 @@ const timeline = document.getElementById('timeline');
 const overview = document.getElementById('overview');
 const extent = document.getElementById('extent');
 const TEXT_FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+const SMALL_FONT = `10px ${TEXT_FONT.slice(5)}`;
 const BOLD_FONT = `600 12px ${TEXT_FONT.slice(5)}`;
 const LETTER_WIDTH = 6;
 const PRINT_WIDTH = 760;
@@ -161,79 +162,6 @@ function drawSlice(ctx, ink, lane, step, left, width) {
   ctx.fillText(shortened(nameOf(step), letters), from + 5, lane.y + lane.height / 2 + 0.5);
 }
 
-// Memory in use as a stepped area: per pixel column the largest value, so that no peak is lost.
-function drawMemoryLane(ctx, ink, lane) {
-  const {device, y, height} = lane;
-  const {limit, peak} = devices[device];
-  const curve = curves[device];
-  const top = limit !== null && limit <= peak * 2.5 ? Math.max(limit, peak) : peak;
-  const yOf = (bytes) => y + height - 1 - (bytes / Math.max(top, 1)) * (height - 18);
-  const columns = memoryColumns(curve);
-  ctx.beginPath();
-  for (const [i, column] of columns.entries()) {
-    if (i > 0) ctx.lineTo(column.x, yOf(columns[i - 1].last));
-    ctx.lineTo(column.x, yOf(column.most));
-    if (column.last !== column.most) ctx.lineTo(column.x, yOf(column.last));
-  }
-  ctx.lineTo(frame.gutter + frame.plot, yOf(columns[columns.length - 1].last));
-  ctx.strokeStyle = ink.memory;
-  ctx.lineWidth = 1.25;
-  ctx.stroke();
-  ctx.lineTo(frame.gutter + frame.plot, y + height);
-  ctx.lineTo(frame.gutter, y + height);
-  ctx.fillStyle = ink.memoryFill;
-  ctx.fill();
-  if (limit !== null && limit <= top) drawLimit(ctx, ink, yOf(limit));
-  drawPeakMark(ctx, ink, device, yOf(peak));
-}
-
-// The curve on show as {x, most, last}, one per pixel column in which it changes.
-function memoryColumns(curve) {
-  let i = lowerBound(curve.time, view.from);
-  const before = i > 0 ? curve.bytes[i - 1] : curve.bytes.length ? curve.bytes[0] : 0;
-  const columns = [{x: frame.gutter, most: before, last: before}];
-  for (; i < curve.time.length && curve.time[i] <= view.to; i++) {
-    const x = Math.floor(xOf(curve.time[i]) * 2) / 2;
-    const newest = columns[columns.length - 1];
-    if (newest.x === x) {
-      newest.most = Math.max(newest.most, curve.bytes[i]);
-      newest.last = curve.bytes[i];
-    } else {
-      columns.push({x, most: Math.max(curve.bytes[i], newest.last), last: curve.bytes[i]});
-    }
-  }
-  return columns;
-}
-
-function drawLimit(ctx, ink, y) {
-  ctx.strokeStyle = ink.limit;
-  ctx.lineWidth = 1;
-  ctx.setLineDash([5, 4]);
-  ctx.beginPath();
-  ctx.moveTo(frame.gutter, Math.round(y) + 0.5);
-  ctx.lineTo(frame.gutter + frame.plot, Math.round(y) + 0.5);
-  ctx.stroke();
-  ctx.setLineDash([]);
-}
-
-function drawPeakMark(ctx, ink, device, y) {
-  const x = xOf(raw.peaks[device].time);
-  if (x < frame.gutter || x > frame.gutter + frame.plot) return;
-  ctx.beginPath();
-  ctx.arc(x, y, 3.5, 0, 7);
-  ctx.fillStyle = ink.memory;
-  ctx.fill();
-  ctx.strokeStyle = ink.surface;
-  ctx.stroke();
-  const label = `peak ${formatBytes(devices[device].peak)}`;
-  ctx.font = TEXT_FONT;
-  ctx.textBaseline = 'bottom';
-  ctx.fillStyle = ink.text;
-  const width = ctx.measureText(label).width;
-  const right = x + 8 + width < frame.gutter + frame.plot;
-  ctx.fillText(label, right ? x + 6 : x - 8 - width, y - 1);
-}
-
 function drawLabel(ctx, ink, lane) {
   const device = devices[lane.device];
   const [room, small] = [frame.gutter - 16, frame.gutter < 100];
@@ -250,8 +178,6 @@ function drawLabel(ctx, ink, lane) {
   } else if (lane.type === 'link') {
     write(`→ ${devices[lane.destination].name}`, small ? 10 : 22, lane.y + lane.height / 2);
   } else {
-    write('memory', small ? 10 : 22, lane.y + 13);
-    if (device.limit !== null && device.peak > device.limit) ctx.fillStyle = ink.limit;
-    if (!small) write(device.limit === null ? 'no limit' : `limit ${formatBytes(device.limit)}`, 22, lane.y + 28);
+    drawMemoryLabel(ctx, ink, lane, write, small);
   }
 }

@@ -1,0 +1,89 @@
+"""The plan among the baselines, as bars; orders of one device that come to the same are one bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placewright.plan import BaselineOutcome, Metrics, Plan
+from placewright.quantities import format_bytes
+from placewright.report.markup import Markup, element, joined
+from placewright.report.summary import format_objective
+
+
+def baselines_section(plan: Plan) -> Markup:
+    """The plan and every baseline as bars, best first: their objective, or where the plan does not fit what is over the
+    limits. Beside a plan that fits, what does not is hatched."""
+    answered = [baseline for baseline in plan.baselines if baseline.metrics is not None]
+    own = _value(plan, plan.metrics)
+    widest = max(own, *(_value(plan, metrics) for b in answered if (metrics := b.metrics)), _line(plan), 1)
+    entries = [(own, 0, _bar(plan, ["this plan"], plan.metrics, widest))]
+    for index, (names, metrics) in enumerate(_grouped(plan, answered), start=1):
+        entries.append((_value(plan, metrics), index, _bar(plan, names, metrics, widest)))
+    bars = [bar for _, _, bar in sorted(entries, key=lambda entry: entry[:2])]
+    bars += [_no_answer(baseline) for baseline in plan.baselines if baseline.metrics is None]
+    line = element("span", element("span", class_="bound", style=f"left:{_line(plan) / widest:.3%}"), class_="bounds")
+    drawn = element("div", line if _line(plan) else "", element("ol", *bars), class_="bars")
+    return joined([drawn, element("p", _note(plan, answered), class_="muted note")])
+
+
+def _note(plan: Plan, answered: Sequence[BaselineOutcome]) -> str:
+    if plan.status == "infeasible":
+        return "Bytes over the memory limits, of all devices together."
+    note = f"Dashed line: lower bound, {format_objective(plan, plan.lower_bound)}." if plan.lower_bound else ""
+    over = any(baseline.metrics.bytes_over_limit for baseline in answered if baseline.metrics)
+    return f"{note} Hatched: does not fit in memory." if over else note
+
+
+def _line(plan: Plan) -> int:
+    """Where the bound stands; it says nothing of bytes over limits."""
+    return 0 if plan.status == "infeasible" else plan.lower_bound
+
+
+def _value(plan: Plan, metrics: Metrics) -> int:
+    return metrics.bytes_over_limit if plan.status == "infeasible" else metrics.objective_value(plan.objective)
+
+
+def _grouped(plan: Plan, answered: Sequence[BaselineOutcome]) -> list[tuple[list[str], Metrics]]:
+    """Baselines that leave all work to one device and reach the same stand together."""
+    groups: dict[object, tuple[list[str], Metrics]] = {}
+    for baseline in answered:
+        if (metrics := baseline.metrics) is not None:
+            reached = (_value(plan, metrics), metrics.bytes_over_limit)
+            alike = reached if _on_one_device(metrics) else baseline.name
+            groups.setdefault(alike, ([], metrics))[0].append(baseline.name)
+    return list(groups.values())
+
+
+def _on_one_device(metrics: Metrics) -> bool:
+    return metrics.num_transfers == 0 and sum(busy > 0 for busy in metrics.busy_ns) <= 1
+
+
+def _bar(plan: Plan, names: Sequence[str], metrics: Metrics, widest: int) -> Markup:
+    value, over, reached = _value(plan, metrics), metrics.bytes_over_limit, _value(plan, plan.metrics)
+    own = metrics is plan.metrics
+    told = format_bytes(value) if plan.status == "infeasible" else format_objective(plan, value)
+    hatched = over and plan.status != "infeasible"
+    if hatched:
+        told += f", {format_bytes(over)} over the limit"
+    elif not own and reached:
+        told += f", {value / reached - 1:+.1%}" if value != reached else ", the same"
+    bar = element("span", class_="fill hatched" if hatched else "fill", style=f"width:{value / widest:.3%}")
+    return _row(names, told, bar, own=own)
+
+
+def _row(names: Sequence[str], told: str, *track: Markup, own: bool = False, muted: bool = False) -> Markup:
+    """Several names: what they have in common, and the names below the bar."""
+    name, listed = names[0], ""
+    if len(names) > 1:
+        name, listed = "all on one device", element("span", ", ".join(names), class_="muted members")
+    return element(
+        "li",
+        element("span", name, class_="name"),
+        element("span", *track, listed, class_="track"),
+        element("span", told, class_="told muted" if muted else "told"),
+        class_="bar own" if own else "bar",
+    )
+
+
+def _no_answer(baseline: BaselineOutcome) -> Markup:
+    return _row([baseline.name], baseline.note or "no answer", muted=True)

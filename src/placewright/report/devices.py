@@ -1,0 +1,61 @@
+"""The table of devices: what each does with its time and its memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from placewright.idle import IdleExplanation, explain_idle
+from placewright.plan import Plan
+from placewright.quantities import format_bytes, format_time_ns
+from placewright.report.markup import Markup, cell, element, number, table
+from placewright.report.time_use import time_use_cell
+
+#: A longer table scrolls in itself.
+MOST_DEVICES_UNSCROLLED = 16
+
+
+def devices_table(plan: Plan) -> Markup:
+    """Load, peak, limit and headroom of each device."""
+    ops_on = Counter(op.device for op in plan.ops)
+    rows = [_device_row(plan, idle, ops_on[idle.device]) for idle in explain_idle(plan)]
+    headings = [
+        ("Device", ""),
+        ("Ops", "number"),
+        ("Busy", "number"),
+        ("Load", "wide load"),
+        ("Peak memory", "number"),
+        ("Of limit", "wide"),
+        ("Limit", "number"),
+        ("Headroom", "number"),
+    ]
+    many = plan.machine.num_devices > MOST_DEVICES_UNSCROLLED
+    described = table(headings, rows, "Load and memory of each device")
+    return element("div", described, class_="scroll tall" if many else "scroll")
+
+
+def _device_row(plan: Plan, idle: IdleExplanation, num_ops: int) -> Markup:
+    index = idle.device
+    device, limit = plan.machine.devices[index], plan.memory_limits_bytes[index]
+    busy, peak = plan.metrics.busy_ns[index], plan.metrics.peak_bytes[index]
+    kind = element("span", device.kind, class_="muted") if device.kind != device.name else ""
+    memory = [cell("no limit", class_="muted"), number("–"), number("–")]
+    if limit is not None:
+        left = limit - peak
+        room = number(format_bytes(left)) if left >= 0 else cell(f"{format_bytes(-left)} over", class_="number bad")
+        memory = [_bar_cell(peak / limit), number(format_bytes(limit)), room]
+    return element(
+        "tr",
+        element("th", device.name, " ", kind, scope="row"),
+        number(f"{num_ops:,}"),
+        number(format_time_ns(busy)),
+        time_use_cell(plan, idle),
+        number(format_bytes(peak)),
+        *memory,
+    )
+
+
+def _bar_cell(share: float) -> Markup:
+    """A share as a bar with its percentage; more than all of it is drawn as a full bar in the colour of errors."""
+    over = " over" if share > 1 else ""
+    bar = element("span", element("span", style=f"width:{min(share, 1):.1%}"), class_=f"meter{over}")
+    return cell(bar, element("span", f"{share:.1%}", class_="percent"), class_="wide")
