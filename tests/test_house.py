@@ -19,6 +19,7 @@ ROWS = (
     {"schedule", "buffers", "one_device", "planning", "replay", "evidence", "checker"},
     {
         "plan_file",
+        "provenance",
         "outcome",
         "basis",
         "critical_path",

@@ -133,24 +133,9 @@ def judge(
     """
     from placewright.checker import check_plan
     from placewright.costs import estimate_costs
-    from placewright.importers import load_graph
-    from placewright.plan_file import match_graph
+    from placewright.provenance import find_graph, recorded_times
 
-    recorded_dims, recorded_times = _recorded(plan)
-    source = model if model is not None else plan.configuration.get("model")
-    if not isinstance(source, Graph | str | Path):
-        raise InputError("the plan was not made from a file; say which graph it is for, as in plan.check(graph)")
-    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or recorded_dims)
-    if differences := match_graph(plan, graph):
-        named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
-        raise InputError(f"{name} is no plan for {named}: {'; '.join(differences)}")
-    costs = estimate_costs(graph, plan.machine, measured or recorded_times)
+    graph = find_graph(plan, model, dims=dims, name=name)
+    costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
     problems = check_plan(plan, graph, costs.time_ns, costs.origin)
     return Check(correct=not problems, problems=tuple(problems))
-
-
-def _recorded(plan: records.Plan) -> tuple[dict[str, int], Path | None]:
-    """The open dimensions and the file of measured times the plan was made with."""
-    dims, measured = plan.configuration.get("dims"), plan.configuration.get("measured")
-    known = dims if isinstance(dims, dict) and all(type(size) is int for size in dims.values()) else {}
-    return known, Path(measured) if isinstance(measured, str) else None

@@ -12,6 +12,7 @@ from placewright import load
 from placewright.importers import save_graph
 from placewright.plan import TimeSources
 from placewright.plan_file import write_plan
+from placewright.quantities import format_time_ns
 
 
 def test_show_prints_the_table_of_plan(placewright: Placewright, model: Path, saved: Path) -> None:
@@ -127,8 +128,33 @@ def test_check_names_what_does_not_match_in_another_graph(
 )
 def test_export_writes_beside_the_plan(target: str, name: str, placewright: Placewright, saved: Path) -> None:
     outcome = placewright("export", saved, "--to", target)
-    assert (outcome.code, outcome.out) == (0, f"{saved.with_name(name)}\n")
+    assert (outcome.code, outcome.out.splitlines()[0]) == (0, str(saved.with_name(name)))
+    assert (len(outcome.out.splitlines()) == 1) == (target != "device-map")
     assert saved.with_name(name).stat().st_size > 0
+
+
+def test_a_device_map_says_what_it_costs_if_the_model_is_there(
+    placewright: Placewright, model: Path, saved: Path, tmp_path: Path
+) -> None:
+    """Two towers, one per device: the map is the plan's placement, one op at a time takes 6 ms, as one device does."""
+    told = placewright("export", saved, "--to", "device-map").out.splitlines()
+    step_time = format_time_ns(load(saved).metrics.step_time_ns)
+    assert told[2].startswith(f"step time: plan {step_time}; this map {step_time} planned anew, 6.")
+    assert told[2].endswith(" one op at a time as hooks run it; gpu0 (p100) alone 6.00 ms")
+    assert placewright("export", saved, model, "--to", "device-map").out.splitlines() == told
+    (moved := tmp_path / "elsewhere.json").write_bytes(model.read_bytes())
+    model.unlink()
+    outcome = placewright("export", saved, "--to", "device-map")
+    assert (outcome.code, len(outcome.out.splitlines())) == (0, 1)
+    assert "what this device map costs is not known without the plan's graph, so name it" in outcome.err
+    assert placewright("export", saved, moved, "--to", "device-map").out.splitlines() == told
+
+
+def test_a_device_map_of_another_model_is_refused(placewright: Placewright, saved: Path, tmp_path: Path) -> None:
+    save_graph(chain_graph(32), tmp_path / "longer.json")
+    outcome = placewright("export", saved, tmp_path / "longer.json", "--to", "device-map")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert not saved.with_name("plan.device-map.json").exists()
 
 
 def test_export_writes_where_it_is_told(placewright: Placewright, saved: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -76,6 +77,10 @@ def diff(
 def export(
     plan_file: PlanFile,
     to: Annotated[str, typer.Option(metavar="TARGET", help="perfetto, csv, dot, device-map or memory-viz.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="The plan's model, for what a device map costs.", show_default=False),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default beside the plan.")
     ] = None,
@@ -84,15 +89,20 @@ def export(
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
     from placewright.errors import InputError
-    from placewright.export import TARGETS, export_plan
+    from placewright.export import TARGETS, told_of_map, write_export
     from placewright.plan_file import read_plan
     from placewright.suggestion import did_you_mean
+    from placewright.terminal.text import printable
 
     if to not in TARGETS:
         raise InputError(f"unknown export target '{to}'{did_you_mean(to, TARGETS)}")
     stem = plan_file.name.removesuffix(".gz").removesuffix(".json")
     path = output or plan_file.with_name(stem + _SUFFIXES[to])
-    check_outputs({"--output": path}, inputs=[plan_file])
-    export_plan(read_plan(plan_file), to, path)
-    emit(str(path))
+    check_outputs({"--output": path}, inputs=[plan_file, model])
+    plan = read_plan(plan_file)
+    told, warnings = told_of_map(plan, model) if to == "device-map" else ([], [])
+    write_export(plan, to, path)
+    emit("\n".join([str(path), *told]))
+    for warning in warnings:
+        print(f"placewright: warning: {printable(warning)}", file=sys.stderr)
     return 0

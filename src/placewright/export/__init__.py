@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from placewright.errors import InputError
 from placewright.export import csv, device_map, dot, memory_viz, perfetto
+from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.files import write_atomically
+from placewright.graph import Graph
 from placewright.plan import Plan
+from placewright.provenance import find_graph, recorded_times
 
 #: What `export_plan` can write: each function returns the content of the file.
 TARGETS: Mapping[str, Callable[[Plan], bytes]] = MappingProxyType(
@@ -27,11 +31,42 @@ TARGETS: Mapping[str, Callable[[Plan], bytes]] = MappingProxyType(
 _COMPRESSIBLE = "perfetto"
 
 
-def export_plan(plan: Plan, target: str, path: str | Path) -> None:
+#: A target that is executed and does not hold the whole plan: it is judged by planning anew.
+_LOSSY = "device-map"
+_LOGGER = logging.getLogger(__name__)
+
+
+def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
     """Writes `plan` for another tool; `target` is a key of TARGETS. A Perfetto trace is compressed for a path in .gz.
 
-    Raises InputError when the target is unknown, the plan has not what it needs, or the file cannot be written.
+    graph: what the plan is for, or its file; by default the file that it was made from. A device map, which does not
+    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings.
+    Raises InputError when the target is unknown, the plan has not what it needs, the graph is another one, or the file
+    cannot be written.
     """
+    write_export(plan, target, path)
+    if target == _LOSSY:
+        for objection in told_of_map(plan, graph)[1]:
+            _LOGGER.warning(objection)
+
+
+def told_of_map(plan: Plan, graph: Graph | str | Path | None = None) -> tuple[list[str], list[str]]:
+    """What a plan's device map costs, and what speaks against it, in sentences; graph: as in `export_plan`. Where the
+    graph is not given and not found, that it is not known is all that is told.
+
+    Raises InputError when the graph given cannot be read or is another one."""
+    try:
+        found = find_graph(plan, graph)
+    except InputError as error:
+        if graph is not None:
+            raise
+        return [], [f"what this device map costs is not known without the plan's graph, so name it ({error})"]
+    judged = judge_map(plan, found, recorded_times(plan))
+    return list(judgement_words(plan, judged)), list(objections(plan, judged))
+
+
+def write_export(plan: Plan, target: str, path: str | Path) -> None:
+    """As `export_plan`, without a judgement of what is written."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     data = TARGETS[target](plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from placewright.errors import InputError
@@ -40,26 +41,35 @@ def device_map(plan: Plan) -> dict[str, Place]:
 
     Raises InputError when no op of the plan knows its module.
     """
-    root = _tree(_device_of_modules(plan))
-    _collect_wanted(root)
-    devices = {root.path: min(root.wanted)}
-    _list_exceptions(root, devices[root.path], devices)
+    devices = map_of(((op.module, op.device, op.finish_ns - op.start_ns) for op in plan.ops), plan.graph_name)
     places = _places(plan)
     return {path: places[devices[path]] for path in sorted(devices, key=lambda path: (path.count("."), len(path) > 0))}
 
 
-def _device_of_modules(plan: Plan) -> dict[str, int]:
-    """Module path -> the device with most of the time of the ops that name it; equal times go to the first device."""
+def map_of(ops: Iterable[tuple[str, int, int]], graph_name: str) -> dict[str, int]:
+    """Module path -> device index, of the module, device and time of every op. Raises InputError when no op knows its
+    module."""
     spent: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for op in plan.ops:
-        if op.module:
+    for module, device, time_ns in ops:
+        if module:
             # An op that takes no time still says where its module is.
-            spent[op.module][op.device] += max(1, op.finish_ns - op.start_ns)
+            spent[module][device] += max(1, time_ns)
     if not spent:
         raise InputError(
-            f"the plan of '{plan.graph_name}' has no module paths to make a device map of; plan a PyTorch model instead"
+            f"the plan of '{graph_name}' has no module paths to make a device map of; plan a PyTorch model instead"
         )
-    return {module: max(times, key=lambda d: (times[d], -d)) for module, times in spent.items()}
+    root = _tree({module: max(times, key=lambda d: (times[d], -d)) for module, times in spent.items()})
+    _collect_wanted(root)
+    devices = {root.path: min(root.wanted)}
+    _list_exceptions(root, devices[root.path], devices)
+    return devices
+
+
+def device_of_module(devices: Mapping[str, int], module: str) -> int:
+    """Where a map as `map_of` makes it puts a module: the longest listed prefix of its path wins."""
+    while module not in devices:
+        module = module.rpartition(".")[0]
+    return devices[module]
 
 
 def _tree(device_of: dict[str, int]) -> _Module:

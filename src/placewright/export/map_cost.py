@@ -1,0 +1,173 @@
+"""What a device map costs: it places whole modules, so the plan that it is made of is planned anew for it.
+
+A map says where ops run and not in what order. Its best is the order found anew for its placement, with transfers that
+overlap with computing. Hooks that move a module's inputs and then run it, as accelerate's do, run the captured order;
+one op at a time is what that takes at worst. Each tensor is counted as moved once to each device that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.constraints import Constraints, recorded_constraints
+from placewright.costs import estimate_costs
+from placewright.export.device_map import device_of_module, map_of
+from placewright.graph import Graph
+from placewright.outcome import device_words
+from placewright.plan import Metrics, Plan
+from placewright.problem import Problem
+from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.search.budget import Budget
+from placewright.search.contiguous_split import ContiguousSplit
+from placewright.search.method import default_evaluations, make_method
+
+#: Of the evaluations of a plan: the placement is given, and only the order is sought.
+_SHARE_OF_EVALUATIONS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapCost:
+    """What one map costs. anew: planned anew. one_at_a_time_ns: step time in captured order, nothing side by side."""
+
+    anew: Metrics
+    one_at_a_time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapJudgement:
+    """A plan's map beside the plan. num_moved, moved_ns: ops that the map puts on another device than the plan, and
+    their time in the plan. layers: the map of `contiguous-split` on the same machine, whose layers stay whole."""
+
+    num_moved: int
+    moved_ns: int
+    own: MapCost
+    layers: MapCost
+
+
+def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudgement:
+    """Plans the graph anew under the plan's device map.
+
+    graph: the one the plan is for. measured: the file of measured times it was made with.
+    Raises InputError when the plan has no modules, or an op of the graph no time.
+    """
+    problem = _unconstrained(plan, graph, measured)
+    modules = [graph.ops[index].module for index in problem.lowered.graph_op]
+    planned = np.array([plan.device_of[graph.ops[index].name] for index in problem.lowered.graph_op], np.int32)
+    mapped = _under_map(problem, modules, planned)
+    elsewhere = np.flatnonzero(mapped != planned)
+    constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
+    layers = ContiguousSplit().solve(constrained, Budget(), seed=0).solution.device_of
+    return MapJudgement(
+        num_moved=len(elsewhere),
+        moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
+        own=_cost(problem, mapped, plan.seed),
+        layers=_cost(problem, _under_map(problem, modules, layers), plan.seed),
+    )
+
+
+def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
+    """The map's cost beside the plan's and one device's, in sentences."""
+    total = sum(plan.metrics.busy_ns)
+    share = f"{found.moved_ns / total:.1%} of the time" if total else "none of the time"
+    yield f"{counted(found.num_moved, 'op')} of {len(plan.ops):,} ({share}) run on another device than in the plan"
+    own = found.own
+    times = f"plan {format_time_ns(plan.metrics.step_time_ns)}; this map {_times(own)}"
+    yield f"step time: {times}{_one_device(plan)}"
+    if plan.objective == "peak-memory" or own.anew.bytes_over_limit:
+        peaks = [format_bytes(metrics.peak_memory_bytes) for metrics in (plan.metrics, own.anew)]
+        yield f"peak memory: plan {peaks[0]}; this map {peaks[1]}{_over(own.anew)}"
+    if _is_worth_telling(plan, found):
+        told = f"{_times(found.layers)}{_over(found.layers.anew)}"
+        yield f"`--solver contiguous-split` gives a map of whole layers: {told}"
+
+
+def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
+    """What speaks against using the map at all."""
+    own, one = found.own, plan.one_device
+    if own.anew.bytes_over_limit and not plan.metrics.bytes_over_limit:
+        yield f"this map does not fit, unlike the plan: {format_bytes(own.anew.bytes_over_limit)} over the limits"
+    if one is None or one.metrics.bytes_over_limit:
+        return
+    name = f"{device_words(plan, one.device)} alone"
+    if own.anew.fitness(plan.objective)[:2] >= one.metrics.fitness(plan.objective)[:2]:
+        yield f"this map is no better than {name}"
+    elif own.one_at_a_time_ns > one.metrics.step_time_ns:
+        yield f"run one op at a time, as accelerate's hooks run it, this map is slower than {name}"
+
+
+def _unconstrained(plan: Plan, graph: Graph, measured: Path | None) -> Problem:
+    """The plan's problem, its ops under names that no pattern matches but their own."""
+    costs = estimate_costs(graph, plan.machine, measured)
+    ops = tuple(replace(op, name=f"op {index}", module="") for index, op in enumerate(graph.ops))
+    return Problem(
+        graph=replace(graph, ops=ops),
+        machine=plan.machine,
+        time_ns=costs.time_ns,
+        objective=plan.objective,
+        control=plan.control,
+        memory_limits_bytes=plan.memory_limits_bytes,
+    )
+
+
+def _under_map(problem: Problem, modules: list[str], device_of: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Where the map made of a placement puts every scheduled op; ops that must share a device go with the first."""
+    times = problem.time_ns[problem.lowered.graph_op, device_of].tolist()
+    devices = map_of(zip(modules, device_of.tolist(), times, strict=True), problem.graph.name)
+    mapped = np.array([device_of_module(devices, module) for module in modules], np.int32)
+    group, _ = problem.groups
+    return mapped[group]
+
+
+def _cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> MapCost:
+    devices = problem.machine.devices
+    names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
+    pins = tuple((name, devices[device].name) for name, device in zip(names, device_of.tolist(), strict=True))
+    pinned = replace(problem, constraints=Constraints(pins=pins))
+    method = make_method("auto")
+    evaluations = max(1, int(default_evaluations(method, pinned) * _SHARE_OF_EVALUATIONS))
+    result = method.solve(pinned, Budget(evaluations=evaluations), seed)
+    work = int(problem.time_ns[problem.lowered.graph_op, device_of].sum())
+    return MapCost(anew=result.metrics, one_at_a_time_ns=work + _moving_ns(problem, device_of))
+
+
+def _moving_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
+    """All transfers of a placement, one after the other."""
+    lowered, links = problem.lowered, problem.machine.links
+    home, readers = device_of[lowered.producer[lowered.inputs]], device_of[lowered.reader]
+    moved = {
+        (t, s, d) for t, s, d in zip(lowered.inputs.tolist(), home.tolist(), readers.tolist(), strict=True) if s != d
+    }
+    sizes = lowered.remote_bytes.tolist()
+    return sum(links[source][destination].transfer_time_ns(sizes[tensor]) for tensor, source, destination in moved)
+
+
+def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
+    """Whether the map of whole layers beats the plan's, planned anew or one op at a time, and one device too."""
+    own, layers, one = found.own, found.layers, plan.one_device
+    reached = layers.anew.fitness(plan.objective)[:2]
+    if one is not None and one.metrics.fitness(plan.objective)[:2] <= reached:
+        return False
+    sooner = reached[0] <= own.anew.bytes_over_limit and layers.one_at_a_time_ns < own.one_at_a_time_ns
+    return reached < own.anew.fitness(plan.objective)[:2] or sooner
+
+
+def _times(cost: MapCost) -> str:
+    anew, in_turn = format_time_ns(cost.anew.step_time_ns), format_time_ns(cost.one_at_a_time_ns)
+    return f"{anew} planned anew, {in_turn} one op at a time as hooks run it"
+
+
+def _over(metrics: Metrics) -> str:
+    return f", {format_bytes(metrics.bytes_over_limit)} over the limits" if metrics.bytes_over_limit else ""
+
+
+def _one_device(plan: Plan) -> str:
+    one = plan.one_device
+    if one is None:
+        return ""
+    taken = "does not hold it" if one.metrics.bytes_over_limit else format_time_ns(one.metrics.step_time_ns)
+    return f"; {device_words(plan, one.device)} alone {taken}"

@@ -1,0 +1,122 @@
+"""What a device map costs beside the plan that it is made of, and beside one device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from instances import graph_of, machine_of
+
+from placewright import _core
+from placewright.errors import InputError
+from placewright.export import export_plan
+from placewright.export.map_cost import judge_map, judgement_words, objections
+from placewright.graph import Graph
+from placewright.machine import Link
+from placewright.plan import Plan
+from placewright.planning import assemble_plan
+from placewright.problem import Problem
+from placewright.search.result import Result, Solution, measure
+
+#: op -> what it reads, bytes of its output, its module, its time in ns, its device in the plan.
+Row = tuple[str, int, str, int, int]
+
+
+def planned(rows: Mapping[str, Row], latency_ns: int = 1) -> tuple[Plan, Graph]:
+    """The plan that runs the ops in this order on the devices they name, and its graph."""
+    bare = graph_of({name: row[:2] for name, row in rows.items()})
+    ops = [replace(op, module=rows[op.name][2], time_ns=rows[op.name][3]) for op in bare.ops]
+    graph = replace(bare, ops=tuple(ops))
+    times = np.array([[row[3]] * 2 for row in rows.values()])
+    problem = Problem(graph=graph, machine=machine_of(2, Link(latency_ns=latency_ns)), time_ns=times)
+    device_of = np.array([row[4] for row in rows.values()], np.int32)
+    order, _, evaluations = _core.best_transfers(problem.core, device_of, np.arange(len(rows), dtype=np.int32), 3)
+    solution = Solution(device_of=device_of, order=order)
+    result = Result(
+        method="given",
+        solution=solution,
+        metrics=measure(problem, solution),
+        found_by="given",
+        evaluations=evaluations,
+        seconds=0.0,
+        stopped_because="complete",
+        seed=0,
+    )
+    return assemble_plan(problem, result, solver="given", seconds=0.0), graph
+
+
+DIVIDED: dict[str, Row] = {"x": ("", 4, "both", 10, 0), "y": ("", 4, "both", 10, 1), "z": ("x y", 4, "last", 5, 0)}
+
+
+def test_a_module_that_a_plan_divides_is_put_together_and_that_costs() -> None:
+    """x and y at once, y's result sent: 10 + 1 + 5 = 16. The map has all on d0: 10 + 10 + 5 = 25, as d0 alone."""
+    plan, graph = planned(DIVIDED)
+    found = judge_map(plan, graph)
+    assert (plan.metrics.step_time_ns, found.own.anew.step_time_ns, found.own.one_at_a_time_ns) == (16, 25, 25)
+    assert (found.num_moved, found.moved_ns) == (1, 10)
+    hooks = "25 ns one op at a time as hooks run it"
+    assert list(judgement_words(plan, found)) == [
+        "1 op of 3 (40.0% of the time) run on another device than in the plan",
+        f"step time: plan 16 ns; this map 25 ns planned anew, {hooks}; d0 (any) alone 25 ns",
+    ]
+    assert list(objections(plan, found)) == ["this map is no better than d0 (any) alone"]
+
+
+def test_a_map_that_holds_the_whole_plan_loses_only_what_hooks_lose() -> None:
+    """Planned anew the plan's own 16; one op at a time 10 + 10 + 1 + 5 = 26, where one device takes 25."""
+    plan, graph = planned({**DIVIDED, "x": ("", 4, "left", 10, 0), "y": ("", 4, "right", 10, 1)})
+    found = judge_map(plan, graph)
+    assert (found.num_moved, found.own.anew.step_time_ns, found.own.one_at_a_time_ns) == (0, 16, 26)
+    assert list(objections(plan, found)) == [
+        "run one op at a time, as accelerate's hooks run it, this map is slower than d0 (any) alone"
+    ]
+
+
+def test_a_tensor_is_moved_once_to_a_device_however_many_read_it_there() -> None:
+    """x on d0 for 10; y and z read it on d1, 5 each; one transfer of 7: 27 one at a time."""
+    rows: dict[str, Row] = {"x": ("", 4, "a", 10, 0), "y": ("x", 4, "b", 5, 1), "z": ("x", 4, "b", 5, 1)}
+    assert judge_map(*planned(rows, latency_ns=7)).own.one_at_a_time_ns == 27
+
+
+def test_where_one_device_is_too_small_a_map_of_whole_layers_is_told_if_it_is_better() -> None:
+    """Four layers of 10 ns that each keep 4 bytes. The plan changes devices three times, 40 + 3 x 100 ns; two layers on
+    each device change once, 140, and hold 8 bytes and the 4 of a copy."""
+    rows: dict[str, Row] = {}
+    for layer in range(4):
+        rows[f"op{layer}"] = (f"op{layer - 1}" if layer else "", 4, f"layer.{layer}", 10, layer % 2)
+    plan, graph = planned(rows, latency_ns=100)
+    kept = replace(graph, tensors=tuple(replace(tensor, is_output=True) for tensor in graph.tensors))
+    limited = replace(plan, memory_limits_bytes=(12, 12), one_device=None)
+    found = judge_map(limited, kept)
+    assert (found.own.anew.step_time_ns, found.layers.anew.step_time_ns) == (340, 140)
+    times = "140 ns planned anew, 140 ns one op at a time as hooks run it"
+    told = list(judgement_words(limited, found))
+    assert told[-1] == f"`--solver contiguous-split` gives a map of whole layers: {times}"
+
+
+def test_a_map_that_does_not_fit_is_objected_to() -> None:
+    """x, y and z on one device at once: 12 bytes, 3 more than are allowed."""
+    plan, graph = planned(DIVIDED)
+    limited = replace(plan, memory_limits_bytes=(9, 9))
+    told = list(objections(limited, judge_map(limited, graph)))
+    assert told[0] == "this map does not fit, unlike the plan: 3 B over the limits"
+
+
+def test_names_that_look_like_patterns_or_modules_are_pinned_as_they_are() -> None:
+    """An op named as another one's module, and one that a pattern of its own name does not match: 10 + 1 + 10."""
+    rows: dict[str, Row] = {"m": ("", 4, "n", 10, 0), "odd[0]": ("m", 4, "m", 10, 1)}
+    assert judge_map(*planned(rows)).own.anew.step_time_ns == 21
+
+
+def test_exporting_a_map_warns_of_what_speaks_against_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plan, graph = planned(DIVIDED)
+    export_plan(plan, "device-map", tmp_path / "map.json", graph=graph)
+    assert caplog.messages == ["this map is no better than d0 (any) alone"]
+    caplog.clear()
+    export_plan(plan, "device-map", tmp_path / "map.json")
+    assert caplog.messages[0].startswith("what this device map costs is not known without the plan's graph, so name it")
+    with pytest.raises(InputError, match="is no plan for"):
+        export_plan(plan, "device-map", tmp_path / "map.json", graph=graph_of({"x": ("", 4)}))
