@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from placewright.plan import BaselineOutcome, BoundReason, OneDevice, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
@@ -29,9 +30,24 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "largest op with its inputs, outputs and parameters": "one op alone holds that much while it runs",
     "parameters and outputs spread over all devices": "parameters and outputs, spread evenly, take that much of every "
     "device",
-    "tensors alive together spread over all devices": "at some moment of every order this much waits for later ops",
+    "tensors alive together spread over all devices": "in every order, at some moment, this much is in use",
     "proven by the solver": "the search tried all others or ruled them out",
 }
+
+#: What frameworks call graphs that nobody named: classes of PyTorch, and what exporters write into ONNX files.
+_NO_NAMES = frozenset(
+    {"ExportedProgram", "GraphModule", "ModuleList", "Sequential", "graph", "main", "main_graph", "torch_jit"}
+    | {"torch-jit-export", "tf2onnx"}
+)
+
+
+def title_words(plan: Plan) -> str:
+    """The graph's name; for one that says nothing, the name of the model's file, or that there is none."""
+    if plan.graph_name not in _NO_NAMES:
+        return plan.graph_name
+    model = plan.configuration.get("model")
+    stem = PurePath(model).name.partition(".")[0] if isinstance(model, str) else ""
+    return stem or f"unnamed network ({plan.graph_name})"
 
 
 def bound_words(plan: Plan) -> tuple[str, str]:

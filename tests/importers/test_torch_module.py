@@ -174,6 +174,13 @@ def test_an_exported_program_gives_the_same_graph_with_its_layers(step: Graph) -
     assert [(op.kind, op.module) for op in graph.ops] == [(op.kind, op.module) for op in step.ops]
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_is_named_after_the_module_it_was_made_of(strict: bool) -> None:
+    program = torch.export.export(Perceptron(), (torch.zeros(3, 8),), strict=strict)
+    assert from_torch(program, (torch.zeros(3, 8),)).name == "Perceptron"
+    assert from_torch(program, (torch.zeros(3, 8),), name="mine").name == "mine"
+
+
 class Tied(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -99,6 +99,27 @@ def test_the_head_says_that_times_are_predicted_and_from_what() -> None:
     assert "predicted: times stated in the graph" in text_of(html_of(small_plan(time_sources=sources)))
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "title"),
+    [
+        ("BertForMaskedLM", "nets/bert.onnx", "BertForMaskedLM"),
+        ("main_graph", "nets/bert.large.onnx", "bert"),
+        ("Sequential", None, "unnamed network (Sequential)"),
+    ],
+)
+def test_the_title_is_no_class_of_a_framework(name: str, model: str | None, title: str) -> None:
+    page = html_of(small_plan(graph_name=name, configuration={"model": model}))
+    assert f"<h1>{title} <" in page
+    assert f"<title>{title} on 2xp100</title>" in page
+    assert f"<dt>graph</dt><dd>{name}</dd>" in page
+
+
+def test_a_single_device_says_nothing_of_what_is_moved() -> None:
+    assert "Moved between devices" in html_of(small_plan())
+    alone = plan_of([replace(node, device=0) for node in small_plan_nodes()], machine_of(1))
+    assert "Moved between devices" not in html_of(alone)
+
+
 def test_a_plan_for_peak_memory_leads_with_memory() -> None:
     plan = replace(small_plan(), objective="peak-memory", lower_bound=4 * MIB)
     text = text_of(html_of(plan))

@@ -50,4 +50,13 @@ def from_torch(
     if optimizer not in OPTIMIZER_STATES:
         raise InputError(f"unknown optimizer '{optimizer}' (known: {', '.join(OPTIMIZER_STATES)})")
     traced = trace(model, args, kwargs or {}, training=training, loss=loss)
-    return graph_from_capture(capture(traced), name or type(model).__name__, optimizer if training else None)
+    return graph_from_capture(capture(traced), name or _name_of(model), optimizer if training else None)
+
+
+def _name_of(model: nn.Module | ExportedProgram) -> str:
+    """The class of the module; of a program exported from one, the class of that one."""
+    for node in getattr(getattr(model, "graph", None), "nodes", ()):
+        if stack := node.meta.get("nn_module_stack"):
+            kind = next(iter(stack.values()))[1]
+            return (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    return type(model).__name__

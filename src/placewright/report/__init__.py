@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.files import write_atomically
+from placewright.outcome import title_words
 from placewright.plan import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section
@@ -50,7 +51,7 @@ def html_of(plan: Plan) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
     script = "\n".join(_page(name) for name in SCRIPTS)
     return Template(_page("template.html")).substitute(
-        title=escaped(f"{plan.graph_name} on {plan.machine.name}"),
+        title=escaped(f"{title_words(plan)} on {plan.machine.name}"),
         style=_page("report.css"),
         heading=summary.heading(plan),
         notices=summary.notices(plan),

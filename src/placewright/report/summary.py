@@ -14,6 +14,7 @@ from placewright.outcome import (
     floor_words,
     one_device_words,
     proven_infeasible,
+    title_words,
 )
 from placewright.plan import Metrics, Objective, Plan
 from placewright.quantities import counted, format_bytes, format_time_ns
@@ -41,7 +42,7 @@ def heading(plan: Plan) -> Markup:
     status = element("span", plan.status, class_=f"status {plan.status}")
     return joined(
         [
-            element("h1", plan.graph_name, " ", status),
+            element("h1", title_words(plan), " ", status),
             element("p", " · ".join(facts), class_="facts"),
             element("p", basis_words(plan.time_sources, plan.machine), class_="facts basis"),
         ]
@@ -53,8 +54,11 @@ def figures(plan: Plan) -> Markup:
     shown = [_time_figure(plan), _memory_figure(plan)]
     if plan.objective == "peak-memory":
         shown.reverse()
-    rest = [time_use_figure(plan), _bound_figure(plan), _traffic_figure(plan)]
-    shown = [_missing_figure(plan), *shown, *rest[:2]] if plan.status == "infeasible" else [*shown, *rest]
+    shown += [time_use_figure(plan), _bound_figure(plan)]
+    if plan.status == "infeasible":
+        shown.insert(0, _missing_figure(plan))
+    elif plan.machine.num_devices > 1:
+        shown.append(_traffic_figure(plan))
     return element("div", *shown, class_=f"figures {plan.status}")
 
 

@@ -172,6 +172,7 @@ def provenance(plan: Plan) -> Markup:
         "seed": str(plan.seed),
         "lower bound": plan.bound_reason,
         "placewright": plan.version or "unknown version",
+        "graph": plan.graph_name,
         "graph fingerprint": plan.graph_fingerprint[:16],
         "machine": plan.machine.name,
         "control dependencies": plan.control,

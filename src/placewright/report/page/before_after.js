@@ -21,8 +21,7 @@ function drawBeforeAfter() {
   drawBeforeAfterAxes(ctx, ink);
   drawWholeCurve(ctx, beforeCurve, lasts, ink.muted, ink.shade);
   drawWholeCurve(ctx, curves[fullest], endTime, ink.memory, ink.memoryFill);
-  markHighest(ctx, ink, beforeCurve, ink.muted);
-  markHighest(ctx, ink, curves[fullest], ink.memory);
+  markPeaks(ctx, ink, beforeCurve, curves[fullest]);
   if (limit !== null && limit <= overTime.top) drawLimit(ctx, ink, wholeX(0), width, wholeY(limit));
   if (overTime.at !== null) ctx.fillRect(Math.round(wholeX(overTime.at)), 0, 1, wholeY(0));
 }
@@ -42,8 +41,17 @@ function drawWholeCurve(ctx, curve, end, stroke, fill) {
   ctx.fill();
 }
 
-function markHighest(ctx, ink, curve, colour) {
-  const i = curve.bytes.reduce((best, bytes, at) => (bytes > curve.bytes[best] ? at : best), 0);
+const highestIn = (curve) => curve.bytes.reduce((best, bytes, i) => (bytes > curve.bytes[best] ? i : best), 0);
+
+// The earlier peak is named on its left, the later one on its right, so that near ones do not cover each other.
+function markPeaks(ctx, ink, before, after) {
+  const [earlier, later] = [highestIn(before), highestIn(after)].map((i, which) => [before, after][which].time[i]);
+  markPeak(ctx, ink, before, ink.muted, earlier > later);
+  markPeak(ctx, ink, after, ink.memory, later >= earlier);
+}
+
+function markPeak(ctx, ink, curve, colour, onRight) {
+  const i = highestIn(curve);
   const [x, y] = [wholeX(curve.time[i]), wholeY(curve.bytes[i])];
   ctx.beginPath();
   ctx.arc(x, y, 3.5, 0, 7);
@@ -52,11 +60,13 @@ function markHighest(ctx, ink, curve, colour) {
   const label = formatBytes(curve.bytes[i]);
   ctx.font = BOLD_FONT;
   ctx.textBaseline = 'bottom';
-  ctx.fillStyle = ink.text;
   ctx.strokeStyle = ink.surface;
   ctx.lineWidth = 3;
-  ctx.strokeText(label, Math.min(x + 6, overTime.width - ctx.measureText(label).width), y - 2);
-  ctx.fillText(label, Math.min(x + 6, overTime.width - ctx.measureText(label).width), y - 2);
+  ctx.fillStyle = ink.text;
+  const length = ctx.measureText(label).width;
+  const left = Math.max(wholeLeft + 2, Math.min(onRight ? x + 6 : x - 6 - length, overTime.width - length));
+  ctx.strokeText(label, left, y - 2);
+  ctx.fillText(label, left, y - 2);
 }
 
 function drawBeforeAfterAxes(ctx, ink) {
