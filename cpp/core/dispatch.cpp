@@ -4,6 +4,7 @@
 #include <queue>
 #include <utility>
 
+#include "inputs_aside.hpp"
 #include "readiness.hpp"
 
 namespace placewright {
@@ -25,6 +26,16 @@ std::vector<int64_t> placed_levels(const Problem& problem, std::span<const int32
         for (int32_t next : problem.controls[op]) longest = std::max(longest, level[next]);
         level[op] = problem.op_time(op, own) + longest;
     }
+    return level;
+}
+
+// The same, but inputs that another device waits for go before all that works, since they delay nothing.
+std::vector<int64_t> urgencies(const Problem& problem, std::span<const int32_t> device_of) {
+    std::vector<int64_t> level = placed_levels(problem, device_of);
+    const std::vector<uint8_t> is_remote = find_remote_inputs(problem, device_of);
+    const int64_t most = std::ranges::max(level) + 1;
+    for (int32_t op = 0; op < problem.num_ops; ++op)
+        if (is_remote[op]) level[op] += most;
     return level;
 }
 
@@ -63,7 +74,7 @@ class Dispatcher {
     Dispatcher(const Problem& problem, std::span<const int32_t> device_of)
         : problem_(problem),
           device_of_(device_of),
-          level_(placed_levels(problem, device_of)),
+          level_(urgencies(problem, device_of)),
           ready_(problem.num_ops),
           link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
           arrival_(problem.num_devices),

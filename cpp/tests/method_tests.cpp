@@ -5,6 +5,7 @@
 #include "chain_clusters.hpp"
 #include "coarsening.hpp"
 #include "dispatch.hpp"
+#include "inputs_aside.hpp"
 #include "list_schedule.hpp"
 #include "orders.hpp"
 #include "partial_schedule.hpp"
@@ -179,6 +180,32 @@ TEST("segment-fill gives a valid order for both timings of its barriers") {
             CHECK(is_valid(*p, result.device_of, result.order));
         }
     });
+}
+
+TEST("what is decided without the inputs of groups is valid with them, and so are inputs at the beginning") {
+    int32_t found = 0;
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+        current_seed = seed;
+        RandomProblemConfig config = varied(seed);
+        config.edges_per_op = 0.5;
+        config.with_inputs = config.with_groups = true;
+        const auto p = random_problem(config, seed);
+        for (auto follow : {InputsFollow::group, InputsFollow::first_reader}) {
+            const InputsAside inputs(*p, follow);
+            if (!inputs.any()) continue;
+            ++found;
+            const Problem& rest = *inputs.rest();
+            const PlacedOrder placed = inputs.whole(list_schedule(rest, bottom_level_order(rest)));
+            CHECK(is_valid_order(*p, placed.ops));
+            const auto order = with_transfers(*p, placed.device_of, placed.ops, TransferTiming::late);
+            CHECK(is_valid(*p, placed.device_of, order));
+            CHECK(is_valid(*p, placed.device_of, with_remote_inputs_first(*p, placed.device_of, order)));
+            const SegmentedOrder filled = inputs.whole(segment_fill(rest, BarrierTiming::when_one_starves));
+            CHECK(is_valid(*p, filled.device_of, filled.order));
+            CHECK(is_valid_order(*p, dispatch_order(*p, placed.device_of)));
+        }
+    }
+    CHECK(found > 200);
 }
 
 TEST("simple placements use allowed devices and keep groups together") {

@@ -24,6 +24,7 @@ struct RandomProblemConfig {
     bool with_groups = false;
     bool with_forbidden = false;        // groups may not go everywhere
     bool with_empty_tensors = false;    // as control dependencies that are transferred
+    bool with_inputs = false;           // every other op takes no time
     bool with_unequal_devices = false;  // times, limits and links differ
     int64_t memory_limit = Problem::kNoLimit;
 };
@@ -102,8 +103,9 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
             bytes += p->remote_bytes[tensor];
         const int64_t time =
             std::max<int64_t>(0, std::lround(double(bytes) * std::normal_distribution<>(1.0, 0.1)(random)));
+        const bool is_idle = config.with_inputs && op % 2 == 0;
         for (int32_t device = 0; device < d; ++device)
-            p->op_time_ns.push_back(config.with_unequal_devices ? time * (device % 3 + 1) : time);
+            p->op_time_ns.push_back(is_idle ? 0 : config.with_unequal_devices ? time * (device % 3 + 1) : time);
     }
     p->latency_ns.assign(size_t(d) * d, config.free_links ? 0 : 20);
     p->inverse_bandwidth.assign(size_t(d) * d, config.free_links ? 0 : int64_t{1} << 31);

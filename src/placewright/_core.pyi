@@ -141,6 +141,27 @@ def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
     Ops by start time where no device stands idle while one could start, the highest bottom level first.
     """
 
+class InputsAside:
+    """Inputs that share their device with other ops, set aside."""
+
+    @property
+    def rest(self) -> Problem:
+        """The problem without them."""
+
+    def whole_ops(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+        """Device and order of all ops, given those of the rest."""
+
+    def whole_order(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """Device of all ops and a whole order, given those of the rest."""
+
+def with_remote_inputs_first(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
+    """The order with inputs at the beginning that another device waits for."""
+
+def set_inputs_aside(problem: Problem, with_first_reader: bool) -> InputsAside:
+    """
+    The problem without the inputs that share their device with other ops; None where there are none. With their first reader, that op shares the device too.
+    """
+
 def segment_fill(problem: Problem, when_one_starves: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
     """Device of each op and a whole order, transfers at barriers."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.inputs_aside import scopes
 from placewright.search.m_topo import op_bytes
 
 #: Of the time of all ops, one over these is the most a cluster takes. What did best most often comes first.
@@ -44,31 +46,43 @@ class ClusterList(Baseline):
 
     Clustering before scheduling is Sarkar's scheme (Partitioning and Scheduling Parallel Programs, 1989); caps on the
     clusters' time are those of coarsening (Hendrickson and Leland 1995).
+
+    sets_inputs_aside: as `list` does; where all bytes decide together no input decides alone.
     """
 
     name: str = "cluster-list"
     placements: Placements = _listed
+    sets_inputs_aside: bool = True
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
         is_scarce = _memory_is_scarce(problem)
-        seen, seen_devices = set[bytes](), set[bytes]()
-        for part in PARTS:
-            cluster_of = _core.chain_clusters(problem.core, total_ns // part)
-            if cluster_of.tobytes() in seen:
+        seen = set[bytes]()
+        for name, device_of in self._placed(problem, is_scarce):
+            if device_of.tobytes() in seen:
                 continue
-            seen.add(cluster_of.tobytes())
-            small = _core.coarse_problem(problem.core, cluster_of)
-            for rule, device_of_cluster in self.placements(small, is_scarce):
-                device_of = device_of_cluster[cluster_of]
-                if device_of.tobytes() in seen_devices:
+            seen.add(device_of.tobytes())
+            order = _core.dispatch_order(problem.core, device_of)
+            yield Candidate(name=name, device_of=device_of, order=order)
+            if is_scarce:
+                captured = INPUT_ORDER.order(problem)
+                yield Candidate(name=f"{name}, ops as captured", device_of=device_of, order=captured)
+
+    def _placed(self, problem: Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
+        """Names and placements, int32 [num scheduled ops]."""
+        total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
+        seen = set[tuple[str, bytes]]()
+        every_scope = list(islice(scopes(problem.core), None if self.sets_inputs_aside else 1))
+        for part in PARTS:
+            for scope in every_scope:
+                order = np.arange(scope.core.num_ops, dtype=np.int32)
+                cluster_of = _core.chain_clusters(scope.core, total_ns // part)
+                if (scope.suffix, cluster_of.tobytes()) in seen:
                     continue
-                seen_devices.add(device_of.tobytes())
-                order = _core.dispatch_order(problem.core, device_of)
-                yield Candidate(name=f"{rule}, 1/{part}", device_of=device_of, order=order)
-                if is_scarce:
-                    captured = INPUT_ORDER.order(problem)
-                    yield Candidate(name=f"{rule}, 1/{part}, ops as captured", device_of=device_of, order=captured)
+                seen.add((scope.suffix, cluster_of.tobytes()))
+                small = _core.coarse_problem(scope.core, cluster_of)
+                for rule, device_of_cluster in self.placements(small, is_scarce):
+                    device_of = device_of_cluster[cluster_of]
+                    yield f"{rule}, 1/{part}{scope.suffix}", scope.with_inputs(device_of, order)[0]
 
 
 def _memory_is_scarce(problem: Problem) -> bool:

@@ -17,4 +17,4 @@ def _parts(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray
     yield "parts", _core.partition(small, GP_DFS.imbalance, MAX_PASSES)
 
 
-CLUSTER_PARTITION = ClusterList(name="cluster-partition", placements=_parts)
+CLUSTER_PARTITION = ClusterList(name="cluster-partition", placements=_parts, sets_inputs_aside=False)

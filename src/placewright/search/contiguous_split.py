@@ -12,6 +12,7 @@ from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.inputs_aside import scopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,11 @@ class ContiguousSplit(Baseline):
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
         ops = INPUT_ORDER.order(problem)
-        for name, cut in (("filled", _core.runs_filling_memory), ("balanced", _core.runs_balancing_memory)):
-            yield Candidate(name=name, device_of=cut(problem.core), order=ops)
+        for scope in scopes(problem.core):
+            captured = np.arange(scope.core.num_ops, dtype=np.int32)
+            for name, cut in (("filled", _core.runs_filling_memory), ("balanced", _core.runs_balancing_memory)):
+                device_of, order = scope.with_inputs(cut(scope.core), captured)
+                yield Candidate(name=name + scope.suffix, device_of=device_of, order=order)
         is_forward = np.array([problem.graph.ops[i].phase == "forward" for i in problem.lowered.graph_op])
         if is_forward.any() and not is_forward.all():
             for name, weight in (("layers by memory", _held_bytes(problem)), ("layers by time", _time_ns(problem))):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
+from placewright.search.inputs_aside import scopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,5 +20,6 @@ class EarliestTaskFirst(Baseline):
     name: str = "etf"
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        device_of, ops = _core.earliest_task_first(problem.core)
-        yield Candidate(name="etf", device_of=device_of, order=ops)
+        for scope in scopes(problem.core):
+            device_of, ops = scope.with_inputs(*_core.earliest_task_first(scope.core))
+            yield Candidate(name="etf" + scope.suffix, device_of=device_of, order=ops)

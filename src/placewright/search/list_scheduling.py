@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
-from placewright.search.input_order import INPUT_ORDER
+from placewright.search.inputs_aside import Scope, scopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +25,15 @@ class ListScheduling(Baseline):
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
         by_memory = problem.objective == "peak-memory"
-        captured = INPUT_ORDER.order(problem)
-        yield _placed("bottom level", problem, _core.bottom_level_order(problem.core), by_memory)
-        yield _placed("captured order", problem, captured, by_memory)
-        if not by_memory and any(limit is not None for limit in problem.memory_limits_bytes):
-            yield _placed("captured order, least peak", problem, captured, True)
+        has_limits = any(limit is not None for limit in problem.memory_limits_bytes)
+        for scope in scopes(problem.core):
+            captured = np.arange(scope.core.num_ops, dtype=np.int32)
+            yield _placed("bottom level", scope, _core.bottom_level_order(scope.core), by_memory)
+            yield _placed("captured order", scope, captured, by_memory)
+            if not by_memory and has_limits:
+                yield _placed("captured order, least peak", scope, captured, True)
 
 
-def _placed(name: str, problem: Problem, priority: NDArray[np.int32], least_peak: bool) -> Candidate:
-    device_of, ops = _core.list_schedule(problem.core, priority, least_peak)
-    return Candidate(name=name, device_of=device_of, order=ops)
+def _placed(name: str, scope: Scope, priority: NDArray[np.int32], least_peak: bool) -> Candidate:
+    device_of, ops = scope.with_inputs(*_core.list_schedule(scope.core, priority, least_peak))
+    return Candidate(name=name + scope.suffix, device_of=device_of, order=ops)

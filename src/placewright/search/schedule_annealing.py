@@ -17,8 +17,9 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cluster_list import ClusterList
+from placewright.search.inputs_aside import scopes
 from placewright.search.pausable import result_of, run
-from placewright.search.result import Result, Solution
+from placewright.search.result import Result, Solution, measure
 
 #: Devices and an order of all ops, both int32 [num scheduled ops].
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -84,7 +85,8 @@ class ScheduleAnnealing:
         # Whatever ends the search, it has seen two starts of each coarse problem, with tensors sent late and early.
         search.advance(budget.evaluations - spent, at_most=4 * max(1, len(self.ops_per_cluster)))
         ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)
-        result = result_of(self.name, asdict(self), problem, search, ran, _solution(search), seed=seed, began=began)
+        solution = _with_inputs_first(problem, _solution(search))
+        result = result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
         return replace(result, evaluations=spent + search.evaluations)
 
     def _solve_coarse(
@@ -164,8 +166,9 @@ class _Clusters:
 
     def lists(self) -> Iterator[Placed]:
         """By earliest task first and by bottom level."""
-        yield _core.earliest_task_first(self.core)
-        yield _core.list_schedule(self.core, _core.bottom_level_order(self.core), False)
+        for scope in scopes(self.core):
+            yield scope.with_inputs(*_core.earliest_task_first(scope.core))
+            yield scope.with_inputs(*_core.list_schedule(scope.core, _core.bottom_level_order(scope.core), False))
 
 
 def _limits_memory(problem: Problem) -> bool:
@@ -175,7 +178,8 @@ def _limits_memory(problem: Problem) -> bool:
 
 def _list_schedules(problem: Problem) -> Iterator[Placed]:
     """By earliest task first and of clusters."""
-    yield _core.earliest_task_first(problem.core)
+    for scope in scopes(problem.core):
+        yield scope.with_inputs(*_core.earliest_task_first(scope.core))
     for candidate in islice(ClusterList().candidates(problem), _NUM_CLUSTER_LISTS):
         yield candidate.device_of, candidate.order
 
@@ -186,3 +190,13 @@ def _placed(solution: Solution) -> Placed:
 
 def _solution(search: _core.ScheduleAnnealing) -> Solution:
     return Solution(device_of=search.best_device_of(), order=search.best_order())
+
+
+def _with_inputs_first(problem: Problem, found: Solution) -> Solution:
+    """The better of the solution and the same with the inputs at the beginning that another device waits for: moves
+    leave an input wherever it delays only what does not matter yet."""
+    order = _core.with_remote_inputs_first(problem.core, found.device_of, found.order)
+    if np.array_equal(order, found.order):
+        return found
+    solutions = (found, Solution(device_of=found.device_of, order=order))
+    return min(solutions, key=lambda solution: measure(problem, solution).fitness(problem.objective))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from placewright import _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
+from placewright.search.inputs_aside import scopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,7 @@ class SegmentFill(Baseline):
     name: str = "segment-fill"
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        for name, when_one_starves in (("one starves", True), ("all starve", False)):
-            device_of, order = _core.segment_fill(problem.core, when_one_starves)
-            yield Candidate(name=name, device_of=device_of, order=order)
+        for scope in scopes(problem.core):
+            for name, when_one_starves in (("one starves", True), ("all starve", False)):
+                device_of, order = scope.with_inputs(*_core.segment_fill(scope.core, when_one_starves))
+                yield Candidate(name=name + scope.suffix, device_of=device_of, order=order)

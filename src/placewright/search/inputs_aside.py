@@ -1,0 +1,47 @@
+"""Inputs that share their device with ops that work decide nothing about those: a list method sets them aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright import _core
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scope:
+    """What a list method places.
+
+    suffix: for the names of its candidates. core: the ops to place. aside: the inputs it leaves out, if any.
+    """
+
+    suffix: str
+    core: _core.Problem
+    aside: _core.InputsAside | None = None
+
+    def with_inputs(
+        self, device_of: NDArray[np.int32], order: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Device and order of all ops, given those of the scope; order: int32 [num ops], or [num steps, 2] of ops and
+        transfers."""
+        if self.aside is None:
+            return device_of, order
+        return (self.aside.whole_ops if order.ndim == 1 else self.aside.whole_order)(device_of, order)
+
+
+def scopes(core: _core.Problem) -> Iterator[Scope]:
+    """All ops; and where inputs share a device with ops that work, all others, in two ways.
+
+    An input takes no time wherever it stands, so a method that places one op after another would fix the device of the
+    whole group by it, before anything is known of those that work: on a network whose weights are ops all weights would
+    end on one device, and half of the work with them. Set aside, an input follows the op of its group that is placed
+    first; or that and its first reader, which then share a device.
+    """
+    yield Scope(suffix="", core=core)
+    for suffix, with_first_reader in ((", inputs with first reader", True), (", inputs with group", False)):
+        aside = _core.set_inputs_aside(core, with_first_reader)
+        if aside is not None:
+            yield Scope(suffix=suffix, core=aside.rest, aside=aside)
