@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from reference import every_solution, simulate
+from reference_data import needs_reference_data
 from strategies import problems
-from test_reference_data import certified_rows, known_peaks, needs_olla, needs_stg, task_graph
+from test_reference_data import certified_rows, known_peaks, task_graph
 
 from placewright import _core
 from placewright.constraints import Constraints
@@ -166,7 +167,7 @@ def test_neighbouring_segments_that_no_tensor_joins_are_one() -> None:
     assert segments.hinted_segments(structure_of(problem), together) == [0, 1, 0, 1]
 
 
-@needs_olla
+@needs_reference_data
 def test_the_known_least_peaks_are_found_and_proved() -> None:
     for name, (graph, optimum) in known_peaks().items():
         problem = problem_of(graph, machine_of(1), objective="peak-memory")
@@ -193,7 +194,7 @@ HARD_FOR_LISTS = (
 )
 
 
-@needs_stg
+@needs_reference_data
 @pytest.mark.parametrize(("instance", "num_processors"), HARD_FOR_LISTS)
 def test_certified_makespans_that_no_baseline_proves_are_proved(instance: str, num_processors: int) -> None:
     optimum = {(i, p): optimum for i, p, optimum in certified_rows()}[instance, num_processors]
@@ -204,7 +205,7 @@ def test_certified_makespans_that_no_baseline_proves_are_proved(instance: str, n
     assert result.stopped_because == "optimal"
 
 
-@needs_stg
+@needs_reference_data
 @pytest.mark.parametrize("instance", ["rand0000.stg", "rand0001.stg", "rand0002.stg"])
 def test_makespans_on_sixteen_processors_are_proved_from_one_device(instance: str) -> None:
     optimum = {(i, p): optimum for i, p, optimum in certified_rows()}[instance, 16]
@@ -214,7 +215,7 @@ def test_makespans_on_sixteen_processors_are_proved_from_one_device(instance: st
 
 
 @pytest.mark.long
-@needs_stg
+@needs_reference_data
 @pytest.mark.parametrize("num_processors", [2, 4, 8, 16])
 def test_nearly_all_certified_makespans_are_proved_and_none_is_undercut(num_processors: int) -> None:
     rows = [row for row in certified_rows() if row[1] == num_processors][:60]
