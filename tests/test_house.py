@@ -33,7 +33,7 @@ ROWS = (
         "inspection",
     },
     {"report", "export", "terminal"},
-    {"arguments", "questions", "api"},
+    {"arguments", "memory_limits", "questions", "api"},
     {"bench"},
     {"training"},
     {"__init__", "cli", "__main__"},

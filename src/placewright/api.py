@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.arguments import budget, bytes_or_none, constraints, whole_number
+from placewright.arguments import budget, constraints, whole_number
 from placewright.constraints import Constraints
 from placewright.costs import estimate_costs
 from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.torch_module import from_torch
-from placewright.machine import Machine
+from placewright.machine import Device, Machine
 from placewright.machines import load_machine
+from placewright.memory_limits import memory_limits
 from placewright.plan import ControlMode, Objective
 from placewright.plan import Plan as PlanRecord
 from placewright.planning import assemble_plan
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 
 def plan(
     model: Graph | str | Path | torch.nn.Module,
-    devices: Machine | str | Path,
+    devices: Machine | str | Path | Sequence[str],
     *,
     args: Sequence[Any] = (),
     training: bool = False,
     objective: Objective = "step-time",
-    memory_limit: int | str | None = None,
+    memory_limit: int | str | Mapping[str | int, int | str] | Sequence[int | str | None] | None = None,
     pins: Mapping[str, str | int] | None = None,
-    forbids: Mapping[str, str | int] | None = None,
+    forbids: Mapping[str, str | int | Sequence[str | int]] | None = None,
     colocate: Sequence[Sequence[str]] = (),
     control: ControlMode = "signal",
     solver: str = "auto",
@@ -61,8 +62,10 @@ def plan(
 
     model: a Graph, the path of a model or graph file, "example:NAME", or a torch module with `args` (and `training`
         for a whole step with backward and optimizer). devices: a Machine, "2xh100", or the path of a devices.toml.
-    memory_limit: bytes or "10GiB", for every device, within its capacity. pins, forbids: glob over op or module names
-        to device. colocate: groups of globs that share a device. dims: values of symbolic dimensions of an ONNX file.
+    memory_limit: bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list
+        with one entry per device; capacities hold as well. pins: glob over op or module names to device. forbids: to
+        one device or several. colocate: groups of globs that share a device. dims: values of symbolic dimensions of
+        an ONNX file.
     evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
         about a second, and no time limit: only without one is the plan reproducible.
     threads: None for all cores; the plan depends on it only with a time limit. policy: what guides `regal`, `idrs` or
@@ -76,13 +79,14 @@ def plan(
     guide = None if policy is None else find_policy(str(policy))
     method = make_method(solver, threads=cores, policy=guide)
     limits = budget(evaluations, time_limit, default_evaluations=5000)
-    memory_limit = bytes_or_none("memory_limit", memory_limit)
+    machine = as_machine(devices)
+    limited = memory_limits(memory_limit, machine)
     problem = make_problem(
         as_graph(model, args=args, training=training, dims=dims or {}),
-        as_machine(devices),
+        machine,
         objective=objective,
         control=control,
-        memory_limit=memory_limit,
+        memory_limit=limited,
         constraints=constraints(pins, forbids, colocate),
         measured=measured,
     )
@@ -93,10 +97,7 @@ def plan(
         "model": str(model) if isinstance(model, str | Path) else None,
         "dims": {name: int(size) for name, size in (dims or {}).items()},
         "measured": None if measured is None else str(measured),
-        "memory_limit": memory_limit,
-        "pins": dict(problem.constraints.pins),
-        "forbids": dict(problem.constraints.forbids),
-        "colocate": [list(group) for group in problem.constraints.colocations],
+        "memory_limit": limited,
         "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
         "time_limit_s": limits.seconds,
     }
@@ -139,7 +140,7 @@ def inspect(
     return answer(found, inspect_tables(found))
 
 
-def as_machine(devices: Machine | str | Path) -> Machine:
+def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
     """The machine of whatever `plan` accepts as devices."""
     if isinstance(devices, Machine):
         return devices
@@ -170,13 +171,18 @@ def make_problem(
     *,
     objective: Objective = "step-time",
     control: ControlMode = "signal",
-    memory_limit: int | None = None,
+    memory_limit: int | Mapping[str, int] | None = None,
     constraints: Constraints | None = None,
     measured: str | Path | None = None,
 ) -> Problem:
-    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device."""
-    capacities = [device.memory_bytes for device in machine.devices]
-    limits = [min((x for x in (capacity, memory_limit) if x is not None), default=None) for capacity in capacities]
+    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device or by
+    the name of those that have one."""
+
+    def limit_of(device: Device) -> int | None:
+        given = memory_limit.get(device.name) if isinstance(memory_limit, Mapping) else memory_limit
+        return min((size for size in (device.memory_bytes, given) if size is not None), default=None)
+
+    limits = [limit_of(device) for device in machine.devices]
     costs = estimate_costs(graph, machine, Path(measured) if measured is not None else None)
     return Problem(
         graph=graph,

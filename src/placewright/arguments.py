@@ -48,16 +48,25 @@ def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budge
 def constraints(pins: Any, forbids: Any, colocate: Any) -> Constraints:
     """From mappings of pattern to device, and groups of patterns."""
     return Constraints(
-        pins=_rules("pins", pins), forbids=_rules("forbids", forbids), colocations=_groups("colocate", colocate)
+        pins=_rules("pins", pins),
+        forbids=_rules("forbids", forbids, many=True),
+        colocations=_groups("colocate", colocate),
     )
 
 
-def _rules(name: str, rules: Any) -> tuple[tuple[str, str], ...]:
+def _rules(name: str, rules: Any, *, many: bool = False) -> tuple[tuple[str, str], ...]:
+    """Pairs of pattern and device. many: whether a pattern may have a list of devices."""
     if rules is None:
         return ()
     if not isinstance(rules, Mapping) or not all(isinstance(pattern, str) for pattern in rules):
         raise InputError(f"{name} is {rules!r}; it must map patterns to devices, like {{'layers.0.*': 0}}")
-    return tuple((pattern, str(device)) for pattern, device in rules.items())
+    pairs = []
+    for pattern, found in rules.items():
+        several = isinstance(found, list | tuple)
+        if several and not (many and found):
+            raise InputError(f"{name} gives '{pattern}' {found!r}, where one device belongs")
+        pairs += [(pattern, str(device)) for device in (found if several else [found])]
+    return tuple(pairs)
 
 
 def _groups(name: str, groups: Any) -> tuple[tuple[str, ...], ...]:

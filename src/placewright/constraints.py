@@ -23,7 +23,8 @@ _GLOB = re.compile(r"[*?\[]")
 class Constraints:
     """Patterns are shell-style globs over op names and module paths.
 
-    pins: (pattern, device name or index): every match runs there. forbids: the same, never there.
+    pins: (pattern, device name or index): every match runs there. forbids: the same, never there; a pattern may stand
+    there with several devices.
     colocations: groups of patterns; all matches of one group share a device.
     """
 
@@ -35,9 +36,17 @@ class Constraints:
         """As a plan's configuration keeps them, in JSON values."""
         return {
             "pins": dict(self.pins),
-            "forbids": dict(self.forbids),
+            "forbids": _by_pattern(self.forbids),
             "colocate": [list(patterns) for patterns in self.colocations],
         }
+
+
+def _by_pattern(rules: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
+    """The device of each pattern, or a list of several."""
+    devices: dict[str, list[str]] = {}
+    for pattern, device in rules:
+        devices.setdefault(pattern, []).append(device)
+    return {pattern: found[0] if len(found) == 1 else found for pattern, found in devices.items()}
 
 
 def recorded_constraints(configuration: Mapping[str, Any]) -> Constraints:
@@ -46,7 +55,11 @@ def recorded_constraints(configuration: Mapping[str, Any]) -> Constraints:
 
     def rules(name: str) -> tuple[tuple[str, str], ...]:
         recorded = configuration.get(name)
-        return tuple((p, str(d)) for p, d in recorded.items()) if isinstance(recorded, Mapping) else ()
+        if not isinstance(recorded, Mapping):
+            return ()
+        return tuple(
+            (p, str(d)) for p, found in recorded.items() for d in (found if isinstance(found, list) else [found])
+        )
 
     groups: Any = configuration.get("colocate")
     return Constraints(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,21 +100,32 @@ def about_configuration(plan: Plan, graph: Graph) -> list[str]:
 
 
 def _about_memory_limit(plan: Plan) -> Iterator[str]:
+    """One size is for every device, as earlier plans have it; a table is by the names of those that are limited."""
     if "memory_limit" not in plan.configuration:
         return
     recorded = plan.configuration["memory_limit"]
-    try:
-        limit = parse_bytes(recorded) if isinstance(recorded, str) else recorded
-    except InputError as error:
-        yield f"the configuration's memory_limit: {error}"
-        return
-    if limit is not None and type(limit) is not int:
-        yield f"the configuration's memory_limit {limit!r} is no size"
-        return
+    names = [device.name for device in plan.machine.devices]
+    given = dict(recorded) if isinstance(recorded, Mapping) else dict.fromkeys(names, recorded)
+    for name in given.keys() - set(names):
+        yield f"the configuration's memory_limit names device '{name}', which the machine does not have"
     for device, found in zip(plan.machine.devices, plan.memory_limits_bytes, strict=True):
+        limit = given.get(device.name)
+        try:
+            limit = parse_bytes(limit) if isinstance(limit, str) else limit
+        except InputError as error:
+            yield f"the configuration's memory_limit: {error}"
+            return
+        if limit is not None and type(limit) is not int:
+            yield f"the configuration's memory_limit {limit!r} is no size"
+            return
         expected = min((size for size in (device.memory_bytes, limit) if size is not None), default=None)
         if found != expected:
             yield f"the memory limit of device '{device.name}' is {found}, by the configuration {expected}"
+
+
+def _pairs(rules: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Pattern and device of each rule; several devices of one pattern stand in a list."""
+    return [(p, text) for p, found in rules.items() for text in (found if isinstance(found, list) else [found])]
 
 
 def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
@@ -125,7 +137,7 @@ def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
         if not isinstance(rules, Mapping):
             yield f"the configuration's {key} are no table of patterns and devices"
             continue
-        for pattern, text in rules.items():
+        for pattern, text in _pairs(rules):
             device = _device_index(plan, text)
             if device is None:
                 yield f"the configuration's {key} name device '{text}', which the machine does not have"

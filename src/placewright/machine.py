@@ -47,6 +47,16 @@ class Device:
             if not 0 < share <= 1:
                 raise InputError(f"device '{self.name}' has an efficiency of {share}, outside (0, 1]")
 
+    @property
+    def family(self) -> str:
+        """Its name without the number at the end: "gpu" of "gpu0"."""
+        return self.name.rstrip("0123456789") or self.name
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is a processor of the host."""
+        return self.family == "cpu" or self.kind == "cpu" or self.kind.startswith("cpu-")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:

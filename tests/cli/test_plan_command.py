@@ -127,8 +127,27 @@ def test_the_plan_remembers_how_it_was_asked_for(placewright: Placewright, model
     placewright("plan", model, "-d", "2xp100", *options, "-o", tmp_path / "p.json")
     asked = load(tmp_path / "p.json").configuration
     assert asked["measured"] == str(tmp_path / "times.csv")
-    assert (asked["pins"], asked["evaluations"], asked["memory_limit"]) == ({"op0": "1"}, 60, 2**30)
+    assert (asked["pins"], asked["evaluations"], asked["memory_limit"]) == (
+        {"op0": "1"},
+        60,
+        {"gpu0": 2**30, "gpu1": 2**30},
+    )
     assert load(tmp_path / "p.json").metrics.busy_ns[0] % 7000 == 0
+
+
+def test_limits_and_forbidden_devices_are_given_per_device(
+    placewright: Placewright, model: Path, tmp_path: Path
+) -> None:
+    rules = ["--memory-limit", "gpu0=3GiB,cpu=4GiB", "--forbid", "op0=0,gpu0", "--forbid", "op1=1", "--forbid", "op1=2"]
+    placewright("plan", model, "-d", "cpu+2xp100", *rules, "--evaluations", "20", "-o", tmp_path / "p.json")
+    plan = load(tmp_path / "p.json")
+    assert plan.memory_limits_bytes == (4 * 2**30, 3 * 2**30, 16280 * 2**20)
+    assert (plan.device_of["op0"], plan.device_of["op1"]) == (2, 0)
+    for wrong in ("op0", "=0", "op0=0,"):
+        assert (
+            "is not understood; write it like 'layers.0.*=0'"
+            in placewright("plan", model, "-d", "2xp100", "--forbid", wrong).err
+        )
 
 
 def not_fitting(placewright: Placewright, model: Path, *options: str | Path) -> Outcome:

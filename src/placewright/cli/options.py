@@ -63,6 +63,18 @@ def parse_rules(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return rules
 
 
+def parse_forbids(texts: Sequence[str] | None) -> dict[str, list[str]]:
+    """Devices by pattern of "layers.0.*=0,1"; a pattern that is given again gets more of them."""
+    rules: dict[str, list[str]] = {}
+    for text in texts or ():
+        pattern, _, devices = text.rpartition("=")
+        named = [device.strip() for device in devices.split(",")]
+        if not pattern or not all(named):
+            raise InputError(f"--forbid '{text}' is not understood; write it like 'layers.0.*=0' or 'layers.0.*=0,1'")
+        rules[pattern] = list(dict.fromkeys([*rules.get(pattern, ()), *named]))
+    return rules
+
+
 def parse_groups(texts: Sequence[str] | None) -> list[list[str]]:
     """Groups of patterns of "A,B"."""
     groups = [[pattern.strip() for pattern in text.split(",")] for text in texts or ()]

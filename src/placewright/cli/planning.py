@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli import INTERRUPTED, NOTHING_FEASIBLE, complain
-from placewright.cli.options import Dims, Json, Measured, Model, parse_dims, parse_groups, parse_objective, parse_rules
+from placewright.cli.options import (
+    Dims,
+    Json,
+    Measured,
+    Model,
+    parse_dims,
+    parse_forbids,
+    parse_groups,
+    parse_objective,
+    parse_rules,
+)
 
 if TYPE_CHECKING:
     from placewright.plan import Plan
@@ -29,14 +39,16 @@ def plan(
     ],
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
     memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Per device, like 10GiB; its capacity holds as well.")
+        str | None,
+        typer.Option(metavar="SIZES", help="10GiB for every device but CPUs, or gpu0=30GiB,cpu=64GiB."),
     ] = None,
     pin: Annotated[
         list[str] | None,
         typer.Option(metavar="GLOB=DEVICE", help="Ops or modules that run there: 'layers.0.*=0'; repeatable."),
     ] = None,
     forbid: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB=DEVICE", help="Ops or modules that never run there; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="GLOB=DEVICES", help="Ops or modules that never run there: '*=0,1'; repeatable."),
     ] = None,
     colocate: Annotated[
         list[str] | None, typer.Option(metavar="GLOB,GLOB", help="Ops or modules that share a device; repeatable.")
@@ -82,7 +94,7 @@ def plan(
                 objective=goal,
                 memory_limit=memory_limit,
                 pins=parse_rules("--pin", pin),
-                forbids=parse_rules("--forbid", forbid),
+                forbids=parse_forbids(forbid),
                 colocate=parse_groups(colocate),
                 solver=solver,
                 evaluations=evaluations,

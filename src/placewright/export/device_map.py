@@ -110,6 +110,5 @@ def _places(plan: Plan) -> list[Place]:
     """What accelerate calls each device: "cpu", or the number of the accelerator."""
     places: list[Place] = []
     for device in plan.machine.devices:
-        is_cpu = device.kind == "cpu" or device.kind.startswith("cpu-")
-        places.append("cpu" if is_cpu else sum(place != "cpu" for place in places))
+        places.append("cpu" if device.is_cpu else sum(place != "cpu" for place in places))
     return places

@@ -191,7 +191,7 @@ def _option(value: Any, key: str = "") -> str:
     if isinstance(value, int) and key == "memory_limit":
         return format_bytes(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} = {_option(member)}" for name, member in value.items())
+        return ", ".join(f"{name} = {_option(member, key)}" for name, member in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(
             f"({_option(member)})" if isinstance(member, list | tuple) else str(member) for member in value
