@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.files import write_atomically
+from placewright.garbage import collection_paused
 from placewright.outcome import title_words
 from placewright.plan import Plan
 from placewright.report import summary, tables
@@ -47,6 +48,7 @@ def write_report(plan: Plan, path: str | Path) -> None:
     write_atomically(path, html_of(plan).encode("utf-8", "replace"))
 
 
+@collection_paused()
 def html_of(plan: Plan) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
     script = "\n".join(_page(name) for name in SCRIPTS)
