@@ -38,13 +38,15 @@ class MemoryFit:
     """Whether one device of `available_bytes` can hold the whole step.
 
     verdict: "fits" (in the input order), "maybe" (between the lower bound and what the input order needs) or "no".
-    missing_bytes: at least this much is missing for certain; 0 unless the verdict is "no".
+    missing_bytes: at least this much is missing for certain; 0 unless the verdict is "no". in_machine: whether it is a
+    device of the machine, not only a known one.
     """
 
     name: str
     available_bytes: int | None
     verdict: str
     missing_bytes: int
+    in_machine: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,16 +208,25 @@ def _on_one_device(problem: Problem) -> tuple[int, int]:
 
 def _fits(machine: Machine, peak: int, bound: int) -> tuple[MemoryFit, ...]:
     """One line per kind of the machine and per memory size of the presets."""
-    sizes = {device.kind: device.memory_bytes for device in machine.devices}
+    own = {device.kind: device.memory_bytes for device in machine.devices}
+    sizes = dict(own)
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
     for device in known:
         if device.kind not in sizes and device.memory_bytes not in sizes.values():
             sizes[device.kind] = device.memory_bytes
-    return tuple(_fit(name, available, peak, bound) for name, available in sizes.items())
+    return tuple(
+        MemoryFit(
+            name=name,
+            available_bytes=available,
+            verdict=_verdict(available, peak, bound),
+            missing_bytes=0 if available is None else max(0, bound - available),
+            in_machine=name in own,
+        )
+        for name, available in sizes.items()
+    )
 
 
-def _fit(name: str, available: int | None, peak: int, bound: int) -> MemoryFit:
+def _verdict(available: int | None, peak: int, bound: int) -> str:
     if available is None or available >= peak:
-        return MemoryFit(name=name, available_bytes=available, verdict="fits", missing_bytes=0)
-    verdict = "maybe" if available >= bound else "no"
-    return MemoryFit(name=name, available_bytes=available, verdict=verdict, missing_bytes=max(0, bound - available))
+        return "fits"
+    return "maybe" if available >= bound else "no"

@@ -176,6 +176,18 @@ def test_inspect_names_the_devices_that_are_too_small(placewright: Placewright, 
     assert "tiny" in text
 
 
+def test_of_many_devices_that_are_too_small_inspect_names_the_machines_own_and_the_largest(
+    placewright: Placewright,
+) -> None:
+    text = placewright("inspect", "example:llama-3-8b-train", "-d", "t4").out
+    rows = text[text.index("too small alone") :].splitlines()
+    assert len(rows) == 1 + 1 + 5 + 1
+    assert rows[1].startswith("t4 ")
+    assert rows[-1].startswith("and ")
+    sizes = [float(row.split()[1]) for row in rows[2:-1]]
+    assert sizes == sorted(sizes)
+
+
 def test_devices_are_listed_shown_and_detected(placewright: Placewright, tmp_path: Path) -> None:
     listed = placewright("devices", "list").out
     assert all(name in listed for name in ("k80", "h100", "nvlink4", "pcie3", "100g"))

@@ -13,6 +13,8 @@ from placewright.terminal.text import format_count, share, shortened
 
 _MOST_KINDS = 12
 _MOST_NAMED = 3
+#: Known devices that nearly suffice are worth a row, those far too small are not.
+_MOST_SMALL = 5
 
 
 def inspect_tables(found: Inspection) -> Iterator[RenderableType]:
@@ -92,17 +94,21 @@ def _fits(found: Inspection) -> Iterator[RenderableType]:
     if roomy:
         more = f" and {len(roomy) - _MOST_NAMED} more" if len(roomy) > _MOST_NAMED else ""
         yield line(f"one device is enough: {', '.join(roomy[:_MOST_NAMED])}{more}")
+    small = [fit for fit in found.fits if fit.verdict != "fits"]
+    others = [fit for fit in small if not fit.in_machine]
+    shown = [fit for fit in small if fit.in_machine] + others[-_MOST_SMALL:]
     rows = [
         [
             fit.name,
             _available(fit),
             f"at least {format_bytes(fit.missing_bytes)} missing" if fit.missing_bytes else _PERHAPS,
         ]
-        for fit in found.fits
-        if fit.verdict != "fits"
+        for fit in shown
     ]
     if rows:
         yield table(["<too small alone", "memory", "<"], rows)
+    if left := len(small) - len(shown):
+        yield line(f"and {counted(left, 'smaller device')}", "dim")
 
 
 _PERHAPS = "not in the input order, perhaps in another"
