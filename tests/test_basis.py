@@ -63,6 +63,8 @@ def test_the_line_says_where_times_come_from(counted: TimeSources | None, words:
 def test_the_line_tells_the_rates_of_devices_that_differ_from_most() -> None:
     mixed = machine(device("cpu0", 0.5, 1_500), GPU, replace(GPU, name="gpu1"))
     assert basis_words(sources(roofline=3), mixed) == f"predicted: roofline at {RATES} (cpu: 50%, 80%, 1.5 us)"
+    one_of_each = machine(device("cpu0", 0.5, 1_500), GPU)
+    assert basis_words(sources(roofline=3), one_of_each) == basis_words(sources(roofline=3), mixed)
     many = machine(*(device(f"kind{letter}0", 0.1 + 0.1 * number, 0) for number, letter in enumerate("abcdef")))
     told = "(kindb: 20%, 80%, 0 ns; kindc: 30%, 80%, 0 ns; others differ)"
     assert basis_words(sources(roofline=3), many).endswith(f"0 ns per launch {told}")

@@ -41,7 +41,7 @@ def _guessed_words(sources: TimeSources) -> str:
 
 
 def _rates_words(machine: Machine) -> str:
-    """Of most devices in full, of others with rates what differs: "cpu: 50% and 60%, 10 us"."""
+    """Of most accelerators in full, of others with rates what differs: "cpu: 50%, 60%, 8 us"."""
     sorts: dict[tuple[float, float, int], list[Device]] = {}
     for device in machine.devices:
         if device.peak_flops_per_s:
@@ -49,7 +49,8 @@ def _rates_words(machine: Machine) -> str:
             sorts.setdefault(key, []).append(device)
     if not sorts:
         return "no rates"
-    (first, *others) = sorted(sorts, key=lambda key: -len(sorts[key]))
+    # A CPU beside an accelerator is the exception even where there is one of each.
+    (first, *others) = sorted(sorts, key=lambda key: (all(d.is_cpu for d in sorts[key]), -len(sorts[key])))
     compute, bandwidth, launch = first
     words = f"{compute:.0%} of peak FLOP/s and {bandwidth:.0%} of bandwidth, {_short_time(launch)} per launch"
     told = [

@@ -4,12 +4,14 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from command_line import Outcome, Placewright, chain_graph
 
 from placewright import load
 from placewright.importers import save_graph
+from placewright.plan import BoundReason
 from placewright.plan_file import write_plan
 from placewright.report import write_report
 
@@ -77,6 +79,16 @@ def test_the_gain_does_not_depend_on_which_device_is_named_first(placewright: Pl
         assert any(line.startswith("one device: gpu0 (h100), captured order ") for line in heads[machine])
     assert any(line.startswith("as named: cpu0 (cpu), captured order ") for line in heads["cpu+h100"])
     assert not any(line.startswith("as named") for line in heads["h100+cpu"])
+
+
+@pytest.mark.parametrize("reason", get_args(BoundReason))
+def test_at_80_columns_no_bound_loses_part_of_its_name(
+    reason: BoundReason, placewright: Placewright, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    write_plan(replace(load(saved), bound_reason=reason), saved)
+    (line,) = [line for line in placewright("show", saved).out.splitlines() if line.startswith("lower bound: ")]
+    assert "…" not in line
 
 
 def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -> None:
