@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 import subprocess
 from collections import defaultdict
@@ -18,12 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
+from placewright.api import plan
 from placewright.errors import InputError
 from placewright.export import TARGETS, export_plan
 from placewright.export.device_map import device_map
 from placewright.export.dot import to_bytes as to_dot
 from placewright.export.perfetto import _microseconds
 from placewright.export.perfetto import to_bytes as to_perfetto
+from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.plan import Plan
 
@@ -163,6 +166,44 @@ def test_graphviz_reads_the_dot_file(tmp_path: Path) -> None:
         pytest.skip("Graphviz is not installed")
     (tmp_path / "plan.dot").write_bytes(to_dot(nasty_plan()))
     assert subprocess.run(["dot", "-Tsvg", str(tmp_path / "plan.dot")], capture_output=True, check=True).stdout
+
+
+def flowing_graph() -> Graph:
+    """x (encoder.0) -> y (encoder.1), through a view -> z (head), which also follows w without reading it."""
+    tensors = [Tensor(name=f"{name}:0", size_bytes=MIB) for name in "xywz"]
+    tensors.append(Tensor(name="v:0", size_bytes=MIB, alias_of=1))
+    ops = (
+        Op(name="x", kind="other", module="encoder.0.linear", outputs=(0,)),
+        Op(name="y", kind="other", module="encoder.1.linear", inputs=(0,), outputs=(1,)),
+        Op(name="v", kind="view", module="encoder.1.linear", inputs=(1,), outputs=(4,)),
+        Op(name="w", kind="other", outputs=(2,)),
+        Op(name="z", kind="other", module="head.out", inputs=(4,), outputs=(3,), controls=(3,)),
+    )
+    return Graph(name="flow", ops=ops, tensors=tuple(tensors))
+
+
+def test_with_its_graph_dot_shows_the_data_flow_by_layer(tmp_path: Path) -> None:
+    """y reads x on its own device, z reads y's view on the other one, a MiB that crosses; z follows w."""
+    graph = flowing_graph()
+    found = plan(graph, "2xh100", pins={"x": 0, "y": 0, "w": 1, "z": 1}, evaluations=1)
+    export_plan(found, "dot", tmp_path / "flow.dot", graph=graph)
+    text = (tmp_path / "flow.dot").read_text()
+    place = {op.name: f"p{op.position}" for op in found.ops}
+    assert re.findall(r'label="(encoder\.\d|head.*)";', text) == ["encoder.0", "encoder.1", "head.out"]
+    assert f"{place['x']} -> {place['y']};" in text
+    assert f'{place["y"]} -> {place["z"]} [style=dashed, label="1.00 MiB"];' in text
+    assert f"{place['w']} -> {place['z']} [color=gray80" in text
+    assert text.count("->") == 3
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tsvg", str(tmp_path / "flow.dot")], capture_output=True, check=True)
+
+
+def test_data_flow_of_another_graph_is_refused(tmp_path: Path) -> None:
+    found = plan(flowing_graph(), "h100", evaluations=1)
+    ops = flowing_graph().ops
+    other = replace(flowing_graph(), ops=(*ops[:4], replace(ops[4], name="last")))
+    with pytest.raises(InputError, match="1 op of the plan is not in the graph: z"):
+        export_plan(found, "dot", tmp_path / "flow.dot", graph=other)
 
 
 def test_dot_strings_are_closed_whatever_the_names() -> None:

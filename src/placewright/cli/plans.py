@@ -79,7 +79,9 @@ def export(
     to: Annotated[str, typer.Option(metavar="TARGET", help="perfetto, csv, dot, device-map or memory-viz.")],
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="The plan's model, for what a device map costs.", show_default=False),
+        typer.Argument(
+            metavar="MODEL", help="The plan's model: what a device map costs, data flow in dot.", show_default=False
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default beside the plan.")
@@ -101,7 +103,7 @@ def export(
     check_outputs({"--output": path}, inputs=[plan_file, model])
     plan = read_plan(plan_file)
     told, warnings = told_of_map(plan, model) if to == "device-map" else ([], [])
-    write_export(plan, to, path)
+    write_export(plan, to, path, graph=model)
     emit("\n".join([str(path), *told]))
     for warning in warnings:
         print(f"placewright: warning: {printable(warning)}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from placewright.errors import InputError
-from placewright.export import csv, device_map, dot, memory_viz, perfetto
+from placewright.export import csv, device_map, dot, dot_flow, memory_viz, perfetto
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.files import write_atomically
 from placewright.graph import Graph
@@ -40,11 +40,12 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     """Writes `plan` for another tool; `target` is a key of TARGETS. A Perfetto trace is compressed for a path in .gz.
 
     graph: what the plan is for, or its file; by default the file that it was made from. A device map, which does not
-    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings.
+    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings. "dot" shows the
+    data flow of a graph that is given, otherwise what each step waited for.
     Raises InputError when the target is unknown, the plan has not what it needs, the graph is another one, or the file
     cannot be written.
     """
-    write_export(plan, target, path)
+    write_export(plan, target, path, graph=graph)
     if target == _LOSSY:
         for objection in told_of_map(plan, graph)[1]:
             _LOGGER.warning(objection)
@@ -65,11 +66,12 @@ def told_of_map(plan: Plan, graph: Graph | str | Path | None = None) -> tuple[li
     return list(judgement_words(plan, judged)), list(objections(plan, judged))
 
 
-def write_export(plan: Plan, target: str, path: str | Path) -> None:
+def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
     """As `export_plan`, without a judgement of what is written."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
-    data = TARGETS[target](plan)
+    flows = target == "dot" and graph is not None
+    data = dot_flow.to_bytes(plan, find_graph(plan, graph)) if flows else TARGETS[target](plan)
     if target == _COMPRESSIBLE and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)
