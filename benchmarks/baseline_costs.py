@@ -10,8 +10,8 @@ from pathlib import Path
 from large_graphs import random_layers, transformer
 
 from placewright.api import make_problem
-from placewright.datasets.graph_set import read_graph_set
 from placewright.graph import Graph
+from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.search.baseline import Trial
 from placewright.search.baselines import BASELINES

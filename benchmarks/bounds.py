@@ -15,7 +15,7 @@ import numpy as np
 
 from placewright.api import make_problem
 from placewright.bounds import critical_path, largest_op, lower_bound, spread_residents, total_work
-from placewright.datasets.graph_set import read_graph_set
+from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.search.baselines import BASELINES

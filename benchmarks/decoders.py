@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from placewright.api import make_problem
 from placewright.bounds import lower_bound
-from placewright.datasets.graph_set import read_graph_set
 from placewright.decoder import DECODERS
 from placewright.graph import Graph
+from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import ControlMode, Objective, Problem
 from placewright.search.brkga import Brkga

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite, read_suite, spread
-from placewright.datasets.graph_set import read_graph_set
 from placewright.decoder import DecoderName
+from placewright.importers.graph_set import read_graph_set
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
 from placewright.problem import Problem

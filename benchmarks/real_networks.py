@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from placewright.datasets.graph_set import write_graph_set
 from placewright.datasets.zoo.capture import OPTIMIZER, capture_network
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.datasets.zoo.network import Mode
 from placewright.graph import Graph
+from placewright.importers.graph_set import write_graph_set
 
 DEVICE = "v100"
 NETWORKS: dict[Mode, tuple[str, ...]] = {

@@ -16,8 +16,8 @@ import numpy as np
 
 from placewright.api import make_problem
 from placewright.bounds import lower_bound
-from placewright.datasets.graph_set import read_graph_set
 from placewright.graph import Graph, Op, Tensor
+from placewright.importers.graph_set import read_graph_set
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
 from placewright.problem import Problem

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import mean
 
 from placewright.api import make_problem
-from placewright.datasets.graph_set import read_graph_set
 from placewright.files import write_atomically
+from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.search.auto import NUM_SEEDS
 from placewright.search.baselines import BASELINES

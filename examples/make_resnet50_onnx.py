@@ -9,7 +9,7 @@ import onnx
 from saving import save_example
 
 from placewright.graph import Graph
-from placewright.importers.load import load_graph
+from placewright.importers import load_graph
 
 MODEL = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_resnet50.onnx"
 

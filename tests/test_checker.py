@@ -17,7 +17,7 @@ from placewright.constraints import Constraints
 from placewright.costs.estimate import estimate_costs
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
-from placewright.importers.load import load_graph
+from placewright.importers import load_graph
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
 from placewright.plan import BaselineOutcome, ControlMode, MemoryCurve, Plan, Status

@@ -10,8 +10,8 @@ from plans import small_plan
 
 import placewright
 from placewright import cli
-from placewright.datasets.graph_set import read_graph_set, write_graph_set
 from placewright.importers import load_graph, save_graph
+from placewright.importers.graph_set import read_graph_set, write_graph_set
 from placewright.plan import Metrics, OneDevice
 from placewright.plan import Plan as PlanRecord
 from placewright.questions import Plan, judge

@@ -11,6 +11,7 @@ from placewright.importers.torch_module import from_torch
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
 from placewright.questions import Plan
+from placewright.search.method import register_method
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "load_graph",
     "load_machine",
     "plan",
+    "register_method",
     "save",
     "save_graph",
     "write_report",

@@ -28,6 +28,7 @@ from placewright.questions import Answer, Plan, answer
 from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.search.method import default_evaluations, make_method
+from placewright.search.plugins import solve
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +93,7 @@ def plan(
     )
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(method, problem))
-    result = method.solve(problem, limits, seed, on_progress=on_progress, interrupted=interrupted)
+    result = solve(method, problem, limits, seed, on_progress=on_progress, interrupted=interrupted)
     options = {
         "model": str(model) if isinstance(model, str | Path) else None,
         "dims": {name: int(size) for name, size in (dims or {}).items()},

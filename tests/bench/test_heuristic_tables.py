@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bench_rows import HEADER, row, study_of, write_results
 
 from placewright.bench.columns import BenchTable
@@ -113,16 +114,23 @@ def test_every_graph_has_its_line() -> None:
     assert lines["a"]["other 0.1 s"] == ""
 
 
-def test_tables_with_nothing_to_tell_are_left_out(tmp_path: Path) -> None:
+def test_tables_with_nothing_to_tell_are_left_out_and_say_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     study = study_of([row("a", "brkga", 5, 5000)])
     found = standings(study)
     assert best_heuristic(study) is None
-    assert [make(study, found) for make in (heuristics_table, limits_table, graphs_table)] == [None] * 3
+    no_heuristic = "no heuristic, such as single-device or etf, is among these results"
+    why = [make(study, found) for make in (heuristics_table, limits_table, graphs_table)]
+    assert why == [no_heuristic, "no solver ran under several limits", no_heuristic]
     many = [row(f"g{number}", "single-device", 5) for number in range(101)]
-    assert graphs_table(study_of(many), standings(study_of(many))) is None
+    assert graphs_table(study_of(many), standings(study_of(many))) == "it is for up to 100 graphs, and these are 101"
+    spread = study_of([row("a", "etf", 5)])
+    assert graphs_table(spread, standings(spread)) == (
+        "no solver among these results uses one device alone; single-device does"
+    )
     # Beside a suite that has all tables.
     write_results(tmp_path / "r", ROWS)
     write_results(tmp_path / "s", [row("a", "brkga", 5, 5000)], replace(HEADER, suite="less"))
     written = write_tables(read_report([tmp_path / "r", tmp_path / "s"], TABLES), tmp_path / "out")
     assert [path.name for path in written if path.suffix == ".csv"] == [f"table-{name}.csv" for name in TABLES]
     assert (tmp_path / "out" / "table-heuristics.csv").read_text().count("\ntoy,") == 7
+    assert f"less: no table graphs: {no_heuristic}" in caplog.text

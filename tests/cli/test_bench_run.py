@@ -16,8 +16,8 @@ from test_process import limited
 from waiting import PATIENCE_S, wait_until
 
 from placewright.bench.rows import read_results
-from placewright.datasets.graph_set import read_graph_set, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.importers.graph_set import read_graph_set, write_graph_set
 from placewright.policies.policy_file import write_policy
 from placewright.version import VERSION
 
@@ -199,6 +199,74 @@ def test_what_is_wrong_with_an_option_is_said_before_anything_runs(
     assert outcome.returncode == 2
     assert complaint in outcome.stderr
     assert not (suite.parent / "r").exists()
+
+
+def test_a_split_set_is_run_on_its_test_part(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for index, part in enumerate(("train", "valid", "test")):
+        write_graph_set(folder / f"{part}.graphs.gz", [random_graph(3, index)], {})
+    outcome = process("bench", "run", folder, "--solvers", "etf", "--out", tmp_path / "r")
+    assert outcome.returncode == 0
+    assert outcome.stderr == f"placewright: '{folder}' is a split set; this runs its test part, test.graphs.gz\n"
+    header, rows = read_results(tmp_path / "r")[:2]
+    assert header.suite == "set-test"
+    assert [one.graph for one in rows] == [random_graph(3, 2).name]
+
+
+def test_a_graph_and_an_example_are_run_on_devices_that_are_named(tmp_path: Path) -> None:
+    run = ["bench", "run", "example:resnet50-onnx", "--solvers", "etf", "--out", tmp_path / "r"]
+    untimed = process(*run)
+    assert untimed.returncode == 1
+    assert "on devices with rates, like 2xp100/free, times are estimated" in untimed.stderr
+    outcome = process(*run, "--devices", "2xp100")
+    assert outcome.returncode == 2  # rows of another machine
+    outcome = process(*run[:-1], tmp_path / "s", "--devices", "2xp100")
+    assert (outcome.returncode, outcome.stdout) == (0, f"1 row in {tmp_path / 's'}\n")
+
+
+def test_a_suite_says_its_own_devices(suite: Path) -> None:
+    (suite.parent / "own.toml").write_text('graphs = "some.graphs.gz"\n')
+    outcome = process(*arguments(suite.parent / "own.toml", "--devices", "2xp100"))
+    assert outcome.returncode == 2
+    assert "is a suite, which says its own devices" in outcome.stderr
+
+
+def test_workers_know_a_plugin(suite: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "own_method.py"
+    run = ["bench", "run", suite, "--solvers", "near-inputs,etf", "--out", suite.parent / "r", "--jobs", "1"]
+    unknown = process(*run, "--take", "2")
+    assert unknown.returncode == 2
+    assert "there is no solver 'near-inputs'" in unknown.stderr
+    outcome = process(*run, "--take", "2", "--plugin", example)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    rows = read_results(suite.parent / "r")[1]
+    assert {row.solver for row in rows} == {"near-inputs", "etf"}
+    assert len(rows) == 4
+    plan = process(
+        "plan", f"{suite}:{rows[0].graph}", "-d", "2xideal/free", "--plugin", example, "--solver", "near-inputs"
+    )
+    assert plan.returncode == 0
+    assert "found by near-inputs" in plan.stdout
+
+
+def test_a_report_with_nothing_in_it_says_why(suite: Path) -> None:
+    run = ["bench", "run", suite, "--solvers", "brkga", "--evaluations", "50", "--take", "1"]
+    assert process(*run, "--out", suite.parent / "r").returncode == 0
+    outcome = process("bench", "report", suite.parent / "r", "--table", "graphs")
+    assert outcome.returncode == 2
+    assert "some: no table graphs: no heuristic, such as single-device or etf" in outcome.stderr
+    assert "nothing to report: the warnings above say why" in outcome.stderr
+    assert not list((suite.parent / "r" / "report").glob("*"))
+
+
+def test_own_graphs_become_a_set_to_train_on(suite: Path, tmp_path: Path) -> None:
+    outcome = process("dataset", "pack", suite, "--out", tmp_path / "set")
+    counts = {"train": "4 graphs", "valid": "1 graph", "test": "1 graph"}
+    assert outcome.stdout == "".join(f"{tmp_path / 'set' / part}.graphs.gz: {n}\n" for part, n in counts.items())
+    refused = process("train", "regal", "--data", suite.parent, "--out", tmp_path / "run")
+    assert refused.returncode == 2
+    assert "`placewright dataset pack` splits your own graphs into such a folder" in refused.stderr
 
 
 def test_the_synthetic_set_is_made_by_one_command(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from command_line import Outcome, Placewright, chain_graph
 
 from placewright import load
 from placewright.importers import save_graph
+from placewright.importers.graph_set import write_graph_set
 from placewright.plan import BoundReason
 from placewright.plan_file import write_plan
 from placewright.report import write_report
@@ -103,6 +104,20 @@ def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -
     assert summary["metrics"]["step_time_ns"] <= summary["best_baseline"]["metrics"]["step_time_ns"]
     assert summary["lower_bound"] <= summary["metrics"]["step_time_ns"]
     assert len(summary["baselines"]) >= 11
+
+
+def test_one_graph_of_a_set_is_planned_by_its_name(placewright: Placewright, tmp_path: Path) -> None:
+    path = tmp_path / "two.graphs.gz"
+    write_graph_set(path, [chain_graph(4, name="first"), chain_graph(6, name="second")], {})
+    outcome = placewright("plan", f"{path}:second", "-d", "2xp100", "--evaluations", "20", "--json")
+    assert (json.loads(outcome.out)["graph"], json.loads(outcome.out)["num_graph_ops"]) == ("second", 7)
+    assert placewright("inspect", f"{path}:first", "-d", "2xp100").code == 0
+    refused = placewright("plan", path, "-d", "2xp100")
+    assert refused.code == 2
+    assert "holds 2 graphs; name one, as in" in refused.err
+    assert "(known: first, second)" in refused.err
+    overwriting = placewright("plan", f"{path}:first", "-d", "2xp100", "-o", path)
+    assert "which is an input of this command" in overwriting.err
 
 
 def test_plan_report_and_trace_are_written(placewright: Placewright, model: Path, tmp_path: Path) -> None:

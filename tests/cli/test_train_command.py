@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from placewright.cli import run
-from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
 from placewright.policies.policy_file import read_policy
 from placewright.policies.shipped import find_policy

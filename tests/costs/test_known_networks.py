@@ -6,7 +6,7 @@ import pytest
 
 from placewright.costs import Costs, estimate_costs
 from placewright.graph import Graph
-from placewright.importers.load import load_graph
+from placewright.importers import load_graph
 from placewright.machines import load_machine
 
 

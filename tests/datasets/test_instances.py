@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from placewright.bench.suite import Suite, read_suite
-from placewright.datasets.graph_set import GraphSet, read_graph_set
 from placewright.datasets.split import in_degrees
 from placewright.datasets.synthetic import is_interesting, random_graph
+from placewright.importers.graph_set import GraphSet, read_graph_set
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PARTS = ("train", "valid", "test")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placewright.graph import Graph
-from placewright.importers.load import load_graph
+from placewright.importers import load_graph
 
 SCRIPTS = Path(__file__).parent.parent.parent / "examples"
 

@@ -13,9 +13,9 @@ from strategies import problems
 
 from placewright.bounds import lower_bound
 from placewright.constraints import Constraints
-from placewright.datasets.graph_set import read_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph
+from placewright.importers.graph_set import read_graph_set
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.plan import ControlMode

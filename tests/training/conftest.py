@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
+from placewright.importers.graph_set import SUFFIX, write_graph_set
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ import pytest
 from policies.networks import SMALL
 from waiting import PATIENCE_S, wait_until
 
-from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
+from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.policies.policy_file import read_policy
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson

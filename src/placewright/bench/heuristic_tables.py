@@ -15,13 +15,14 @@ from placewright.quantities import format_bytes, format_time_ns
 #: A study of more graphs has no table of single ones; of searches it has the best.
 _MOST_LINES = 100
 _MOST_SEARCHES = 6
+NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these results"
 
 
-def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Standing] | None:
+def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Standing] | str:
     """Gain over the best heuristic of each graph, share of one device, plans within the limits and optimal ones."""
     best = best_heuristic(study)
     if best is None:
-        return None
+        return NO_HEURISTIC
     columns = [CONTESTANT, _FEASIBLE, _GAIN, _MOST_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
     rows = sorted(found, key=_by_gain)
     return BenchTable(
@@ -44,14 +45,14 @@ def _heuristics_notes(study: Study, found: Sequence[Standing]) -> list[str]:
     return notes
 
 
-def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | None:
-    """Solvers by their limits, evaluations beside seconds; None where nobody ran under two."""
+def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | str:
+    """Solvers by their limits, evaluations beside seconds; a sentence where nobody ran under two."""
     by_solver: dict[str, dict[str, Standing]] = {}
     for standing in sorted(found, key=lambda standing: _by_limit(standing.contestant)):
         if not standing.contestant.is_heuristic:
             by_solver.setdefault(standing.contestant.solver, {})[standing.contestant.limit] = standing
     if all(len(own) < 2 for own in by_solver.values()):
-        return None
+        return "no solver ran under several limits"
     limits = {s.contestant.limit: s.contestant for own in by_solver.values() for s in own.values()}
 
     def column(limit: str) -> Column[str]:
@@ -81,12 +82,16 @@ def _by_limit(contestant: Contestant) -> tuple[float, float]:
     return contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0
 
 
-def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | None:
-    """Every graph: what one device takes, and which share of it the best do; None without one or of many graphs."""
+def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | str:
+    """Every graph: what one device takes, and which share of it the best do; a sentence without one or of too many."""
     num_ops = {row.graph: row.num_ops for row in study.rows}
     best = best_heuristic(study)
-    if best is None or not best.share or len(num_ops) > _MOST_LINES:
-        return None
+    if best is None:
+        return NO_HEURISTIC
+    if not best.share:
+        return "no solver among these results uses one device alone; single-device does"
+    if len(num_ops) > _MOST_LINES:
+        return f"it is for up to {_MOST_LINES} graphs, and these are {len(num_ops):,}"
     searches = sorted((standing for standing in found if not standing.contestant.is_heuristic), key=_by_gain)
     shown = [best, *searches[:_MOST_SEARCHES]]
     write = format_bytes if study.header.objective == "peak-memory" else format_time_ns

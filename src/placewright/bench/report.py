@@ -17,8 +17,8 @@ from placewright.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 
-#: By name what makes a table of a study; None where there is nothing to tell.
-TABLES: dict[str, Callable[[Study, Sequence[Standing]], AnyTable | None]] = {
+#: By name what makes a table of a study; a sentence where there is nothing to tell.
+TABLES: dict[str, Callable[[Study, Sequence[Standing]], AnyTable | str]] = {
     "1": table_1,
     "3": table_3,
     "heuristics": heuristics_table,
@@ -50,14 +50,22 @@ def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Sectio
 
 def _section(study: Study, tables: Collection[str]) -> Section:
     found = standings(study)
-    made = (make(study, found) for name, make in TABLES.items() if name in tables)
-    return Section(study=study, standings=tuple(found), tables=tuple(table for table in made if table is not None))
+    made = []
+    for name in (name for name in TABLES if name in tables):
+        table = TABLES[name](study, found)
+        if isinstance(table, str):
+            _logger.warning("%s: no table %s: %s", study.name, name, table)
+        else:
+            made.append(table)
+    return Section(study=study, standings=tuple(found), tables=tuple(made))
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """`SUITE.md` per suite and `table-NAME.csv` over all suites. Raises InputError when they cannot be written."""
+    """`SUITE.md` per suite that has tables and `table-NAME.csv` over all suites. Raises InputError when they cannot be
+    written."""
     make_folder(folder)
-    files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in sections}
+    told = [section for section in sections if section.tables]
+    files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in told}
     every = [table for section in sections for table in section.tables]
     for name in dict.fromkeys(table.name for table in every):
         files[f"{name}.csv"] = csv_text([table for table in every if table.name == name])

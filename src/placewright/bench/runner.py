@@ -101,14 +101,19 @@ def _one_thread_for_products() -> Iterator[None]:
 
 
 class Pool:
-    """So many workers on one suite. A context: within it they live, at its end none is left.
+    """So many workers on one suite; devices as `read_suite` takes them, plugins as `load_plugins` does. A context:
+    within it they live, at its end none is left.
 
     Entering it and `run` raise InputError when the system allows no more processes.
     """
 
-    def __init__(self, suite_path: Path, num_workers: int) -> None:
+    def __init__(
+        self, suite_path: Path, num_workers: int, devices: str | None = None, plugins: Sequence[Path] = ()
+    ) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._suite_path = suite_path
+        self._devices = devices
+        self._plugins = tuple(plugins)
         self._num_workers = num_workers
         self._workers: list[_Worker] = []
 
@@ -158,7 +163,8 @@ class Pool:
     def _start(self) -> _Worker:
         try:
             ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=serve, args=(self._suite_path, theirs), daemon=True)
+            arguments = (self._suite_path, self._devices, self._plugins, theirs)
+            process = self._context.Process(target=serve, args=arguments, daemon=True)
             with theirs, _interrupts_blocked(), _one_thread_for_products():
                 process.start()
         except OSError as error:

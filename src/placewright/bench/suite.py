@@ -20,12 +20,13 @@ from placewright.api import make_problem
 from placewright.bench.paper import check_column
 from placewright.bench.rows import Header
 from placewright.datasets.augmentation import noisy_copy
-from placewright.datasets.graph_set import GraphSet, read_graph_set
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.errors import InputError, parser_message, shown
 from placewright.fields import Fields, placing, required
 from placewright.files import read_text
 from placewright.graph import Graph
+from placewright.importers.graph_set import GraphSet
+from placewright.importers.sources import load_graphs
 from placewright.machine import Machine
 from placewright.machines import load_machine, machine_to_json
 from placewright.machines.specification import parse_specification
@@ -133,14 +134,20 @@ def _processor() -> str:
     return platform.machine()
 
 
-def read_suite(path: str | Path) -> Suite:
-    """The suite of a TOML file, or of a graph set or a folder of graph files, which gets the paper's machine.
+def read_suite(path: str | Path, devices: str | None = None) -> Suite:
+    """The suite of a TOML file, or of graphs that `load_graphs` takes, which get the paper's machine unless `devices`
+    names another.
 
     Raises InputError naming the file and what is wrong with it.
     """
     path = Path(path)
     if path.suffix != ".toml":
-        return Suite(name=path.name.split(".")[0], graphs=read_graph_set(path), machine=load_machine(PAPER_MACHINE))
+        graphs = load_graphs(path)
+        return Suite(
+            name=graphs.name.split(".")[0] or "graphs", graphs=graphs, machine=load_machine(devices or PAPER_MACHINE)
+        )
+    if devices is not None:
+        raise InputError(f"'{shown(path)}' is a suite, which says its own devices, so --devices cannot")
     try:
         table = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -154,7 +161,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
     optima, policies = fields.text("optima"), fields.text("policies") or ""
     suite = Suite(
         name=path.stem,
-        graphs=read_graph_set(path.parent / graphs),
+        graphs=load_graphs(graphs if graphs.startswith("example:") else path.parent / graphs),
         machine=load_machine(fields.text("devices") or PAPER_MACHINE),
         objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
         control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or PAPER_CONTROL),

@@ -24,6 +24,7 @@ from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.method import Method, make_method
+from placewright.search.plugins import load_plugins
 from placewright.search.regal import Regal
 
 
@@ -78,14 +79,14 @@ class Done:
 Message = Row | Failure | Refusal | Done
 
 
-def serve(suite_path: Path, connection: Connection) -> None:
+def serve(suite_path: Path, devices: str | None, plugins: Sequence[Path], connection: Connection) -> None:
     """The main function of a worker: takes jobs from the connection and answers with messages until the parent ends."""
     # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        for message in _answers(suite_path, connection):
+        for message in _answers(suite_path, devices, plugins, connection):
             connection.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # The parent is gone; what it kept is kept.
@@ -98,9 +99,12 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def _answers(suite_path: Path, connection: Connection) -> Iterator[Message]:
+def _answers(
+    suite_path: Path, devices: str | None, plugins: Sequence[Path], connection: Connection
+) -> Iterator[Message]:
     try:
-        suite = read_suite(suite_path)
+        load_plugins(plugins)
+        suite = read_suite(suite_path, devices)
     except PlacewrightError as error:
         yield Refusal(reason=str(error))
         return

@@ -10,9 +10,11 @@ import typer
 
 from placewright.cli import INTERRUPTED, complain
 from placewright.cli.bench_report import report
+from placewright.cli.options import Plugins
 
 if TYPE_CHECKING:
     from placewright.bench.rows import Results
+    from placewright.bench.runner import Pool
     from placewright.bench.suite import Suite
     from placewright.bench.work import Job
 
@@ -33,7 +35,9 @@ def run(
     suite: Annotated[
         Path,
         typer.Argument(
-            metavar="SUITE", help="A suite (.toml), a graph set (.graphs.gz) or a folder of graphs.", show_default=False
+            metavar="SUITE",
+            help="A suite (.toml), a graph set (.graphs.gz) or a folder of either, a graph, or example:NAME.",
+            show_default=False,
         ),
     ],
     solvers: Annotated[
@@ -52,6 +56,13 @@ def run(
             show_default=False,
         ),
     ],
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices", "-d", metavar="MACHINE", help="For graphs that no suite describes; 2xideal/free by default."
+        ),
+    ] = None,
+    plugin: Plugins = None,
     evaluations: Annotated[
         str | None, typer.Option(metavar="N,...", help="Each a limit to run under; 5000 when no limit is given.")
     ] = None,
@@ -72,13 +83,18 @@ def run(
     import os
 
     from placewright.bench.rows import Results
-    from placewright.bench.runner import missing_jobs, plan_runs
+    from placewright.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.bench.suite import header_of, read_suite, spread
+    from placewright.importers.sources import test_part
     from placewright.quantities import counted
+    from placewright.search.plugins import load_plugins
 
+    load_plugins(plugin or ())
     names = [name.strip() for name in solvers.split(",")]
     runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
-    instances = read_suite(suite)
+    instances = read_suite(suite, devices)
+    if (part := test_part(suite)) is not None:
+        _warn(f"'{suite}' is a split set; this runs its test part, {part.name}")
     results = Results(out, header_of(instances))
     _warn_of_damage(results.complaints)
     _warn_of_other_versions(results)
@@ -86,7 +102,8 @@ def run(
     labels = instances.labels
     todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
     try:
-        num_failures = _work(suite, todo, results, min(jobs or os.cpu_count() or 1, len(todo)))
+        with Pool(suite, min(jobs or os.cpu_count() or 1, len(todo)), devices, plugin or ()) as pool:
+            num_failures = _work(pool, todo, results)
     except KeyboardInterrupt:
         kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
         _warn(f"{kept} and the same command goes on from there")
@@ -100,9 +117,8 @@ def run(
     return 0
 
 
-def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> int:
+def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
     """Runs the jobs under a progress bar; the number of failures."""
-    from placewright.bench.runner import Pool
     from placewright.bench.work import Failure
     from placewright.cli.counting import counting
     from placewright.terminal.text import printable
@@ -117,7 +133,7 @@ def _work(suite: Path, jobs: list[Job], results: Results, num_workers: int) -> i
         _warn(f"no row of {solver} on '{printable(failure.label)}': {reason}")
 
     present = len(results.rows)
-    with counting(sum(len(job.runs) for job in jobs), "rows") as advance, Pool(suite, num_workers) as pool:
+    with counting(sum(len(job.runs) for job in jobs), "rows") as advance:
         pool.run(
             jobs,
             results,

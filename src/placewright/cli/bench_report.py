@@ -45,6 +45,7 @@ def report(
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
     from placewright.cli.printing import print_parts
+    from placewright.errors import InputError
 
     tables = _chosen("table", table or (), TABLES)
     figures = _chosen("figure", figure or (), FIGURES)
@@ -55,11 +56,12 @@ def report(
     written: list[Path] = []
     if tables:
         written += write_tables(sections, folder)
-        print_parts(*(part for section in sections for part in _parts(section)))
+        print_parts(*(part for section in sections if section.tables for part in _parts(section)))
     if figures:
         written += write_figures(sections, figures, folder)
-    if written:
-        print_parts("" if tables else None, f"wrote {', '.join(path.name for path in written)} in {folder}")
+    if not written:
+        raise InputError("nothing to report: the warnings above say why")
+    print_parts("" if tables else None, f"wrote {', '.join(path.name for path in written)} in {folder}")
     return 0
 
 

@@ -36,6 +36,37 @@ def synthetic(
 
 
 @app.command()
+def pack(
+    graphs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPHS...", help="Model or graph files, folders of them, sets, examples.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder for train, valid and test; or NAME.graphs.gz for one set of all.",
+            show_default=False,
+        ),
+    ],
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="Its roofline times the ops that state no time.")
+    ] = "p100",
+) -> int:
+    """A set of your own graphs, split 3 : 1 : 1 by size, for `train` and `bench run`."""
+    from placewright.datasets.pack import pack as pack_graphs
+    from placewright.quantities import counted
+
+    for path, count in pack_graphs(graphs, out, device).items():
+        typer.echo(f"{path}: {counted(count, 'graph')}")
+    return 0
+
+
+@app.command()
 def zoo(out: Out) -> int:
     """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
     import os

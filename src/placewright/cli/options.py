@@ -16,7 +16,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A file (.onnx, .json, .pbtxt, .pb, .stg) or example:NAME (see `placewright examples`).",
+        help="A file (.onnx, .json, .pbtxt, .pb, .stg), SET.graphs.gz:NAME or example:NAME (`placewright examples`).",
         show_default=False,
     ),
 ]
@@ -26,6 +26,12 @@ Dims = Annotated[
     typer.Option("--dim", metavar="NAME=SIZE", help="Size of an open dimension of an ONNX model; repeatable."),
 ]
 Measured = Annotated[Path | None, typer.Option(metavar="CSV", help="Measured op times, which override the cost model.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", metavar="FILE.py", help="A file that registers own methods (docs/own-methods.md); repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

@@ -14,6 +14,7 @@ from placewright.cli.options import (
     Json,
     Measured,
     Model,
+    Plugins,
     parse_dims,
     parse_forbids,
     parse_groups,
@@ -56,6 +57,7 @@ def plan(
     measured: Measured = None,
     dim: Dims = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="auto, brkga or one of the baselines.")] = "auto",
+    plugin: Plugins = None,
     evaluations: Annotated[
         int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
     ] = None,
@@ -83,9 +85,14 @@ def plan(
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import watched
+    from placewright.importers.sources import place_of
+    from placewright.search.plugins import load_plugins
 
     goal = parse_objective(objective)
-    check_outputs({"--output": output, "--report": report, "--trace": trace}, inputs=[model, devices, measured])
+    load_plugins(plugin or ())
+    check_outputs(
+        {"--output": output, "--report": report, "--trace": trace}, inputs=[place_of(model), devices, measured]
+    )
     with Interruption() as interrupted:
         with watched(model, goal) as on_progress:
             found = api.plan(

@@ -188,5 +188,6 @@ def _check_times(graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> 
         op, device = graph.ops[index], machine.devices[column]
         label = f"graph '{shown(graph.name)}': op '{shown(op.name)}'"
         if time_ns[index, column] == _UNKNOWN:
-            raise InputError(f"{label} states no time and device '{device.name}' ({device.kind}) has no rates for it")
+            lack = f"states no time and device '{device.name}' ({device.kind}) has no rates for it"
+            raise InputError(f"{label} {lack}; on devices with rates, like 2xp100/free, times are estimated")
         raise InputError(f"{label} takes impossibly long on device '{device.name}' ({device.kind})")

@@ -12,12 +12,12 @@ from random import Random
 
 import numpy as np
 
-from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
+from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
 from placewright.policies.features import guided_search
 from placewright.problem import Problem

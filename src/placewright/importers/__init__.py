@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from placewright.importers.json_graph import save_graph
-from placewright.importers.load import load_graph
+from placewright.importers.sources import load_graph, load_graphs
 
-__all__ = ["load_graph", "save_graph"]
+__all__ = ["load_graph", "load_graphs", "save_graph"]

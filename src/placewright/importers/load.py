@@ -6,29 +6,21 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from placewright import examples
 from placewright.errors import InputError, shown
 from placewright.files import read_bytes
 from placewright.graph import Graph
 from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpack
 from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
 
-_EXAMPLE = "example:"
 _KNOWN_SUFFIXES = ".onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg"
 
 
-def load_graph(path: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
-    """The graph in a file, or one that ships with the package.
-
-    path: a file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its content), or
-        "example:NAME".
-    dims: sizes of dimensions an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
-        ("input_ids:1").
+def load_file(location: Path, *, dims: Mapping[str, int] | None = None) -> Graph:
+    """The graph in a file: .onnx, .json, .json.gz, .pbtxt, .pb, .costgraph or .stg; another name is judged by its
+    content. dims: as `load_graph` takes them.
 
     Raises InputError naming the file and what is wrong with it; MissingExtraError when ONNX is not installed.
     """
-    text = str(path)
-    location = examples.path_of(text.removeprefix(_EXAMPLE)) if text.startswith(_EXAMPLE) else Path(path)
     data = read_bytes(location)
     if not data:
         raise InputError(f"'{location}' is empty")

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from placewright.bench.suite import PAPER_CONTROL, Suite
 from placewright.bench.work import end_with_parent
-from placewright.datasets.graph_set import SUFFIX, read_graph_set
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.errors import InputError, PlacewrightError, shown
+from placewright.importers.graph_set import SUFFIX, read_graph_set
 from placewright.machines import load_machine
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instances
@@ -52,7 +52,8 @@ def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> 
     path = folder / f"{split}{SUFFIX}"
     if not os.path.exists(path):  # which, unlike Path.exists, takes any name
         raise InputError(
-            f"'{shown(folder)}' has no '{path.name}' to {'learn from' if split == 'train' else 'validate on'}"
+            f"'{shown(folder)}' has no '{path.name}' to {'learn from' if split == 'train' else 'validate on'}; "
+            "`placewright dataset pack` splits your own graphs into such a folder"
         )
     graphs = read_graph_set(path)
     if len(graphs) == 0:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from placewright.datasets.graph_set import SUFFIX, write_graph_set
 from placewright.datasets.headroom import has_room
 from placewright.datasets.split import one_per_topology, split_by_size
 from placewright.datasets.zoo.capture import DEVICE, OPTIMIZER
@@ -18,6 +17,7 @@ from placewright.datasets.zoo.pool import Captured, Networks, Task, capture_all,
 from placewright.errors import InputError, MissingExtraError
 from placewright.files import make_folder
 from placewright.graph import Graph
+from placewright.importers.graph_set import SUFFIX, write_graph_set
 
 
 @dataclass(frozen=True, kw_only=True)

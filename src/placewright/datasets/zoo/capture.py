@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placewright.costs import estimate_costs
+from placewright.datasets.pack import timed
 from placewright.datasets.zoo.network import Mode, Network
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.torch_module import Optimizer, from_torch
@@ -30,10 +30,8 @@ def capture_network(network: Network, mode: Mode, device: str = DEVICE) -> Graph
     captured = from_torch(
         model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
     )
-    time_ns = estimate_costs(captured, load_machine(device)).time_ns[:, 0].tolist()
-    timed = tuple(replace(op, time_ns=time) for op, time in zip(captured.ops, time_ns, strict=True))
     metadata = {"network": network.name, "family": network.family, "mode": mode, "device": device}
-    return stripped(replace(captured, ops=timed), metadata)
+    return stripped(timed(captured, load_machine(device)), metadata)
 
 
 def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from instances import graph_of
 
-from placewright.datasets.graph_set import read_graph_set, write_graph_set
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
-from placewright.importers import save_graph
+from placewright.importers import load_graphs, save_graph
+from placewright.importers.graph_set import read_graph_set, write_graph_set
 
 GRAPHS = [random_graph(3, index) for index in range(4)]
 
@@ -40,7 +40,7 @@ def test_a_folder_of_graph_files_is_a_set_in_the_order_of_names(tmp_path: Path) 
     for name in ("b.json", "a.json.gz"):
         save_graph(graph_of({"x": ("", 1)}), tmp_path / name)
     (tmp_path / ".hidden").write_text("no graph")
-    found = read_graph_set(tmp_path)
+    found = load_graphs(tmp_path)
     assert found.labels == ("a.json.gz", "b.json")
     assert found[1].ops[0].name == "x"
 
@@ -52,9 +52,9 @@ def test_the_digest_follows_the_content(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     save_graph(GRAPHS[0], folder / "g.json")
-    before = read_graph_set(folder).digest
+    before = load_graphs(folder).digest
     save_graph(GRAPHS[1], folder / "g.json")
-    assert read_graph_set(folder).digest != before
+    assert load_graphs(folder).digest != before
 
 
 def test_a_damaged_line_spoils_its_own_graph_only(path: Path) -> None:
@@ -96,4 +96,4 @@ def test_a_file_cut_off_and_an_empty_folder_are_refused(path: Path, tmp_path: Pa
         read_graph_set(path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no graph files"):
-        read_graph_set(tmp_path / "empty")
+        load_graphs(tmp_path / "empty")

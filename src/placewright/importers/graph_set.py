@@ -9,20 +9,23 @@ import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError, shown
 from placewright.files import read_bytes, write_atomically
 from placewright.graph import Graph
-from placewright.importers import load_graph
-from placewright.importers.json_graph import parse_json_graph, serialize_graph, unpack
+from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, serialize_graph, unpack
+from placewright.importers.load import load_file
 from placewright.quantities import counted
 
 SCHEMA_VERSION = 1
 SUFFIX = ".graphs.gz"
+#: No header is longer.
+_MOST_HEADER = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,7 +33,7 @@ class GraphSet:
     """Graphs that are parsed when they are asked for.
 
     name: of the file or folder. digest: of the content. metadata: where the graphs came from.
-    labels: a name per graph, without repeats.
+    labels: a name per graph, without repeats. files: of a folder, the file of each graph; of a set, none.
     """
 
     name: str
@@ -38,6 +41,7 @@ class GraphSet:
     metadata: Mapping[str, Any]
     labels: tuple[str, ...]
     load: Callable[[int], Graph]
+    files: tuple[Path, ...] = ()
 
     def __repr__(self) -> str:
         return f"GraphSet({self.name!r}: {counted(len(self.labels), 'graph')})"
@@ -46,8 +50,15 @@ class GraphSet:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Graph:
-        """The graph at that index. Raises InputError naming file and line when it is none."""
-        return self.load(index)
+        """The graph at that index. Raises InputError naming file and line when it is none, IndexError past the end."""
+        return self.load(range(len(self))[index])
+
+    def only(self, index: int) -> GraphSet:
+        """A set of one of the graphs."""
+        label = self.labels[index]
+        digest = hashlib.sha256(f"{self.digest} {label}".encode(errors="surrogateescape")).hexdigest()
+        files = self.files[index : index + 1]
+        return replace(self, name=label, digest=digest, labels=(label,), load=lambda _: self.load(index), files=files)
 
 
 def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping[str, Any]) -> int:
@@ -67,18 +78,42 @@ def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping
     return len(data)
 
 
+def is_graph_set(path: Path) -> bool:
+    """Whether the file is one by its name or by its first line; False for what cannot be read."""
+    if path.name.endswith(SUFFIX):
+        return True
+    if not os.path.isfile(path):  # a pipe or device, which might never end, is not opened
+        return False
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
+            header = json.loads(file.readline(_MOST_HEADER))
+    except (OSError, EOFError, ValueError, zlib.error, RecursionError):
+        return False
+    return isinstance(header, dict) and header.keys() == {"schema_version", "metadata"}
+
+
 def read_graph_set(path: str | Path) -> GraphSet:
-    """The set in a file written by `write_graph_set`, or the graph files of a folder in the order of their names.
+    """The set in a file written by `write_graph_set`.
 
     Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
     """
-    path = Path(path)
-    return _read_folder(path) if os.path.isdir(path) else _read_file(path)
+    return _read_file(Path(path))
 
 
-def _read_folder(path: Path) -> GraphSet:
+def one_graph(name: str, file: Path) -> GraphSet:
+    """A set of the one graph in a file. Raises InputError when it cannot be read."""
+    digest = hashlib.sha256(read_bytes(file)).hexdigest()
+    return GraphSet(
+        name=name, digest=digest, metadata={}, labels=(name,), load=lambda _: load_file(file), files=(file,)
+    )
+
+
+def read_folder(path: Path) -> GraphSet:
+    """The graph files of a folder in the order of their names. Raises InputError where there are none."""
     try:
-        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+        files = tuple(sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")))
     except OSError as error:
         raise InputError(f"cannot read folder '{shown(path)}': {error.strerror}") from error
     if not files:
@@ -91,7 +126,8 @@ def _read_folder(path: Path) -> GraphSet:
         digest=content.hexdigest(),
         metadata={},
         labels=tuple(file.name for file in files),
-        load=lambda index: load_graph(files[index]),
+        load=lambda index: load_file(files[index]),
+        files=files,
     )
 
 

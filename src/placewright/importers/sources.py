@@ -1,0 +1,118 @@
+"""Graphs from whatever a user names: a model or graph file, a folder, a graph set, an example."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from placewright import examples
+from placewright.errors import InputError, shown
+from placewright.graph import Graph
+from placewright.importers.graph_set import SUFFIX, GraphSet, is_graph_set, one_graph, read_folder, read_graph_set
+from placewright.importers.load import load_file
+from placewright.suggestion import did_you_mean
+
+_EXAMPLE = "example:"
+#: The parts of a split set; what is measured is measured on the last.
+PARTS = ("train", "valid", "test")
+#: Of a set, as many names as a sentence lists.
+_MOST_NAMES = 8
+
+
+def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
+    """One graph.
+
+    source: a file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its content),
+        "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it holds one.
+    dims: sizes of dimensions an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
+        ("input_ids:1").
+
+    Raises InputError naming the file and what is wrong with it, and listing the names of a set where one must be
+    chosen; MissingExtraError when ONNX is not installed.
+    """
+    place, name = _place_and_name(source)
+    if name is None and not os.path.isdir(place) and not is_graph_set(place):
+        return load_file(place, dims=dims)
+    graphs = _many(place)
+    index = _chosen(graphs, name, source)
+    if graphs.files:
+        return load_file(graphs.files[index], dims=dims)
+    if dims:
+        raise InputError(f"'{shown(source)}' is no ONNX model, so it has no open dimension to set")
+    return graphs[index]
+
+
+def load_graphs(source: str | Path) -> GraphSet:
+    """All graphs of a source: those of a set (.graphs.gz) or of the graph files in a folder; of a folder that holds
+    train, valid and test parts those of the test part; or the one graph that `load_graph` takes.
+
+    Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
+    """
+    place, name = _place_and_name(source)
+    if name is None and (os.path.isdir(place) or is_graph_set(place)):
+        return _many(place)
+    if name is None:
+        text = str(source)
+        return one_graph(text.removeprefix(_EXAMPLE) if text.startswith(_EXAMPLE) else place.name, place)
+    graphs = _many(place)
+    return graphs.only(_chosen(graphs, name, source))
+
+
+def place_of(source: str | Path) -> Path:
+    """The file or folder of a source. Raises InputError for an example there is none of."""
+    return _place_and_name(source)[0]
+
+
+def test_part(source: str | Path) -> Path | None:
+    """The file that stands for a folder of train, valid and test parts; None for any other source."""
+    path = Path(source) / f"{PARTS[-1]}{SUFFIX}"
+    return path if os.path.isfile(path) else None
+
+
+def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
+    """The file or folder, and after a colon the graph in it; names may hold colons, too."""
+    text = str(source)
+    if text.startswith(_EXAMPLE):
+        return examples.path_of(text.removeprefix(_EXAMPLE)), None
+    if ":" not in text or os.path.exists(text):
+        return Path(source), None
+    pieces = text.split(":")
+    for count in range(1, len(pieces)):
+        place = ":".join(pieces[:count])
+        if place and os.path.exists(place):
+            return Path(place), ":".join(pieces[count:])
+    return Path(source), None
+
+
+def _many(place: Path) -> GraphSet:
+    """A folder or a set."""
+    if not os.path.isdir(place):
+        return read_graph_set(place)
+    if (part := test_part(place)) is not None:
+        return replace(read_graph_set(part), name=f"{place.name}-{PARTS[-1]}")
+    graphs = read_folder(place)
+    if sets := [file.name for file in graphs.files if file.name.endswith(SUFFIX)]:
+        raise InputError(f"folder '{shown(place)}' holds graph sets, not graphs; name one of them: {_listed(sets)}")
+    return graphs
+
+
+def _chosen(graphs: GraphSet, name: str | None, source: str | Path) -> int:
+    """Index of the graph of that name; of the only one where no name is given."""
+    if name is None:
+        if len(graphs) == 1:
+            return 0
+        raise InputError(
+            f"'{shown(source)}' holds {len(graphs):,} graphs; name one, as in {source}:{graphs.labels[0]} "
+            f"(known: {_listed(graphs.labels)})"
+        )
+    if name not in graphs.labels:
+        hint = did_you_mean(name, graphs.labels, [_listed(graphs.labels)])
+        raise InputError(f"'{shown(graphs.name)}' holds no graph '{shown(name)}'{hint}")
+    return graphs.labels.index(name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(map(shown, names[:_MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,216 @@
+"""Methods from outside the package: known by their name like any other, and wrong ones said in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from instances import graph_of, machine_of, problem_of
+from strategies import problems
+
+import placewright
+from placewright.checker import check_plan
+from placewright.errors import InputError
+from placewright.planning import assemble_plan
+from placewright.problem import Problem
+from placewright.search import method as registry
+from placewright.search.baseline import Baseline, Candidate
+from placewright.search.budget import Budget
+from placewright.search.method import METHODS, make_method, register_method
+from placewright.search.plugins import load_plugins, solve
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
+
+
+@pytest.fixture(autouse=True)
+def _only_built_in() -> Iterator[None]:
+    """Forgets what a test registers."""
+    yield
+    for name in set(METHODS) - registry.BUILT_IN:
+        del METHODS[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastDevice(Baseline):
+    name: str = "last-device"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        num_ops, last = len(problem.lowered.graph_op), problem.machine.num_devices - 1
+        yield Candidate(
+            name=self.name, device_of=np.full(num_ops, last, np.int32), order=np.arange(num_ops, dtype=np.int32)
+        )
+
+
+def test_a_registered_method_plans_by_its_name() -> None:
+    assert register_method(LastDevice()) == LastDevice()
+    plan = placewright.plan("example:resnet50-onnx", "3xp100", solver="last-device")
+    assert set(plan.device_of.values()) == {2}
+    assert plan.found_by == "last-device"
+
+
+def test_a_class_can_be_registered_by_decorating_it() -> None:
+    assert placewright.register_method(LastDevice) is LastDevice
+    assert make_method("last-device") == LastDevice()
+
+
+def test_registering_again_replaces_as_a_notebook_does() -> None:
+    first, second = LastDevice(), LastDevice()
+    register_method(first)
+    register_method(second)
+    assert METHODS["last-device"] is second
+
+
+class Nameless:
+    def solve(self) -> None: ...
+
+
+class Unsolving:
+    name = "unsolving"
+
+
+@pytest.mark.parametrize(
+    ("method", "complaint"),
+    [
+        (LastDevice(name="etf"), "placewright has a method 'etf' of its own; give yours another name"),
+        (LastDevice(name="a,b"), "a method's name is 'a,b'; it must be letters, digits"),
+        (LastDevice(name=""), "a method's name is ''; it must be"),
+        (Nameless(), "a method's name is None; it must be"),
+        (Unsolving(), "method 'unsolving' has no 'solve'"),
+    ],
+    ids=str,
+)
+def test_what_is_no_method_is_not_registered(method: object, complaint: str) -> None:
+    before = dict(METHODS)
+    with pytest.raises(InputError, match=complaint):
+        register_method(method)
+    assert before == METHODS
+
+
+def test_the_example_is_a_method_and_about_30_lines() -> None:
+    load_plugins([EXAMPLE])
+    assert len(EXAMPLE.read_text().splitlines()) <= 40
+    plan = placewright.plan("example:inception-v3", "2xp100", solver="near-inputs")
+    assert plan.check().facts.correct
+    assert len(set(plan.device_of.values())) == 2
+
+
+@given(problems())
+@settings(deadline=None, max_examples=40)
+def test_the_examples_plans_are_right_under_any_constraints(problem: Problem) -> None:
+    load_plugins([EXAMPLE])
+    result = METHODS["near-inputs"].solve(problem, Budget(), seed=0)
+    plan = assemble_plan(problem, result, solver="near-inputs", seconds=0.0)
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("x = 1\n", "'mine.py' registers no method; it should call placewright.register_method"),
+        ("x = (\n", r"'mine.py' failed: SyntaxError: .* \(mine.py:1\)"),
+        ("import placewright\n\n1 / 0\n", r"'mine.py' failed: ZeroDivisionError: division by zero \(mine.py:3\)"),
+        ("import nowhere\n", r"'mine.py' failed: ModuleNotFoundError: No module named 'nowhere' \(mine.py:1\)"),
+        ("import placewright\nplacewright.register_method(5)\n", "'mine.py': a method's name is None"),
+    ],
+)
+def test_a_wrong_plugin_is_one_sentence(
+    text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(text)
+    with pytest.raises(InputError, match=f"plugin {complaint}") as error:
+        load_plugins(["mine.py"])
+    assert "\n" not in str(error.value)
+
+
+def test_a_plugin_that_is_not_there_or_no_python_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read plugin '.*nowhere.py': No such file"):
+        load_plugins([tmp_path / "nowhere.py"])
+    with pytest.raises(InputError, match=r"'mine.txt' is no Python file"):
+        load_plugins(["mine.txt"])
+
+
+class Wrong:
+    """Solves by what it is given."""
+
+    name = "wrong"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def solve(self, problem: Problem, budget: Budget, seed: int, proposal: object = None, **_: object) -> Any:
+        return self.answer(problem)
+
+
+def wrong_order(problem: Problem) -> Any:
+    found = METHODS["input-order"].solve(problem, Budget(), seed=0)
+    found.solution.order[:] = found.solution.order[::-1].copy()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (lambda problem: 1 // 0, r"method 'wrong' failed: ZeroDivisionError: .* \(test_plugins.py:\d+\)"),
+        (lambda problem: None, "method 'wrong' returned NoneType, not a Result"),
+        (wrong_order, "method 'wrong' made a solution that is none: op 1 runs before an input is on its device"),
+    ],
+)
+def test_what_a_method_does_wrong_is_one_sentence(answer: Any, complaint: str) -> None:
+    problem = problem_of(graph_of({"a": ("", 1), "b": ("a", 1)}), machine_of(1))
+    method = register_method(Wrong(answer))
+    with pytest.raises(InputError, match=complaint):
+        solve(method, problem, Budget(), 0)
+
+
+def test_a_method_cannot_report_what_it_did_not_reach() -> None:
+    problem = problem_of(graph_of({"a": ("", 1), "b": ("a", 1)}), machine_of(1), 5)
+
+    def boasting(problem: Problem) -> Any:
+        from dataclasses import replace
+
+        found = METHODS["input-order"].solve(problem, Budget(), seed=0)
+        return replace(found, metrics=replace(found.metrics, step_time_ns=1))
+
+    # Two ops of 5 ns, one after the other.
+    assert solve(register_method(Wrong(boasting)), problem, Budget(), 0).metrics.step_time_ns == 10
+
+
+def package(folder: Path, target: str, name: str = "last-device") -> None:
+    """An installed package with an entry point, as pip leaves it."""
+    info = folder / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[placewright.methods]\n{name} = {target}\n")
+
+
+def test_a_method_of_an_installed_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, f"{__name__}:LastDevice")
+    assert __name__ in sys.modules
+    with pytest.raises(InputError, match="there is no solver 'last-device'"):
+        make_method("last-device")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert make_method("last-device") == LastDevice()
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "complaint"),
+    [
+        ("nowhere:X", "last-device", r"entry point 'last-device' \(nowhere:X\) failed: ModuleNotFoundError"),
+        (f"{__name__}:LastDevice", "first", r"entry point 'first' .* has a method of another name"),
+        (f"{__name__}:Unsolving", "unsolving", r"entry point 'unsolving' .*: method 'unsolving' has no 'solve'"),
+    ],
+)
+def test_a_wrong_entry_point_is_named(
+    target: str, name: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, target, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=complaint):
+        make_method(name)
