@@ -200,7 +200,7 @@ def _peaks(problem: Problem, device_of: list[int], order: Order, times: list[tup
     for position, (index, destination) in enumerate(order):
         if destination >= 0:
             last = max(_uses(problem, device_of, order, finishes, {index}, destination))
-            held.append((destination, starts[position], last, int(problem.lowered.remote_bytes[index])))
+            held.append((destination, starts[position], last, int(problem.lowered.copy_bytes[index])))
             continue
         device = device_of[index]
         workspace = int(problem.lowered.workspace_bytes[index])

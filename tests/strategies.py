@@ -31,7 +31,13 @@ class _Drawing:
 
     def new_tensor(self, size_bytes: int, alias_of: int | None = None, role: str = "activation") -> int:
         name = f"{'t' if role == 'activation' else 'w'}{len(self.tensors)}"
-        tensor = Tensor(name=name, size_bytes=size_bytes, alias_of=alias_of, role=role)  # type: ignore[arg-type]
+        tensor = Tensor(
+            name=name,
+            size_bytes=size_bytes,
+            alias_of=alias_of,
+            role=role,  # type: ignore[arg-type]
+            memory_bytes=self.draw(st.sampled_from([None, None, None, 0, 5])),
+        )
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 

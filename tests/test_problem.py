@@ -385,3 +385,11 @@ def test_transfers_that_could_overflow_are_refused() -> None:
     large = tuple(replace(tensor, size_bytes=2**40) for tensor in graph.tensors)
     with pytest.raises(InputError, match="the times of ops and transfers add up"):
         make_problem(graph=replace(graph, tensors=large), machine=machine)
+
+
+def test_memory_that_is_not_what_a_transfer_moves_counts_at_home_and_in_copies() -> None:
+    tensor = Tensor(name="x", size_bytes=8, memory_bytes=3)
+    graph = Graph(name="g", ops=(Op(name="a", kind="other", outputs=(0,)),), tensors=(tensor,))
+    lowered = lower(graph, "signal")
+    assert (lowered.remote_bytes.tolist(), lowered.home_bytes.tolist(), lowered.copy_bytes.tolist()) == ([8], [3], [3])
+    assert graph.fingerprint != replace(graph, tensors=(replace(tensor, memory_bytes=None),)).fingerprint

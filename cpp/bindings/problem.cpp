@@ -18,16 +18,14 @@ struct SimulationResult {
     std::vector<int64_t> peak_bytes, start_ns, finish_ns;
 };
 
-std::shared_ptr<Problem> make_problem(int32_t num_devices, ArrayIn<int64_t, 2> op_time_ns,
-                                      ArrayIn<int64_t> workspace_bytes, ArrayIn<int32_t> output_begin,
-                                      ArrayIn<int64_t> remote_bytes, ArrayIn<int64_t> home_bytes,
-                                      ArrayIn<int32_t> storage, ArrayIn<uint8_t> kept, ArrayIn<int32_t> input_begin,
-                                      ArrayIn<int32_t> inputs, ArrayIn<int32_t> control_begin,
-                                      ArrayIn<int32_t> controls, ArrayIn<int32_t> resident_begin,
-                                      ArrayIn<int32_t> residents, ArrayIn<int64_t> resident_bytes,
-                                      ArrayIn<int32_t> group, ArrayIn<uint64_t> allowed, ArrayIn<int64_t, 2> latency_ns,
-                                      ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit,
-                                      bool blocking, bool signals, bool minimize_memory) {
+std::shared_ptr<Problem> make_problem(
+    int32_t num_devices, ArrayIn<int64_t, 2> op_time_ns, ArrayIn<int64_t> workspace_bytes,
+    ArrayIn<int32_t> output_begin, ArrayIn<int64_t> remote_bytes, ArrayIn<int64_t> copy_bytes,
+    ArrayIn<int64_t> home_bytes, ArrayIn<int32_t> storage, ArrayIn<uint8_t> kept, ArrayIn<int32_t> input_begin,
+    ArrayIn<int32_t> inputs, ArrayIn<int32_t> control_begin, ArrayIn<int32_t> controls, ArrayIn<int32_t> resident_begin,
+    ArrayIn<int32_t> residents, ArrayIn<int64_t> resident_bytes, ArrayIn<int32_t> group, ArrayIn<uint64_t> allowed,
+    ArrayIn<int64_t, 2> latency_ns, ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit, bool blocking,
+    bool signals, bool minimize_memory) {
     auto p = std::make_shared<Problem>();
     p->num_ops = static_cast<int32_t>(group.size());
     p->num_tensors = static_cast<int32_t>(remote_bytes.size());
@@ -36,6 +34,7 @@ std::shared_ptr<Problem> make_problem(int32_t num_devices, ArrayIn<int64_t, 2> o
     p->workspace_bytes = as_vector(workspace_bytes);
     p->output_begin = as_vector(output_begin);
     p->remote_bytes = as_vector(remote_bytes);
+    p->copy_bytes = as_vector(copy_bytes);
     p->home_bytes = as_vector(home_bytes);
     p->storage = as_vector(storage);
     p->kept = as_vector(kept);
@@ -105,9 +104,9 @@ void bind_problem(nb::module_& m) {
     nb::class_<Problem>(m, "Problem", "The immutable problem; see placewright.problem.Problem.core for the arrays.")
         .def(nb::new_(&make_problem), nb::kw_only(), nb::arg("num_devices"), nb::arg("op_time_ns").noconvert(),
              nb::arg("workspace_bytes").noconvert(), nb::arg("output_begin").noconvert(),
-             nb::arg("remote_bytes").noconvert(), nb::arg("home_bytes").noconvert(), nb::arg("storage").noconvert(),
-             nb::arg("kept").noconvert(), nb::arg("input_begin").noconvert(), nb::arg("inputs").noconvert(),
-             nb::arg("control_begin").noconvert(), nb::arg("controls").noconvert(),
+             nb::arg("remote_bytes").noconvert(), nb::arg("copy_bytes").noconvert(), nb::arg("home_bytes").noconvert(),
+             nb::arg("storage").noconvert(), nb::arg("kept").noconvert(), nb::arg("input_begin").noconvert(),
+             nb::arg("inputs").noconvert(), nb::arg("control_begin").noconvert(), nb::arg("controls").noconvert(),
              nb::arg("resident_begin").noconvert(), nb::arg("residents").noconvert(),
              nb::arg("resident_bytes").noconvert(), nb::arg("group").noconvert(), nb::arg("allowed").noconvert(),
              nb::arg("latency_ns").noconvert(), nb::arg("inverse_bandwidth").noconvert(),

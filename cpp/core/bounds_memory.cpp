@@ -34,7 +34,7 @@ std::vector<Holding> holdings_of(const Problem& p) {
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
         const int32_t storage = p.storage[tensor];
         const int64_t home = p.home_bytes[storage];
-        const int64_t bytes = p.num_devices == 1 ? home : std::min(home, p.remote_bytes[tensor]);
+        const int64_t bytes = p.num_devices == 1 ? home : std::min(home, p.copy_bytes[tensor]);
         for (int32_t reader : p.consumers[tensor]) readers_of[storage].emplace_back(bytes, reader);
     }
     std::vector<Holding> holdings;

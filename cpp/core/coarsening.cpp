@@ -124,12 +124,14 @@ class CoarseBuilder {
             ++coarse_->num_tensors;
             coarse_->home_bytes.push_back(0);
             coarse_->remote_bytes.push_back(0);
+            coarse_->copy_bytes.push_back(0);
             coarse_->storage.push_back(f_.storage[tensor]);
             coarse_->kept.push_back(f_.kept[tensor]);
         }
         coarse_of_[tensor] = coarse_->num_tensors - 1;
         coarse_->home_bytes.back() += f_.home_bytes[tensor];
         coarse_->remote_bytes.back() += f_.remote_bytes[tensor];
+        coarse_->copy_bytes.back() += f_.copy_bytes[tensor];
     }
 
     // The most that a cluster's ops, one after another, hold of their own making, less its coarse outputs.

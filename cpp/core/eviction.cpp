@@ -112,7 +112,7 @@ void Eviction::run(int32_t op, int32_t place, std::span<const int64_t> target) {
     const int64_t own = p.output_bytes[op] + p.workspace_bytes[op];
     int64_t needed = own;
     for (int32_t tensor : p.inputs[op])
-        if (waiting_for_[tensor] & here) needed += p.remote_bytes[tensor];
+        if (waiting_for_[tensor] & here) needed += p.copy_bytes[tensor];
     if (in_use_[device] + needed > target[device]) make_room(device, needed, target);
     for (int32_t tensor : p.inputs[op])
         if (waiting_for_[tensor] & here) send(tensor, device);
@@ -140,7 +140,7 @@ bool Eviction::fits_elsewhere(int32_t storage, std::span<const int64_t> target) 
     bool fits = true;
     for (int32_t tensor = storage; tensor >= 0; tensor = next_alias_[tensor])
         for_each_device(waiting_for_[tensor], [&](int32_t destination) {
-            fits &= in_use_[destination] + problem_.remote_bytes[tensor] <= target[destination];
+            fits &= in_use_[destination] + problem_.copy_bytes[tensor] <= target[destination];
         });
     return fits;
 }
@@ -155,7 +155,7 @@ void Eviction::send(int32_t tensor, int32_t destination) {
     order_.push_back({tensor, destination});
     waiting_for_[tensor] &= ~(uint64_t{1} << destination);
     --sends_left_[storage];
-    occupy(destination, problem_.remote_bytes[tensor]);
+    occupy(destination, problem_.copy_bytes[tensor]);
     if (--uses_left(storage, home) == 0) in_use_[home] -= problem_.home_bytes[storage];
 }
 
@@ -170,7 +170,7 @@ void Eviction::finish(int32_t op, int32_t device) {
     for (int32_t tensor : p.inputs[op]) {
         const bool local = device_of_[p.producer[tensor]] == device;
         const int32_t held = local ? p.storage[tensor] : tensor;
-        const int64_t bytes = local ? p.home_bytes[held] : p.remote_bytes[held];
+        const int64_t bytes = local ? p.home_bytes[held] : p.copy_bytes[held];
         freed += --uses_left(held, device) == 0 ? bytes : 0;
         if (local) offer_if_evictable(held, device);
     }

@@ -31,8 +31,8 @@ class MemoryBound {
         for (int32_t resident : problem_.residents[op])
             if (--readers(resident, device) == 0) bytes_[device] -= problem_.resident_bytes[resident];
     }
-    void add_copy(int32_t tensor, int32_t device) { bytes_[device] += problem_.remote_bytes[tensor]; }
-    void remove_copy(int32_t tensor, int32_t device) { bytes_[device] -= problem_.remote_bytes[tensor]; }
+    void add_copy(int32_t tensor, int32_t device) { bytes_[device] += problem_.copy_bytes[tensor]; }
+    void remove_copy(int32_t tensor, int32_t device) { bytes_[device] -= problem_.copy_bytes[tensor]; }
 
     // Whether no device can exceed its limit; where false, it may or may not.
     bool is_within_limits() const {

@@ -54,7 +54,7 @@ void PartialPlacement::reset() {
 
 int64_t PartialPlacement::missing_bytes(int32_t op, int32_t device) const {
     int64_t bytes = 0;
-    for (int32_t tensor : problem_.inputs[op]) bytes += is_on(tensor, device) ? 0 : problem_.remote_bytes[tensor];
+    for (int32_t tensor : problem_.inputs[op]) bytes += is_on(tensor, device) ? 0 : problem_.copy_bytes[tensor];
     return bytes;
 }
 
@@ -98,7 +98,7 @@ void PartialPlacement::hold_residents(int32_t op, int32_t device) {
 
 void PartialPlacement::free_copies(int32_t tensor) {
     for (uint64_t left = present_[tensor] & ~(uint64_t{1} << home(tensor)); left != 0; left &= left - 1)
-        in_use_[std::countr_zero(left)] -= problem_.remote_bytes[tensor];
+        in_use_[std::countr_zero(left)] -= problem_.copy_bytes[tensor];
 }
 
 void PartialPlacement::append(int32_t op, int32_t device) {

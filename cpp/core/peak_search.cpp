@@ -141,7 +141,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
     for (uint64_t attempt = 0; attempt < kMostAttempts && p.num_tensors > 0; ++attempt) {
         const auto tensor = static_cast<int32_t>(stream.below(kTensor + attempt, uint32_t(p.num_tensors)));
         const int32_t producer = p.producer[tensor];
-        if (order_.place_of(producer) > peak || p.remote_bytes[tensor] == 0) continue;
+        if (order_.place_of(producer) > peak || p.copy_bytes[tensor] == 0) continue;
         bool here = device_of_[producer] == device;
         int32_t last = producer;
         for (int32_t reader : p.consumers[tensor]) {

@@ -58,7 +58,7 @@ int64_t most_memory(const Problem& p) {
     int64_t bytes = p.workspace_bytes.empty() ? 0 : std::ranges::max(p.workspace_bytes);
     for (int64_t resident : p.resident_bytes) bytes += resident;
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor)
-        bytes += std::max(p.home_bytes[tensor], p.remote_bytes[tensor]);
+        bytes += std::max(p.home_bytes[tensor], p.copy_bytes[tensor]);
     return bytes;
 }
 
@@ -72,6 +72,8 @@ void Problem::finish() {
     require_size(output_begin, ops + 1, "output_begin");
     require_size(home_bytes, tensors, "home_bytes");
     require_size(remote_bytes, tensors, "remote_bytes");
+    if (copy_bytes.empty()) copy_bytes = remote_bytes;
+    require_size(copy_bytes, tensors, "copy_bytes");
     require_size(storage, tensors, "storage");
     require_size(kept, tensors, "kept");
     require_size(group, ops, "group");

@@ -49,7 +49,8 @@ struct Problem {
     std::vector<int64_t> workspace_bytes;  // [op]
     std::vector<int32_t> output_begin;     // [op + 1]
     std::vector<int64_t> home_bytes;       // [tensor] on its producer's device
-    std::vector<int64_t> remote_bytes;     // [tensor] moved by a transfer, and held by the copy
+    std::vector<int64_t> remote_bytes;     // [tensor] moved by a transfer
+    std::vector<int64_t> copy_bytes;       // [tensor] held by the copy a transfer makes; by default remote_bytes
     std::vector<int32_t> storage;          // [tensor] whose memory it shares at home
     std::vector<uint8_t> kept;             // [tensor] 1: its memory stays to the end
     Csr inputs;                            // op -> tensors it reads, each once

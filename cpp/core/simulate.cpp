@@ -67,12 +67,12 @@ struct Memory {
         for (int32_t tensor : p.inputs[op]) {
             const bool local = device_of[p.producer[tensor]] == device;
             const int32_t held = local ? p.storage[tensor] : tensor;
-            const int64_t bytes = local ? p.home_bytes[held] : p.remote_bytes[held];
+            const int64_t bytes = local ? p.home_bytes[held] : p.copy_bytes[held];
             freed += --s.uses_left[size_t(held) * p.num_devices + device] == 0 ? bytes : 0;
         }
         s.in_use[device] -= freed;
     }
-    void start_transfer(const Step& step) { allocate(step.destination, p.remote_bytes[step.id]); }
+    void start_transfer(const Step& step) { allocate(step.destination, p.copy_bytes[step.id]); }
     void finish_transfer(const Step& step) { release_home(step.id, device_of[p.producer[step.id]]); }
 };
 

@@ -132,7 +132,7 @@ class ExpectedPeaks {
 
     void add_transfer(size_t k) {
         const int32_t t = order_[k].id;
-        hold(tensor, order_[k].destination, t, problem_.remote_bytes[t], start(k), start(k));
+        hold(tensor, order_[k].destination, t, problem_.copy_bytes[t], start(k), start(k));
         hold(tensor, device_of_[problem_.producer[t]], problem_.storage[t], 0, finish(k), finish(k));
     }
 

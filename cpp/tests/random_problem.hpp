@@ -54,6 +54,7 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
             p->storage.push_back(view ? tensor - 1 : tensor);
             p->home_bytes.push_back(view ? 0 : size);
             p->remote_bytes.push_back(view ? size / 2 : size);
+            p->copy_bytes.push_back(tensor % 11 == 5 ? 0 : p->remote_bytes.back());
             p->kept.push_back(!view && chance(0.02));
         }
         p->output_begin.push_back(static_cast<int32_t>(p->storage.size()));

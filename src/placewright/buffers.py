@@ -84,7 +84,7 @@ def _residents(schedule: Schedule) -> list[Buffer]:
             kind="resident",
             op="",
             device=device,
-            size_bytes=tensor.size_bytes,
+            size_bytes=tensor.held_bytes,
             allocated_ns=0,
             freed_ns=end,
         )
@@ -132,7 +132,7 @@ def _held_tensors(schedule: Schedule) -> tuple[_Held, _Held]:
         name=[names[tensor] for tensor in sent.tolist()],
         op=[makers[tensor] for tensor in sent.tolist()],
         device=destination,
-        size=lowered.remote_bytes[sent],
+        size=lowered.copy_bytes[sent],
         begin=schedule.transfer_position,
         end=of_copies,
     )

@@ -303,7 +303,7 @@ def _about_ops(plan: Plan, graph: Graph) -> list[str]:
     for record in plan.ops:
         op = op_of[record.name]
         outputs = [graph.tensors[tensor] for tensor in op.outputs]
-        own_bytes = sum(tensor.size_bytes for tensor in outputs if tensor.alias_of is None)
+        own_bytes = sum(tensor.held_bytes for tensor in outputs if tensor.alias_of is None)
         expected = (op.kind, op.module, op.phase, op.source, own_bytes)
         found = (record.kind, record.module, record.phase, record.source, record.output_bytes)
         if found != expected:

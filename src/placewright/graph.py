@@ -57,6 +57,7 @@ class Tensor:
     """What one op produces and others read; or a parameter or constant, which no op produces.
 
     size_bytes: bytes of the tensor when it stands on its own (what a transfer moves), also for aliases.
+    memory_bytes: what it takes on a device, where the source counts that otherwise; None for size_bytes.
     shape, dtype: as captured ("float32", "bfloat16", "int64", "bool" ...); None when the source has none.
     role: activations are produced by an op; parameters and constants are resident wherever they are read.
     alias_of: index of the tensor whose memory this one shares (a view or an in-place result); None if it owns its own.
@@ -70,6 +71,12 @@ class Tensor:
     role: TensorRole = "activation"
     alias_of: int | None = None
     is_output: bool = False
+    memory_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes on a device, at home unless it is an alias, and as a copy."""
+        return self.size_bytes if self.memory_bytes is None else self.memory_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +174,7 @@ class Graph:
                 tensor.alias_of,
                 tensor.is_output,
             ]
-            digest.update(encode(row).encode())
+            digest.update(encode(row if tensor.memory_bytes is None else [*row, tensor.memory_bytes]).encode())
         for op in self.ops:
             links = [op.inputs, op.outputs, op.controls]
             row = [op.name, op.kind, *links, dict(op.attributes), op.time_ns, op.workspace_bytes]
@@ -268,6 +275,8 @@ def _check_tensors(graph: Graph) -> None:
         label = f"graph '{shown(graph.name)}': tensor '{shown(tensor.name)}'"
         if not 0 <= tensor.size_bytes < 2**62:
             raise InputError(f"{label} has an impossible size of {shown(tensor.size_bytes)} bytes")
+        if not 0 <= tensor.held_bytes < 2**62:
+            raise InputError(f"{label} takes an impossible {shown(tensor.held_bytes)} bytes of memory")
         if tensor.role == "activation" and producer == -1:
             subject = f"{label} is read but no op" if graph.consumers_of[index] else f"{label}: no op reads or"
             raise InputError(f"{subject} produces it, and it is neither a parameter nor a constant")

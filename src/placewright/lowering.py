@@ -28,8 +28,9 @@ class Lowered:
     bytes only), or a control tensor. Tensors are numbered by producer: op i owns [output_begin[i], output_begin[i+1]).
 
     graph_op: graph index of each scheduled op. graph_tensor: graph index of each scheduled tensor, -1 for control.
-    home_bytes: what a tensor adds on its producer's device, 0 for aliases. remote_bytes: what a transfer moves and a
-    copy takes. storage: the scheduled tensor whose memory it shares at home (itself when it has its own).
+    home_bytes: what a tensor adds on its producer's device, 0 for aliases. remote_bytes: what a transfer moves;
+    copy_bytes: what the copy takes. storage: the scheduled tensor whose memory it shares at home (itself when it has
+    its own).
     kept: 1 where the memory stays to the end of the step. inputs, controls (successors), residents: CSR per op.
     graph_resident: graph index of each resident; resident_bytes: its size.
     together: pairs of scheduled ops that in-place results force onto one device.
@@ -40,6 +41,7 @@ class Lowered:
     output_begin: Int32
     home_bytes: Int64
     remote_bytes: Int64
+    copy_bytes: Int64
     storage: Int32
     kept: NDArray[np.uint8]
     input_begin: Int32
@@ -81,6 +83,7 @@ class _Arrays:
         self.base = np.array(graph.base_of, np.int64)
         self.alias = np.array([-1 if t.alias_of is None else t.alias_of for t in graph.tensors], np.int64)
         self.size = np.array([tensor.size_bytes for tensor in graph.tensors], np.int64)
+        self.held = np.array([tensor.held_bytes for tensor in graph.tensors], np.int64)
         self.inputs = _pairs([op.inputs for op in graph.ops])
         self.outputs = _pairs([op.outputs for op in graph.ops])
 
@@ -118,8 +121,8 @@ def lower(graph: Graph, control: str) -> Lowered:
     graph_resident = np.unique(residents[1])
     storage, kept = _storage(arrays, graph_tensor, tensor_of)
     real = graph_tensor >= 0
-    remote_bytes = np.zeros(len(graph_tensor), np.int64)
-    remote_bytes[real] = arrays.size[graph_tensor[real]]
+    remote_bytes, copy_bytes = np.zeros((2, len(graph_tensor)), np.int64)
+    remote_bytes[real], copy_bytes[real] = arrays.size[graph_tensor[real]], arrays.held[graph_tensor[real]]
     own_memory = real & (storage == np.arange(len(storage)))
     own_memory[real] &= arrays.alias[graph_tensor[real]] < 0
     input_begin, input_list = _csr(num_ops, inputs)
@@ -129,8 +132,9 @@ def lower(graph: Graph, control: str) -> Lowered:
         graph_op=arrays.scheduled.astype(np.int32),
         graph_tensor=graph_tensor,
         output_begin=output_begin,
-        home_bytes=np.where(own_memory, remote_bytes, 0),
+        home_bytes=np.where(own_memory, copy_bytes, 0),
         remote_bytes=remote_bytes,
+        copy_bytes=copy_bytes,
         storage=storage,
         kept=kept,
         input_begin=input_begin,
@@ -140,7 +144,7 @@ def lower(graph: Graph, control: str) -> Lowered:
         resident_begin=resident_begin,
         residents=resident_list,
         graph_resident=graph_resident.astype(np.int32),
-        resident_bytes=arrays.size[graph_resident],
+        resident_bytes=arrays.held[graph_resident],
         workspace_bytes=np.array([op.workspace_bytes for op in graph.ops], np.int64)[arrays.scheduled],
         together=tuple(_in_place_pairs(arrays, residents)),
     )

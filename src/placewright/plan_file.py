@@ -100,7 +100,7 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
 def _change(planned: ScheduledOp, op: Op | None, graph: Graph) -> str:
     if op is None:
         return ""
-    own_bytes = sum(graph.tensors[t].size_bytes for t in op.outputs if graph.tensors[t].alias_of is None)
+    own_bytes = sum(graph.tensors[t].held_bytes for t in op.outputs if graph.tensors[t].alias_of is None)
     pairs = {"kind": (planned.kind, op.kind), "module": (planned.module, op.module)}
     pairs |= {"output bytes": (f"{planned.output_bytes:,}", f"{own_bytes:,}")}
     return ", ".join(f"{what} {then}, now {now}" for what, (then, now) in pairs.items() if then != now)

@@ -88,6 +88,7 @@ class Problem:
             workspace_bytes=lowered.workspace_bytes,
             output_begin=lowered.output_begin,
             remote_bytes=lowered.remote_bytes,
+            copy_bytes=lowered.copy_bytes,
             home_bytes=lowered.home_bytes,
             storage=lowered.storage,
             kept=lowered.kept,
@@ -115,7 +116,9 @@ def _check_sums(problem: Problem) -> None:
     if problem.time_ns.size and int(problem.time_ns.min()) < 0:
         raise InputError(f"graph '{problem.graph.name}' has an op with a negative time")
     links = [link for row in machine.links for link in row]
-    total_bytes = sum(tensor.size_bytes for tensor in tensors) + sum(op.workspace_bytes for op in problem.graph.ops)
+    total_bytes = sum(max(tensor.size_bytes, tensor.held_bytes) for tensor in tensors) + sum(
+        op.workspace_bytes for op in problem.graph.ops
+    )
     slowest = max(link.inverse_bandwidth for link in links)
     transfer_ns = total_bytes * slowest // 2**32 + (len(tensors) + len(problem.graph.ops)) * (
         1 + max(link.latency_ns for link in links)

@@ -197,7 +197,7 @@ def held_memory(graph: Graph, wanted: Demands, steps: Sequence[Step], times: Seq
 
 
 def _held(graph: Graph, kind: BufferKind, tensor: int, device: int, op: str, begin: Event, end: Event | None) -> Held:
-    return Held(kind, graph.tensors[tensor].name, op, device, graph.tensors[tensor].size_bytes, begin, end)
+    return Held(kind, graph.tensors[tensor].name, op, device, graph.tensors[tensor].held_bytes, begin, end)
 
 
 def _uses(

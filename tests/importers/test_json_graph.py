@@ -20,7 +20,7 @@ EVERYTHING = Graph(
         Tensor(name="x", size_bytes=8, shape=(2,), dtype="float32"),
         Tensor(name="w", size_bytes=2**62 - 1, role="parameter"),
         Tensor(name="c", size_bytes=0, shape=(), dtype="int64", role="constant"),
-        Tensor(name="v", size_bytes=8, shape=(1, 2), dtype="float32", alias_of=0, is_output=True),
+        Tensor(name="v", size_bytes=8, shape=(1, 2), dtype="float32", alias_of=0, is_output=True, memory_bytes=6),
     ),
     ops=(
         Op(name="in", kind="input", outputs=(0,)),

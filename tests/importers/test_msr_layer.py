@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from placewright.api import make_problem
@@ -15,7 +16,13 @@ from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.msr_layer import parse_msr_layer
+from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
+from placewright.plan import Metrics
+from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.method import make_method
+from placewright.search.result import Solution, measure
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "msr_layer"
 needs_files = pytest.mark.skipif(not FOLDER.exists(), reason="the layer graphs are not beside the repository")
@@ -67,6 +74,31 @@ def test_layers_become_ops_with_accelerator_times_memory_and_one_output_each() -
     assert graph.metadata["num_accelerators"] == 2
 
 
+def test_a_layer_without_a_colour_shares_no_device_with_the_colour_that_is_its_id() -> None:
+    bare = {"id": 7, "name": "bare", "cpuLatency": 1, "fpgaLatency": 1, "size": 0}
+    others = [{**bare, "id": 8, "name": "of 7", "colorClass": 7}, {**bare, "id": 10, "name": "bare too"}]
+    graph = parse(nodes=[*TINY["nodes"], bare, *others], edges=[])
+    assert [op.module for op in graph.ops[3:]] == ["layer_7", "class_7", "layer_10"]
+    assert graph.metadata["colocate"] == [["class_1"]]
+
+
+def test_what_layers_send_takes_no_memory_so_that_their_sizes_may_fill_a_device() -> None:
+    graph = parse(nodes=[{**node, "size": size} for node, size in zip(TINY["nodes"], (30, 40, 30), strict=True)])
+    problem = their_problem(graph, "blocking")
+    assert problem.memory_limits_bytes == (100, 100, None)
+    # All on one accelerator take 30 + 40 + 30 = 100 bytes of its 100; on two, a and a' together, the copies of what
+    # they send each other (1000 and 500 bytes) take nothing either.
+    assert measured(problem, [0, 0, 0], [(0, -1), (1, -1), (2, -1)]).peak_bytes == (100, 0, 0)
+    metrics = measured(problem, [0, 1, 0], [(0, -1), (0, 1), (1, -1), (1, 0), (2, -1)])
+    assert metrics.peak_bytes == (60, 40, 0)
+    # 2 ms, 2 x 0.5 to send through memory, 0.5, 2 x 0.25, 0.1
+    assert metrics.step_time_ns == 4_100_000
+
+
+def measured(problem: Problem, device_of: list[int], order: list[tuple[int, int]]) -> Metrics:
+    return measure(problem, Solution(device_of=np.array(device_of, np.int32), order=np.array(order, np.int32)))
+
+
 def test_the_colocation_classes_are_constraints_of_a_problem() -> None:
     graph = parse()
     together = Constraints(colocations=tuple(map(tuple, graph.metadata["colocate"])))
@@ -115,6 +147,45 @@ def test_all_reference_files_load_by_their_content_with_sizes_as_stated() -> Non
             name_of = {node["id"]: node["name"] for node in stated["nodes"]}
             size_of = {tensor.name: tensor.size_bytes for tensor in graph.tensors}
             assert all(size_of[f"{name_of[e['sourceId']]}:0"] == e["size"] for e in stated["edges"])
+
+
+@needs_files
+@pytest.mark.parametrize("transfer_model", ["blocking", "overlapped"])
+@pytest.mark.parametrize(
+    ("file", "greedy_ms"),
+    [
+        ("latency_bert24_inference.json", 100.2),
+        ("latency_gnmt_inference.json", 268.5),
+        ("latency_inceptionv3_inference.json", 2485.2),
+        ("latency_resnet50_inference.json", 4197.1),
+    ],
+)
+def test_auto_keeps_the_files_limits_and_is_no_slower_than_the_published_greedy(
+    file: str, greedy_ms: float, transfer_model: TransferModel
+) -> None:
+    problem = their_problem(load_graph(FOLDER / file), transfer_model)
+    found = make_method("auto", threads=1).solve(problem, Budget(evaluations=20_000), 0)
+    assert found.metrics.bytes_over_limit == 0
+    assert round(found.metrics.step_time_ns / 1e6, 1) <= greedy_ms
+
+
+def their_problem(graph: Graph, transfer_model: TransferModel) -> Problem:
+    """On the file's accelerators and one CPU without a limit. Accelerators reach each other through the CPU's memory,
+    at twice the price."""
+    count = graph.metadata["num_accelerators"]
+    limit = graph.metadata["accelerator_memory_bytes"]
+    devices = [Device(name=f"accelerator{i}", kind="accelerator", memory_bytes=limit) for i in range(count)]
+    rate = graph.metadata["bandwidth_bytes_per_s"]
+    once, twice = Link(bandwidth_bytes_per_s=rate), Link(bandwidth_bytes_per_s=rate / 2)
+    machine = Machine(
+        name="theirs",
+        devices=(*devices, Device(name="cpu", kind="cpu")),
+        links=tuple(tuple(once if count in (i, j) else twice for j in range(count + 1)) for i in range(count + 1)),
+        transfer_model=transfer_model,
+    )
+    times = [[op.time_ns] * count + [op.attributes["cpu_time_ns"]] for op in graph.ops]
+    together = Constraints(colocations=tuple(map(tuple, graph.metadata["colocate"])))
+    return Problem(graph=graph, machine=machine, time_ns=np.array(times, np.int64), constraints=together)
 
 
 @needs_files

@@ -89,7 +89,7 @@ def _least_input_bytes(problem: Problem) -> NDArray[np.int64]:
     for an alias, whose base another input may already count."""
     lowered = problem.lowered
     own = lowered.storage == np.arange(len(lowered.storage))
-    least: NDArray[np.int64] = np.where(own, np.minimum(lowered.home_bytes, lowered.remote_bytes), 0)
+    least: NDArray[np.int64] = np.where(own, np.minimum(lowered.home_bytes, lowered.copy_bytes), 0)
     return least
 
 

@@ -62,6 +62,7 @@ class GraphBuilder:
         role: TensorRole = "activation",
         alias_of: int | None = None,
         is_output: bool = False,
+        memory_bytes: int | None = None,
     ) -> int:
         """Adds a tensor and returns its index; the fields are those of Tensor."""
         self.tensors.append(
@@ -73,6 +74,7 @@ class GraphBuilder:
                 role=role,
                 alias_of=alias_of,
                 is_output=is_output,
+                memory_bytes=memory_bytes,
             )
         )
         return len(self.tensors) - 1

@@ -97,6 +97,8 @@ def _tensor_record(tensor: Tensor, names: Sequence[str]) -> dict[str, Any]:
         record["alias_of"] = names[tensor.alias_of]
     if tensor.is_output:
         record["is_output"] = True
+    if tensor.memory_bytes is not None:
+        record["memory_bytes"] = tensor.memory_bytes
     return record
 
 
@@ -206,6 +208,7 @@ _TENSOR_FIELDS: Mapping[str, _Field] = {
     "role": (lambda value: value in _ROLES, f"one of {', '.join(_ROLES)}"),
     "alias_of": _NAME,
     "is_output": (lambda value: isinstance(value, bool), "true or false"),
+    "memory_bytes": _SIZE,
 }
 _OP_FIELDS: Mapping[str, _Field] = {
     **dict.fromkeys(("name", "kind"), _NAME),

@@ -27,13 +27,15 @@ def is_layer_graph(data: bytes) -> bool:
 def parse_msr_layer(data: bytes, name: str) -> Graph:
     """One op per layer, taking its time on the accelerator ("FPGA"); the file's times are read as milliseconds.
 
-    A layer's memory is a parameter of that size. Its output is one tensor: the file prices what a layer sends, not each
-    edge, and the size is that price times the file's bandwidth, the median of size / price over its edges. Priced as in
-    the file, on a machine whose links have metadata["bandwidth_bytes_per_s"] (2 TiB/s in the throughput files, 2 GiB/s
-    in the latency files), the published optimal splits come out to the digit.
+    A layer's memory is a parameter of that size: it is all the layer takes, so what it sends takes none. Its output is
+    one tensor: the file prices what a layer sends, not each edge, and the size is that price times the file's
+    bandwidth, the median of size / price over its edges. Priced as in the file, on a machine whose links have
+    metadata["bandwidth_bytes_per_s"] (2 TiB/s in the throughput files, 2 GiB/s in the latency files), the published
+    optimal splits come out to the digit.
 
-    attributes: cpu_time_ns, for a CSV of measured times. module: "class_N", the colocation class. metadata: "colocate",
-    the classes of several layers as `plan` takes them; num_accelerators, num_cpus and accelerator_memory_bytes.
+    attributes: cpu_time_ns, for a CSV of measured times. module: "class_N", the colocation class, or "layer_ID"
+    without one. metadata: "colocate", the classes of several layers as `plan` takes them; num_accelerators, num_cpus
+    and accelerator_memory_bytes.
 
     Raises InputError naming the file and the layer or edge.
     """
@@ -44,7 +46,8 @@ def parse_msr_layer(data: bytes, name: str) -> Graph:
     prices, inputs = _dependencies(edges, position, name)
     builder = GraphBuilder(name)
     for index, node in enumerate(nodes):
-        builder.add_tensor(f"{_label(node)}:0", size_bytes=_whole(prices.get(index, 0.0) * bandwidth, name))
+        sent = _whole(prices.get(index, 0.0) * bandwidth, name)
+        builder.add_tensor(f"{_label(node)}:0", size_bytes=sent, memory_bytes=0)
     for index, node in enumerate(nodes):
         _add_layer(builder, node, inputs[index], index)
     return builder.build(_metadata(document, nodes, bandwidth, name))
@@ -139,8 +142,9 @@ def _add_layer(builder: GraphBuilder, node: Mapping[str, Any], inputs: Sequence[
 
 
 def _class_of(node: Mapping[str, Any]) -> str:
-    color = node.get("colorClass", node["id"])
-    return f"class_{color}"
+    """Name of its class; a layer without a colour stands alone, under a name that no colour makes."""
+    color = node.get("colorClass")
+    return f"layer_{node['id']}" if color is None else f"class_{color}"
 
 
 def _metadata(

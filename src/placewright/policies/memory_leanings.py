@@ -59,7 +59,7 @@ class _Memory:
         self._num_ops, made = len(position), len(lowered.producer)
         self._op = np.concatenate([lowered.producer, lowered.reader, lowered.resident_reader])
         self._tensor = np.concatenate([np.arange(made), lowered.inputs, made + lowered.residents])
-        self._bytes = np.concatenate([lowered.remote_bytes, lowered.resident_bytes]).astype(np.float64)
+        self._bytes = np.concatenate([lowered.copy_bytes, lowered.resident_bytes]).astype(np.float64)
         self._uses = np.maximum(1, np.bincount(self._tensor, minlength=len(self._bytes)))
         self._is_idle = np.bincount(self._op, minlength=self._num_ops) == 0
         #: Shares of a tensor by use: what is made is its maker's, a resident of all that read it.

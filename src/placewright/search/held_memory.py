@@ -23,7 +23,7 @@ class HeldMemory:
         self._producer: list[int] = lowered.producer.tolist()
         self._storage: list[int] = lowered.storage.tolist()
         self._home_bytes: list[int] = lowered.home_bytes.tolist()
-        self._remote_bytes: list[int] = lowered.remote_bytes.tolist()
+        self._copy_bytes: list[int] = lowered.copy_bytes.tolist()
         self._workspace_bytes: list[int] = lowered.workspace_bytes.tolist()
         self._residents = _Residents(problem)
         self._device_of = [-1] * len(self._inputs)
@@ -36,7 +36,7 @@ class HeldMemory:
 
     def needed(self, op: int, device: int) -> int:
         """Bytes that placing the op there now would take while it runs, the residents of its whole group included."""
-        lasting = self._output_bytes(op) + sum(self._remote_bytes[t] for t in self._missing(op, device))
+        lasting = self._output_bytes(op) + sum(self._copy_bytes[t] for t in self._missing(op, device))
         return lasting + self._workspace_bytes[op] + self._residents.missing_bytes(op, device)
 
     def place(self, op: int, device: int) -> None:
@@ -70,7 +70,7 @@ class HeldMemory:
 
     def _free_copies(self, tensor: int) -> None:
         for device in self._copies[tensor]:
-            self.free[device] += self._remote_bytes[tensor]
+            self.free[device] += self._copy_bytes[tensor]
 
 
 class _Residents:

@@ -31,7 +31,7 @@ def fits(structure: Structure, warm: Solution) -> bool:
 def most_bytes(structure: Structure) -> int:
     """No plan has a peak above this: everything on one device at once."""
     lowered = structure.problem.lowered
-    sizes = (lowered.resident_bytes, lowered.remote_bytes, lowered.home_bytes, lowered.workspace_bytes)
+    sizes = (lowered.resident_bytes, lowered.copy_bytes, lowered.home_bytes, lowered.workspace_bytes)
     return sum(int(own.sum()) for own in sizes)
 
 
@@ -113,7 +113,7 @@ class _Building:
             if size_bytes:
                 self._add_home(tensor, size_bytes)
         for (tensor, d), (place, moves) in self.transfers.items():
-            size_bytes = int(lowered.remote_bytes[tensor])
+            size_bytes = int(lowered.copy_bytes[tensor])
             if size_bytes:
                 end = self._new_end(tensor, d)
                 for reader in self._readers_on(tensor, d):
