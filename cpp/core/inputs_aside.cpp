@@ -140,6 +140,7 @@ void InputsAside::make_tensors() {
             tensor_of_.push_back(tensor);
             rest_->home_bytes.push_back(whole_.home_bytes[tensor]);
             rest_->remote_bytes.push_back(whole_.remote_bytes[tensor]);
+            rest_->copy_bytes.push_back(whole_.copy_bytes[tensor]);
             rest_->kept.push_back(whole_.kept[tensor]);
         }
         rest_->output_begin.push_back(rest_->num_tensors);
@@ -169,7 +170,7 @@ void InputsAside::make_residents() {
         neighbours.insert(neighbours.end(), whole_.residents[op].begin(), whole_.residents[op].end());
         for (int32_t tensor = whole_.output_begin[op]; tensor < whole_.output_begin[op + 1]; ++tensor) {
             const auto resident = static_cast<int32_t>(rest_->resident_bytes.size());
-            rest_->resident_bytes.push_back(std::max(whole_.home_bytes[tensor], whole_.remote_bytes[tensor]));
+            rest_->resident_bytes.push_back(std::max(whole_.home_bytes[tensor], whole_.copy_bytes[tensor]));
             if (whole_.home_bytes[tensor] > 0) neighbours.push_back(resident);
             for (int32_t reader : whole_.consumers[tensor])
                 if (!is_aside_[reader]) rows[rest_of_[reader]].push_back(resident);
