@@ -33,8 +33,8 @@ from placewright.plan import Plan
 NASTY_NAMES = ('</script><b>"x"', "a,b\nc", "naïve \u2028 \\ 'q' 模型", "tab\there\r")
 
 
-def events_of(plan: Plan, phase: str) -> list[dict]:
-    return [event for event in json.loads(to_perfetto(plan))["traceEvents"] if event["ph"] == phase]
+def events_of(plan: Plan, phase: str, graph: Graph | None = None) -> list[dict]:
+    return [event for event in json.loads(to_perfetto(plan, graph))["traceEvents"] if event["ph"] == phase]
 
 
 def nasty_plan() -> Plan:
@@ -74,7 +74,7 @@ def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
 
 def test_perfetto_slices_carry_the_plans_times_in_microseconds() -> None:
     """b runs from 10 to 30 us on the first device; a's transfer takes 89.382 us on its link to the second."""
-    slices = {event["name"]: event for event in events_of(small_plan(), "X")}
+    slices = {event["name"]: event for event in events_of(small_plan(), "X") if event["cat"] != "critical path"}
     assert (slices["b"]["ts"], slices["b"]["dur"], slices["b"]["pid"]) == (10, 20, 1)
     assert slices["a:0"]["dur"] == pytest.approx(89.382, abs=1e-9)
     assert slices["a:0"]["pid"] == 1
@@ -104,6 +104,64 @@ def test_perfetto_counters_reach_each_devices_peak() -> None:
     for event in events_of(plan, "C"):
         highest[event["pid"]] = max(highest[event["pid"]], event["args"]["bytes"])
     assert tuple(highest[pid] for pid in (1, 2, 3)) == plan.metrics.peak_bytes
+
+
+def test_perfetto_counters_of_kinds_add_up_to_all_memory() -> None:
+    """At gpu0's peak of 5 MiB: weights of a and b, outputs of b and d, c's copy."""
+    latest: dict[str, int] = {}
+    at_peak: dict[str, int] = {}
+    for event in events_of(small_plan(), "C"):
+        if event["pid"] == 1 and event["ts"] <= 218.764:
+            latest[event["name"]] = event["args"]["bytes"]
+            at_peak = dict(latest)
+    assert at_peak == {
+        "memory in use": 5 * MIB,
+        "memory: parameters": 2 * MIB,
+        "memory: tensors": 2 * MIB,
+        "memory: copies": MIB,
+    }
+    plan = layered_plan(500, 3)
+    for pid in (1, 2, 3):
+        kinds: dict[str, int] = {}
+        by_time = defaultdict(dict)
+        for event in (event for event in events_of(plan, "C") if event["pid"] == pid):
+            by_time[event["ts"]][event["name"]] = event["args"]["bytes"]
+        for changed in by_time.values():
+            kinds |= changed
+            assert kinds["memory in use"] == sum(size for name, size in kinds.items() if name != "memory in use")
+
+
+def test_perfetto_marks_each_devices_peak() -> None:
+    instants = [(event["pid"], event["name"], event["ts"]) for event in events_of(small_plan(), "i")]
+    assert instants == [(1, "peak 5.00 MiB", pytest.approx(218.764)), (2, "peak 3.00 MiB", pytest.approx(99.382))]
+
+
+def test_perfetto_has_the_critical_path_as_a_process_of_its_own() -> None:
+    path = [event for event in events_of(small_plan(), "X") if event["cat"] == "critical path"]
+    assert [(event["name"], event["args"]["where"]) for event in path] == [
+        ("a", "gpu0"),
+        ("a:0", "gpu0 to gpu1"),
+        ("c", "gpu1"),
+        ("c:0", "gpu1 to gpu0"),
+        ("d", "gpu0"),
+    ]
+    assert {event["pid"] for event in path} == {3}
+    names = {event["pid"]: event["args"] for event in events_of(small_plan(), "M") if event["name"] == "process_name"}
+    assert names[3] == {"name": "critical path"}
+
+
+def test_perfetto_flows_lead_from_a_transfer_to_all_that_read_it_where_the_graph_says_who_does() -> None:
+    """y's MiB crosses for z and for u; only the first of them waited for it."""
+    graph = flowing_graph()
+    more = (*graph.ops, Op(name="u", kind="other", inputs=(1,), outputs=(5,)))
+    graph = replace(graph, ops=more, tensors=(*graph.tensors, Tensor(name="u:0", size_bytes=1)))
+    found = plan(graph, "2xh100", pins={"x": 0, "y": 0, "w": 1, "z": 1, "u": 1}, evaluations=1)
+    (sent,) = found.transfers
+    ends = sorted(event["ts"] for event in events_of(found, "f", graph))
+    readers = [op.start_ns / 1000 for op in found.ops if op.name in "zu"]
+    assert ends == pytest.approx(sorted([sent.start_ns / 1000, *readers]))
+    assert len(events_of(found, "f")) == 2
+    assert len(events_of(found, "f", graph)) == 3
 
 
 def test_perfetto_flows_come_in_pairs_inside_slices_of_their_track() -> None:

@@ -80,7 +80,9 @@ def export(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODEL", help="The plan's model: what a device map costs, data flow in dot.", show_default=False
+            metavar="MODEL",
+            help="The plan's model: what a device map costs, who reads what in dot and perfetto.",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[

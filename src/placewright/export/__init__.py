@@ -27,6 +27,11 @@ TARGETS: Mapping[str, Callable[[Plan], bytes]] = MappingProxyType(
     }
 )
 
+#: What shows who reads what, when the plan's graph is given.
+_WITH_GRAPH: Mapping[str, Callable[[Plan, Graph], bytes]] = MappingProxyType(
+    {"dot": dot_flow.to_bytes, "perfetto": perfetto.to_bytes}
+)
+
 #: Readers of the other targets do not unpack.
 _COMPRESSIBLE = "perfetto"
 
@@ -40,8 +45,8 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     """Writes `plan` for another tool; `target` is a key of TARGETS. A Perfetto trace is compressed for a path in .gz.
 
     graph: what the plan is for, or its file; by default the file that it was made from. A device map, which does not
-    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings. "dot" shows the
-    data flow of a graph that is given, otherwise what each step waited for.
+    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings. "dot" and
+    "perfetto" show who reads what in a graph that is given, otherwise what each step waited for.
     Raises InputError when the target is unknown, the plan has not what it needs, the graph is another one, or the file
     cannot be written.
     """
@@ -70,8 +75,10 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
     """As `export_plan`, without a judgement of what is written."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
-    flows = target == "dot" and graph is not None
-    data = dot_flow.to_bytes(plan, find_graph(plan, graph)) if flows else TARGETS[target](plan)
+    if graph is not None and target in _WITH_GRAPH:
+        data = _WITH_GRAPH[target](plan, find_graph(plan, graph))
+    else:
+        data = TARGETS[target](plan)
     if target == _COMPRESSIBLE and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)

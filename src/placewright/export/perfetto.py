@@ -1,24 +1,43 @@
-"""A trace for ui.perfetto.dev in the Trace Event Format: one process per device, one thread per engine.
+"""A trace for ui.perfetto.dev in the Trace Event Format: one process per device, one thread per engine; and one process
+for the critical path.
 
-Source: "Trace Event Format" (Google), phases M, X, C, s, f. Process and thread ids start at 1 and 100, because 0 stands
-for the idle task there; thread ids are unique across processes.
+Source: "Trace Event Format" (Google), phases M, X, C, i, s, f. Process and thread ids start at 1 and 100, because 0
+stands for the idle task there; thread ids are unique across processes.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import count, groupby
 from typing import Any
 
+from placewright.critical_path import critical_path
+from placewright.garbage import collection_paused
+from placewright.graph import Graph
+from placewright.memory_events import memory_events
 from placewright.plan import Plan, ScheduledOp, Transfer
+from placewright.quantities import format_bytes
+from placewright.replay import demands
 
 _Event = dict[str, Any]
+_ALL = "memory in use"
+#: What a kind of buffer is called among the counters.
+_KINDS = {
+    "resident": "memory: parameters",
+    "tensor": "memory: tensors",
+    "copy": "memory: copies",
+    "workspace": "memory: workspace",
+}
 
 
-def to_bytes(plan: Plan) -> bytes:
-    """JSON with metadata, slices, memory counters and flows from producers over transfers to what waited for them."""
-    events = [*_metadata(plan), *_slices(plan), *_counters(plan), *_flows(plan)]
+@collection_paused()
+def to_bytes(plan: Plan, graph: Graph | None = None) -> bytes:
+    """JSON with metadata, slices, memory counters and flows from producers over transfers to what read them; without
+    the plan's graph, which alone says that, to what waited for them."""
+    readers = _waiting(plan) if graph is None else _readers(plan, graph)
+    events = [*_metadata(plan), *_slices(plan), *_critical_path(plan), *_memory(plan), *_flows(plan, readers)]
     trace = {
         "displayTimeUnit": "ns",
         "otherData": {"graph": plan.graph_name, "placewright": plan.version, "solver": plan.solver},
@@ -95,31 +114,88 @@ def _op_arguments(op: ScheduledOp) -> _Event:
     return {key: value for key, value in told.items() if value} | numbers
 
 
-def _counters(plan: Plan) -> Iterator[_Event]:
-    """Memory after each event; of events at one instant Perfetto would show only the last, so the largest is kept."""
-    for device, curve in enumerate(plan.memory_curves):
-        highest: dict[int, int] = {}
-        for time, in_use in zip(curve.time_ns, curve.bytes_in_use, strict=True):
-            highest[time] = max(highest.get(time, 0), in_use)
-        if curve.time_ns:
-            highest[curve.time_ns[-1]] = curve.bytes_in_use[-1]
-        for time, in_use in highest.items():
-            counter = {"ph": "C", "pid": _process(device), "name": "memory in use", "ts": _microseconds(time)}
-            yield {**counter, "args": {"bytes": in_use}}
+def _critical_path(plan: Plan) -> Iterator[_Event]:
+    """Its steps once more, on a track of their own above the devices."""
+    process = _process(plan.machine.num_devices)
+    yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": "critical path"}}
+    yield {"ph": "M", "pid": process, "name": "process_sort_index", "args": {"sort_index": -1}}
+    yield from _thread_names(plan.machine.num_devices, 100 * process, "steps that decide the step time", 0)
+    for step in critical_path(plan):
+        name = step.tensor if isinstance(step, Transfer) else step.name
+        slice_ = {"ph": "X", "pid": process, "tid": 100 * process, "name": name, "cat": "critical path"}
+        yield {**slice_, **_times(step), "args": {"where": _where(plan, step), "position": step.position}}
 
 
-def _flows(plan: Plan) -> Iterator[_Event]:
-    """Arrows: producer -> transfer, and transfer -> each op whose start waited for it."""
-    producers = {op.name: op for op in plan.ops}
+def _where(plan: Plan, step: ScheduledOp | Transfer) -> str:
+    devices = plan.machine.devices
+    if isinstance(step, Transfer):
+        return f"{devices[step.source].name} to {devices[step.destination].name}"
+    return devices[step.device].name
+
+
+def _memory(plan: Plan) -> Iterator[_Event]:
+    """Per device counters of all memory and of each kind, and an instant at the peak."""
+    for device in range(plan.machine.num_devices):
+        states = list(_in_use(plan, device))
+        peak_ns, highest = max(states, key=lambda state: state[1][_ALL], default=(0, {_ALL: 0}))
+        peak = f"peak {format_bytes(highest[_ALL])}"
+        yield {"ph": "i", "s": "p", "pid": _process(device), "name": peak, "ts": _microseconds(peak_ns)}
+        last: dict[str, int] = {}
+        for time, in_use in states:
+            for name, size in in_use.items():
+                if last.get(name, 0) != size or name == _ALL:
+                    counter = {"ph": "C", "pid": _process(device), "name": name, "ts": _microseconds(time)}
+                    yield {**counter, "args": {"bytes": size}}
+            last = in_use
+
+
+def _in_use(plan: Plan, device: int) -> Iterator[tuple[int, dict[str, int]]]:
+    """(time, bytes by name of the counter). Of events at one instant Perfetto would show only the last, so they are
+    taken where most is in use; at the end of the step after the last."""
+    in_use = dict.fromkeys((_ALL, *_KINDS.values()), 0)
+    every = memory_events(plan, device)
+    for time, events in groupby(every, key=lambda event: event.time_ns):
+        most = {_ALL: -1}
+        for event in events:
+            size = event.buffer.size_bytes if event.allocates else -event.buffer.size_bytes
+            for name in (_ALL, _KINDS[event.buffer.kind]):
+                in_use[name] += size
+            if in_use[_ALL] > most[_ALL]:
+                most = dict(in_use)
+        yield time, dict(in_use) if time == every[-1].time_ns else most
+
+
+def _waiting(plan: Plan) -> Iterator[tuple[Transfer, ScheduledOp]]:
+    """Each op whose start waited for a transfer, with it."""
     transfers = {transfer.position: transfer for transfer in plan.transfers}
+    for op in plan.ops:
+        if (awaited := transfers.get(op.waits_for)) is not None:
+            yield awaited, op
+
+
+def _readers(plan: Plan, graph: Graph) -> Iterator[tuple[Transfer, ScheduledOp]]:
+    """Each op that reads what was moved to its device, with the transfer."""
+    transfers = {(transfer.tensor, transfer.destination): transfer for transfer in plan.transfers}
+    ops = {op.name: op for op in plan.ops}
+    for index, values in demands(graph, plan.control).reads.items():
+        reader = ops[graph.ops[index].name]
+        for value in sorted(values):
+            moved = transfers.get((graph.tensors[value].name, reader.device)) if value >= 0 else None
+            if moved is not None:
+                yield moved, reader
+
+
+def _flows(plan: Plan, readers: Iterable[tuple[Transfer, ScheduledOp]]) -> Iterator[_Event]:
+    """Arrows: producer -> transfer -> reader."""
+    producers = {op.name: op for op in plan.ops}
+    identities = count()
     for transfer in plan.transfers:
         if (producer := producers.get(transfer.producer)) is not None:
             start = {**_op_place(producer), "ts": _microseconds(_last_moment(producer))}
-            yield from _arrow(2 * transfer.position, start, _beginning(_transfer_place(transfer), transfer))
-    for op in plan.ops:
-        if (awaited := transfers.get(op.waits_for)) is not None:
-            start = {**_transfer_place(awaited), "ts": _microseconds(_last_moment(awaited))}
-            yield from _arrow(2 * op.position + 1, start, _beginning(_op_place(op), op))
+            yield from _arrow(next(identities), start, _beginning(_transfer_place(transfer), transfer))
+    for transfer, op in readers:
+        start = {**_transfer_place(transfer), "ts": _microseconds(_last_moment(transfer))}
+        yield from _arrow(next(identities), start, _beginning(_op_place(op), op))
 
 
 def _last_moment(step: ScheduledOp | Transfer) -> int:
