@@ -262,6 +262,9 @@ def test_of_many_changes_of_device_as_many_are_drawn_as_can_be_told_apart(open_r
     drawn = re.fullmatch(r": (\d+) of 199 changes of device drawn, zoom in for more", note)
     assert drawn is not None, note
     assert 50 <= int(drawn[1]) <= 80
+    page.uncheck("#show-links", force=True)
+    shown_span(page)
+    assert page.inner_text("#crossings-note").endswith(" of 199 changes of device drawn, zoom in for more")
     page.locator("#viewport").focus()
     for _ in range(6):
         page.keyboard.press("+")

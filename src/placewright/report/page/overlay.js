@@ -3,25 +3,24 @@
 // Changes of lane nearer to each other than this are not all drawn: together they would hide the lanes.
 const CROSSING_DISTANCE = 14;
 
-// A strip below the slices of the path, and lines where it passes from lane to lane.
+// A strip below the slices of the path, and lines where it passes from lane to lane; past transfers that are not shown.
 function drawCriticalPath(ctx, ink) {
   ctx.fillStyle = ctx.strokeStyle = ink.critical;
   ctx.globalAlpha = search.active ? 0.3 : 1;
-  let drawnTo = -Infinity;
+  let [drawnTo, before] = [-Infinity, -1];
   const crossings = [];
-  criticalPath.forEach((step, i) => {
-    if (finishOf[step] < view.from || startOf[step] > view.to || laneOfStep[step] < 0) return;
-    const lane = lanes[laneOfStep[step]];
-    const [left, right] = [xOf(startOf[step]), xOf(finishOf[step])];
-    const before = criticalPath[i - 1];
-    if (before !== undefined && laneOfStep[before] >= 0 && laneOfStep[before] !== laneOfStep[step]) {
-      crossings.push([before, step]);
-      drawnTo = -Infinity;
-    }
-    if (right < drawnTo + 0.5) return;
+  for (const step of criticalPath) {
+    if (laneOfStep[step] < 0) continue;
+    const changes = before >= 0 && laneOfStep[before] !== laneOfStep[step];
+    const from = before;
+    before = step;
+    if (finishOf[step] < view.from || startOf[step] > view.to) continue;
+    const [lane, left, right] = [lanes[laneOfStep[step]], xOf(startOf[step]), xOf(finishOf[step])];
+    if (changes) crossings.push([from, step]);
+    if (right < drawnTo + 0.5 && !changes) continue;
     ctx.fillRect(left, lane.y + lane.height - 2, Math.max(right - left, 1), 4);
     drawnTo = right;
-  });
+  }
   drawCrossings(ctx, crossings);
   ctx.globalAlpha = 1;
 }
