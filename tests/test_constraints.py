@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright import constraints
@@ -30,7 +30,6 @@ def test_any_other_number_or_name_is_refused_in_a_short_sentence(text: str) -> N
 NAMES = st.text("ab.[]", max_size=4)
 
 
-@settings(deadline=None)
 @given(ops=st.lists(st.tuples(NAMES, NAMES), max_size=6), pattern=st.text("ab.[]!*?", max_size=4))
 def test_a_pattern_finds_the_ops_of_which_it_matches_the_name_or_the_module(
     ops: list[tuple[str, str]], pattern: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reference_data import FOLDER, needs_reference_data
 
 from placewright.api import make_problem
 from placewright.constraints import Constraints
@@ -24,8 +24,7 @@ from placewright.search.budget import Budget
 from placewright.search.method import make_method
 from placewright.search.result import Solution, measure
 
-FOLDER = Path(__file__).parents[3] / "shared" / "data" / "msr_layer"
-needs_files = pytest.mark.skipif(not FOLDER.exists(), reason="the layer graphs are not beside the repository")
+LAYER_GRAPHS = FOLDER / "msr_layer"
 
 TINY: dict[str, Any] = {
     "maxSizePerFPGA": 100.0,
@@ -134,9 +133,9 @@ def test_a_wrong_file_is_named_in_one_sentence(changes: dict[str, Any], expected
     assert expected in str(caught.value)
 
 
-@needs_files
+@needs_reference_data
 def test_all_reference_files_load_by_their_content_with_sizes_as_stated() -> None:
-    files = sorted(FOLDER.glob("*.json"))
+    files = sorted(LAYER_GRAPHS.glob("*.json"))
     assert len(files) == 12
     for file in files:
         stated, graph = json.loads(file.read_bytes()), load_graph(file)
@@ -149,7 +148,7 @@ def test_all_reference_files_load_by_their_content_with_sizes_as_stated() -> Non
             assert all(size_of[f"{name_of[e['sourceId']]}:0"] == e["size"] for e in stated["edges"])
 
 
-@needs_files
+@needs_reference_data
 @pytest.mark.parametrize("transfer_model", ["blocking", "overlapped"])
 @pytest.mark.parametrize(
     ("file", "greedy_ms"),
@@ -163,7 +162,7 @@ def test_all_reference_files_load_by_their_content_with_sizes_as_stated() -> Non
 def test_auto_keeps_the_files_limits_and_is_no_slower_than_the_published_greedy(
     file: str, greedy_ms: float, transfer_model: TransferModel
 ) -> None:
-    problem = their_problem(load_graph(FOLDER / file), transfer_model)
+    problem = their_problem(load_graph(LAYER_GRAPHS / file), transfer_model)
     found = make_method("auto", threads=1).solve(problem, Budget(evaluations=20_000), 0)
     assert found.metrics.bytes_over_limit == 0
     assert round(found.metrics.step_time_ns / 1e6, 1) <= greedy_ms
@@ -188,7 +187,7 @@ def their_problem(graph: Graph, transfer_model: TransferModel) -> Problem:
     return Problem(graph=graph, machine=machine, time_ns=np.array(times, np.int64), constraints=together)
 
 
-@needs_files
+@needs_reference_data
 @pytest.mark.parametrize(
     ("file", "optimum_ms"),
     [
@@ -199,7 +198,7 @@ def their_problem(graph: Graph, transfer_model: TransferModel) -> Problem:
     ],
 )
 def test_the_published_optimal_max_load_splits_come_out(file: str, optimum_ms: float) -> None:
-    assert round(best_max_load_ms(load_graph(FOLDER / file)), 3) == optimum_ms
+    assert round(best_max_load_ms(load_graph(LAYER_GRAPHS / file)), 3) == optimum_ms
 
 
 def best_max_load_ms(graph: Graph) -> float:

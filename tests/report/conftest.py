@@ -12,13 +12,18 @@ import pytest
 from placewright.plan import Plan
 from placewright.report import write_report
 
-RECORD_TEXTS = """
+RECORD_DRAWING = """
 window.drawn = [];
-const write = CanvasRenderingContext2D.prototype.fillText;
-CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-  window.drawn.push(text);
-  return write.call(this, text, ...place);
-};
+window.numCalls = 0;
+const prototype = CanvasRenderingContext2D.prototype;
+for (const name of ['fillRect', 'strokeRect', 'rect', 'lineTo', 'moveTo', 'fill', 'stroke', 'fillText']) {
+  const draw = prototype[name];
+  prototype[name] = function (...rest) {
+    window.numCalls += 1;
+    if (name === 'fillText') window.drawn.push(rest[0]);
+    return draw.apply(this, rest);
+  };
+}
 """
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -39,7 +44,8 @@ def browser() -> Iterator[Any]:
 def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Writes the report of a plan and opens it. At the end of the test: nothing was logged, thrown or requested.
 
-    What the canvases say stands in `window.drawn`, the texts since it was last emptied.
+    What the canvases say stands in `window.drawn`, the texts since it was last emptied;
+    `window.numCalls` counts what is drawn on them.
     """
     complaints: list[str] = []
     pages = []
@@ -49,7 +55,7 @@ def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         write_report(plan, path)
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
         pages.append(page)
-        page.add_init_script(RECORD_TEXTS)
+        page.add_init_script(RECORD_DRAWING)
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on(

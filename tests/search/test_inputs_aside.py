@@ -173,7 +173,7 @@ def set_aside(problem: Problem) -> list[int]:
     return aside
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems_with_inputs(), data=st.data())
 def test_what_is_decided_about_the_rest_is_valid_with_the_inputs(problem: Problem, data: st.DataObject) -> None:
     aside = set_aside(problem)
@@ -213,7 +213,7 @@ def assert_remote_inputs_stand_first(
             assert between == [] or all(o in aside for o in ops[place[op] : first])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problem=problems_with_inputs(), data=st.data())
 def test_inputs_at_the_beginning_leave_a_valid_order(problem: Problem, data: st.DataObject) -> None:
     group, allowed = (array.tolist() for array in problem.groups)

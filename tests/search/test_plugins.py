@@ -101,7 +101,7 @@ def test_the_example_is_a_method_and_about_30_lines() -> None:
 
 
 @given(problems())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_examples_plans_are_right_under_any_constraints(problem: Problem) -> None:
     load_plugins([EXAMPLE])
     result = METHODS["near-inputs"].solve(problem, Budget(), seed=0)

@@ -39,7 +39,6 @@ function sizeTimeline() {
 }
 
 function drawTimeline() {
-  const began = performance.now();
   const ink = inks();
   const ctx = timeline.getContext('2d');
   frame.scroll = printing ? 0 : viewport.scrollTop;
@@ -61,13 +60,12 @@ function drawTimeline() {
   drawAxis(ctx, ink);
   drawBrush(ctx, ink);
   drawOverview(ink);
-  publishView(performance.now() - began);
+  publishView();
 }
 
-function publishView(milliseconds) {
+function publishView() {
   viewport.dataset.from = Math.round(view.from);
   viewport.dataset.to = Math.round(view.to);
-  viewport.dataset.frameMs = milliseconds.toFixed(2);
   viewport.setAttribute('aria-label',
     `Timeline, ${formatTime(view.from)} to ${formatTime(view.to)} of ${formatTime(endTime)}`);
 }
