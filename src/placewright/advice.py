@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from placewright.explain import PeakExplanation, explain_peak
 from placewright.machines import list_presets
@@ -22,15 +22,28 @@ _PARTS = {
 
 
 def advice(plan: Plan) -> tuple[str, ...]:
-    """What fills the device that lacks most, and what would be enough; nothing for a plan that fits."""
-    missing = [
-        0 if limit is None else max(0, peak - limit)
-        for peak, limit in zip(plan.metrics.peak_bytes, plan.memory_limits_bytes, strict=True)
-    ]
+    """What would be enough, and whether less work at a time could help; nothing for a plan that fits."""
+    missing = _missing(plan)
+    if not any(missing):
+        return ()
+    return (_enough(plan, missing), _smaller(plan, missing.index(max(missing))))
+
+
+def peak_words(plan: Plan) -> tuple[str, ...]:
+    """What fills the device that lacks most; nothing for a plan that fits."""
+    missing = _missing(plan)
     if not any(missing):
         return ()
     peak = explain_peak(plan, missing.index(max(missing)))
-    return (_contents(plan, peak), _largest(plan, peak.device), *_enough(plan, missing), _smaller(plan, peak))
+    return (_contents(plan, peak), _largest(plan, peak.device))
+
+
+def _missing(plan: Plan) -> list[int]:
+    """Bytes over the limit, per device."""
+    return [
+        0 if limit is None else max(0, peak - limit)
+        for peak, limit in zip(plan.metrics.peak_bytes, plan.memory_limits_bytes, strict=True)
+    ]
 
 
 def _contents(plan: Plan, peak: PeakExplanation) -> str:
@@ -47,31 +60,28 @@ def _largest(plan: Plan, device: int) -> str:
     return f"Largest there: {', '.join(f'{b.name} ({format_bytes(b.size_bytes)})' for b in largest)}."
 
 
-def _enough(plan: Plan, missing: list[int]) -> Iterator[str]:
+def _enough(plan: Plan, missing: Sequence[int]) -> str:
     """The limit, or the devices, that this very plan would fit."""
-    devices = plan.machine.devices
     short = [device for device, lack in enumerate(missing) if lack]
     needed = max(plan.metrics.peak_bytes[device] for device in short)
-    capacities = [devices[device].memory_bytes for device in short]
+    capacities = [plan.machine.devices[device].memory_bytes for device in short]
     if all(
         capacity is None or capacity >= plan.metrics.peak_bytes[device]
         for device, capacity in zip(short, capacities, strict=True)
     ):
-        yield f"This plan would fit under a memory limit of {-(-needed // _MIB)}MiB, which the devices have."
-        return
+        return f"This plan would fit under a memory limit of {-(-needed // _MIB)}MiB, which the devices have."
     sizes: dict[int, str] = {}
     for preset in sorted(list_presets(), key=lambda preset: preset.device.memory_bytes or 0):
         memory = preset.device.memory_bytes
         if memory is not None and memory >= needed and preset.family != "cpu":
             sizes.setdefault(memory, preset.name)
-    if sizes:
-        named = [f"{name} ({format_bytes(memory)})" for memory, name in list(sizes.items())[:_NUM_NAMED]]
-        yield f"Devices of {format_bytes(needed)} or more would hold this plan, such as {_listed(named, 'or')}."
-    else:
-        yield f"No preset holds the {format_bytes(needed)} of this plan on one device: it takes more devices."
+    if not sizes:
+        return f"No preset holds the {format_bytes(needed)} of this plan on one device: it takes more devices."
+    named = [f"{name} ({format_bytes(memory)})" for memory, name in list(sizes.items())[:_NUM_NAMED]]
+    return f"Devices of {format_bytes(needed)} or more would hold this plan, such as {_listed(named, 'or')}."
 
 
-def _smaller(plan: Plan, peak: PeakExplanation) -> str:
+def _smaller(plan: Plan, device: int) -> str:
     """Whether less work at a time could help, or only more memory."""
     residents = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "resident"}
     limits = plan.memory_limits_bytes
@@ -81,10 +91,11 @@ def _smaller(plan: Plan, peak: PeakExplanation) -> str:
         if len(set(limits)) > 1 or not limits[0]:
             return f"{words}: no batch size fits."
         return f"{words}: no batch size fits, and it takes {counted(-(-least // limits[0]), 'device')} at least."
-    shrinking = peak.peak_bytes - peak.bytes_of("resident")
+    held = sum(b.size_bytes for b in plan.buffers if b.kind == "resident" and b.device == device)
+    shrinking = format_bytes(plan.metrics.peak_bytes[device] - held)
     trained = any(op.phase == "backward" for op in plan.ops)
     recompute = ", and recomputing activations (torch.utils.checkpoint) keeps fewer of them" if trained else ""
-    return f"A smaller batch shrinks most of the {format_bytes(shrinking)} beside parameters and constants{recompute}."
+    return f"A smaller batch shrinks most of the {shrinking} beside parameters and constants{recompute}."
 
 
 def _listed(parts: list[str], last: str = "and") -> str:

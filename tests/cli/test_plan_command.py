@@ -194,6 +194,7 @@ def test_nothing_feasible_is_code_3_with_what_is_missing_per_device(
     assert load(tmp_path / "p.json").status == "infeasible"
     assert "every plan needs at least 2.00 MiB on its fullest device" in outcome.out
     assert "every plan needs at least 2.00 MiB on its fullest device" in outcome.err
+    assert "This plan would fit under a memory limit of 2MiB, which the devices have." in outcome.out
     assert len(outcome.out.splitlines()) <= 25
 
 

@@ -48,7 +48,10 @@ def test_explain_tells_peak_path_idle_time_and_gap(placewright: Placewright, sav
 
 def test_explain_says_how_far_a_device_is_from_fitting(placewright: Placewright, model: Path, tmp_path: Path) -> None:
     placewright("plan", model, "-d", "2xp100", "--memory-limit", "1.5MiB", "--evaluations", "20", "-o", tmp_path / "p")
-    assert "over its limit of 1.50 MiB by " in placewright("explain", tmp_path / "p").out
+    text = placewright("explain", tmp_path / "p").out
+    assert "over its limit of 1.50 MiB by " in text
+    assert "Largest there: " in text
+    assert "This plan would fit under a memory limit of 2MiB, which the devices have." in text
 
 
 def test_diff_of_a_plan_with_itself_finds_nothing(placewright: Placewright, saved: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from placewright.advice import advice
+from placewright.advice import advice, peak_words
 from placewright.basis import basis_words
 from placewright.outcome import (
     best_baseline,
@@ -161,7 +161,7 @@ def notices(plan: Plan) -> Markup:
     if plan.metrics.bytes_over_limit > 0:
         over = format_bytes(plan.metrics.bytes_over_limit)
         text = f"This plan does not fit: {over} over the limit in all. It is the closest one found. {_outlook(plan)}"
-        helps = element("ul", *(element("li", sentence) for sentence in advice(plan)))
+        helps = element("ul", *(element("li", sentence) for sentence in (*peak_words(plan), *advice(plan))))
         parts.append(element("div", element("p", text), _missing_table(plan), helps, class_="notice bad", role="alert"))
     if plan.warnings:
         summary = element("summary", counted(len(plan.warnings), "warning"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from placewright.advice import advice, peak_words
 from placewright.basis import basis_words
 from placewright.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
 from placewright.idle import IdleExplanation
@@ -140,10 +141,11 @@ def _idle(plan: Plan, idle: tuple[IdleExplanation, ...]) -> Iterator[RenderableT
 
 
 def _verdict(plan: Plan, gap: GapExplanation | None) -> Iterator[RenderableType]:
-    """How far from optimal the plan may be; of one that does not fit, whether another could."""
+    """How far from optimal the plan may be; of one that does not fit, whether another could and what would help."""
     if gap is None:
         floor = floor_words(plan)
         yield heading(f"{verdict_words(plan)}: {floor}" if floor else verdict_words(plan))
+        yield from map(line, (*peak_words(plan), *advice(plan)))
         return
     bound = format_objective(plan.objective, gap.bound)
     if gap.value == gap.bound:

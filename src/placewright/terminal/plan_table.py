@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placewright.advice import advice
 from placewright.basis import basis_words
 from placewright.outcome import (
     best_baseline,
@@ -150,7 +151,7 @@ def _bar(part: int, whole: int, style: str) -> Text:
 
 def _missing(plan: Plan) -> list[RenderableType]:
     floor = floor_words(plan)
-    return [_missing_table(plan), *([line(floor)] if floor else [])]
+    return [_missing_table(plan), *([line(floor)] if floor else []), *map(line, advice(plan)[:1])]
 
 
 def _missing_table(plan: Plan) -> Table:
