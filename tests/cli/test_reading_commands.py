@@ -193,7 +193,7 @@ def test_of_many_devices_that_are_too_small_inspect_names_the_machines_own_and_t
 
 def test_devices_are_listed_shown_and_detected(placewright: Placewright, tmp_path: Path) -> None:
     listed = placewright("devices", "list").out
-    assert all(name in listed for name in ("k80", "h100", "nvlink4", "pcie3", "100g"))
+    assert all(name in listed for name in ("k80", "h100", "rtx4090", "mi300x", "bf16", "nvlink4", "pcie3", "100g"))
     shown = placewright("devices", "show", "cpu+2xk80").out
     assert "cpu+2xk80: 3 devices" in shown
     assert "cpu0 -> gpu0 and 5 other directions" in shown
