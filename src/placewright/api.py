@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placewright.arguments import budget, constraints, whole_number
 from placewright.constraints import Constraints
@@ -32,15 +32,19 @@ from placewright.search.plugins import solve
 
 if TYPE_CHECKING:
     import torch
+    from torch.export import ExportedProgram
 
     from placewright.inspection import Inspection
 
+    Model: TypeAlias = Graph | str | Path | torch.nn.Module | ExportedProgram
+
 
 def plan(
-    model: Graph | str | Path | torch.nn.Module,
+    model: Model,
     devices: Machine | str | Path | Sequence[str],
     *,
-    args: Sequence[Any] = (),
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
     training: bool = False,
     objective: Objective = "step-time",
     memory_limit: int | str | Mapping[str | int, int | str] | Sequence[int | str | None] | None = None,
@@ -61,8 +65,9 @@ def plan(
 ) -> Plan:
     """Find where each op runs, in what order, and when tensors move.
 
-    model: a Graph, the path of a model or graph file, "example:NAME", or a torch module with `args` (and `training`
-        for a whole step with backward and optimizer). devices: a Machine, "2xh100", or the path of a devices.toml.
+    model: a Graph, the path of a model or graph file, "example:NAME", a torch module with `args` and `kwargs`, what it
+        is called with (one tensor, or a tuple), or an ExportedProgram, which has them; with `training` a whole step
+        with backward and optimizer. devices: a Machine, "2xh100", or the path of a devices.toml.
     memory_limit: bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list
         with one entry per device; capacities hold as well. pins: glob over op or module names to device. forbids: to
         one device or several. colocate: groups of globs that share a device. dims: values of symbolic dimensions of
@@ -83,7 +88,7 @@ def plan(
     machine = as_machine(devices)
     limited = memory_limits(memory_limit, machine)
     problem = make_problem(
-        as_graph(model, args=args, training=training, dims=dims or {}),
+        as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims),
         machine,
         objective=objective,
         control=control,
@@ -121,10 +126,11 @@ def save(plan: PlanRecord, path: str | Path) -> None:
 
 
 def inspect(
-    model: Graph | str | Path | torch.nn.Module,
+    model: Model,
     devices: Machine | str | Path = "h100",
     *,
-    args: Sequence[Any] = (),
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
     training: bool = False,
     dims: Mapping[str, int] | None = None,
     measured: str | Path | None = None,
@@ -136,7 +142,7 @@ def inspect(
     from placewright.inspection import inspect_graph
     from placewright.terminal.inspect_tables import inspect_tables
 
-    graph = as_graph(model, args=args, training=training, dims=dims or {})
+    graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
     found = inspect_graph(graph, as_machine(devices), measured=None if measured is None else Path(measured))
     return answer(found, inspect_tables(found))
 
@@ -156,14 +162,22 @@ def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
 
 
 def as_graph(
-    model: Graph | str | Path | torch.nn.Module, *, args: Sequence[Any], training: bool, dims: Mapping[str, int]
+    model: Model,
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    dims: Mapping[str, int] | None = None,
 ) -> Graph:
     """The graph of whatever `plan` accepts as a model."""
-    if isinstance(model, Graph):
-        return model
-    if isinstance(model, str | Path):
-        return load_graph(model, dims=dims)
-    return from_torch(model, tuple(args), training=training)
+    if not isinstance(model, Graph | str | Path):
+        return from_torch(model, args, kwargs, training=training)
+    graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {})
+    if kwargs or not (isinstance(args, tuple | list) and not args):
+        raise InputError(f"args and kwargs are for a PyTorch module, and '{graph.name}' is a graph already")
+    if training and graph.metadata.get("mode") != "training":
+        raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
+    return graph
 
 
 def make_problem(

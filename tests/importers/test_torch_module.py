@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections import Counter
@@ -404,6 +405,43 @@ def test_what_cannot_be_captured_is_refused_in_one_sentence(model: Any, options:
     with pytest.raises(InputError, match=message) as error:
         from_torch(model, (torch.zeros(3, 8),), **options)
     assert "\n" not in str(error.value)
+
+
+class Stack(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8), layer])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("layer", [Branching, Selecting])
+@pytest.mark.parametrize("training", [False, True])
+def test_what_depends_on_values_is_named_by_layer_and_line(layer: Any, training: bool) -> None:
+    line = inspect.getsourcelines(layer.forward)[1] + 1
+    where = rf"not known before it runs.*\(in layers\.1, test_torch_module\.py:{line}\)$"
+    with pytest.raises(InputError, match=where) as caught:
+        from_torch(Stack(layer()), (torch.zeros(3, 8),), training=training)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_exported_program_has_its_arguments(step: Graph) -> None:
+    program = torch.export.export(Perceptron().train(), (torch.zeros(3, 8),))
+    given = from_torch(program, (torch.zeros(3, 8),), training=True, name="perceptron")
+    assert from_torch(program, training=True, name="perceptron").fingerprint == given.fingerprint
+
+
+def test_one_tensor_stands_for_a_tuple_of_it() -> None:
+    alone = from_torch(Perceptron(), torch.zeros(3, 8), name="p")
+    assert alone.fingerprint == from_torch(Perceptron(), (torch.zeros(3, 8),), name="p").fingerprint
+
+
+def test_arguments_that_are_no_tuple_are_refused_with_a_hint() -> None:
+    with pytest.raises(InputError, match=r"args is a dict; .* arguments by name go into kwargs"):
+        from_torch(Perceptron(), {"x": torch.zeros(3, 8)})
 
 
 def test_wrong_arguments_are_refused_with_the_modules_name() -> None:

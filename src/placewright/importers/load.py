@@ -13,6 +13,14 @@ from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpac
 from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
 
 _KNOWN_SUFFIXES = ".onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg"
+#: Files of PyTorch by suffix. Loading one runs what it holds: torch.export.load unpickles weights, constants and
+#: inputs, loads compiled code, evaluates sizes as Python and calls any function of torch that the file names.
+_WEIGHTS = "holds weights and no graph; plan the module they belong to: placewright.plan(module, devices, args=...)"
+_PYTORCH_FILES = {
+    ".pt2": "is a program that PyTorch can only load by running code from the file; if you trust it, load it yourself: "
+    "placewright.plan(torch.export.load(path), devices)",
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors"), _WEIGHTS),
+}
 
 
 def load_file(location: Path, *, dims: Mapping[str, int] | None = None) -> Graph:
@@ -21,6 +29,8 @@ def load_file(location: Path, *, dims: Mapping[str, int] | None = None) -> Graph
 
     Raises InputError naming the file and what is wrong with it; MissingExtraError when ONNX is not installed.
     """
+    if (suffix := location.suffix.lower()) in _PYTORCH_FILES:
+        raise InputError(f"'{location}' {_PYTORCH_FILES[suffix]}")
     data = read_bytes(location)
     if not data:
         raise InputError(f"'{location}' is empty")

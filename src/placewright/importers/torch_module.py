@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from placewright.errors import InputError, MissingExtraError
@@ -18,7 +18,7 @@ Optimizer = Literal["sgd", "adam", "adamw"]
 
 def from_torch(
     model: nn.Module | ExportedProgram,
-    args: Sequence[Any] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     training: bool = False,
@@ -27,6 +27,9 @@ def from_torch(
     name: str | None = None,
 ) -> Graph:
     """The ops of one inference, or of one training step: forward, backward, one optimizer op per parameter.
+
+    args, kwargs: what the module is called with; one tensor stands for a tuple of it. An ExportedProgram is traced with
+        the inputs it was exported with where neither is given.
 
     The module is traced in evaluation mode, with `training` in training mode; an ExportedProgram as it was exported.
     Nothing is computed and no weight is read, so a module built on the meta device or under FakeTensorMode will do.
@@ -49,7 +52,7 @@ def from_torch(
 
     if optimizer not in OPTIMIZER_STATES:
         raise InputError(f"unknown optimizer '{optimizer}' (known: {', '.join(OPTIMIZER_STATES)})")
-    traced = trace(model, args, kwargs or {}, training=training, loss=loss)
+    traced = trace(model, _positional(args), kwargs or {}, training=training, loss=loss)
     return graph_from_capture(capture(traced), name or _name_of(model), optimizer if training else None)
 
 
@@ -60,3 +63,17 @@ def _name_of(model: nn.Module | ExportedProgram) -> str:
             kind = next(iter(stack.values()))[1]
             return (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
     return type(model).__name__
+
+
+def _positional(args: Any) -> tuple[Any, ...]:
+    """Positional arguments, from a sequence of them or a single tensor."""
+    import torch
+
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    hint = "; arguments by name go into kwargs" if isinstance(args, Mapping) else ""
+    raise InputError(
+        f"args is a {type(args).__name__}; it must be a tuple of the model's arguments, or one tensor{hint}"
+    )

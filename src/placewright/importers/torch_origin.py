@@ -33,6 +33,12 @@ def source_of(node: Any) -> str:
     return _innermost_frame(node.meta.get("stack_trace") or "")
 
 
+def source_of_frames(trace: str) -> str:
+    """ "file.py:line" of the deepest frame of a traceback's text that is model code; empty when none is."""
+    source = _innermost_frame(trace)
+    return "" if source.startswith("torch/") else source
+
+
 @lru_cache(maxsize=4096)
 def _innermost_frame(trace: str) -> str:
     """The deepest frame outside PyTorch and placewright; the deepest inside PyTorch when there is no other."""
@@ -47,6 +53,5 @@ def _without_directory(file: str) -> str:
     parts = PurePosixPath(file.replace("\\", "/")).parts
     if "site-packages" in parts:
         return "/".join(parts[parts.index("site-packages") + 1 :])
-    if "placewright" in parts and "importers" in parts:
-        return "/".join(parts[parts.index("importers") - 1 :])
-    return parts[-1]
+    ours = [place for place in range(len(parts)) if parts[place : place + 2] == ("placewright", "importers")]
+    return "/".join(parts[ours[-1] :] if ours else parts[-1:])

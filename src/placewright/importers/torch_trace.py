@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch._functorch import aot_autograd
-from torch._subclasses import fake_tensor
 from torch.utils import _pytree as pytree
 
 from placewright.errors import InputError
 from placewright.importers.torch_dependence import Dependence
+from placewright.importers.torch_failure import reason
 from placewright.importers.torch_stand_in import off_meta, tensors_of
 
 #: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
@@ -55,6 +55,8 @@ def trace(
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
     module = _module_of(model)
+    if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
+        args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
     leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
     dependence = Dependence()
@@ -235,13 +237,8 @@ def _functional_graph(step: _Step, inputs: tuple[Any, ...], training: bool) -> A
         raise
     except Exception as error:
         name = type(getattr(step, MODEL_ATTRIBUTE)).__name__
-        raise InputError(f"PyTorch cannot trace {name} with these arguments: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)):
-        return f"what {error.func} gives depends on values, which are not known before it runs"
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = reason(error, getattr(step, MODEL_ATTRIBUTE), f"{MODEL_ATTRIBUTE}.")
+        raise InputError(f"PyTorch cannot trace {name} with these arguments: {why}") from error
 
 
 def _first_names(model: Any) -> dict[str, str]:
