@@ -44,7 +44,8 @@ function drawCrossings(ctx, crossings) {
   }
   ctx.stroke();
   const all = crossings.filter(([, step]) => isOp(step)).length;
-  noteCrossings(drawn === all ? '' : `: ${formatCount(drawn)} of ${formatCount(all)} changes of device drawn, zoom in for more`);
+  const told = `: ${formatCount(drawn)} of ${formatCount(all)} changes of device drawn`;
+  noteCrossings(drawn === all ? '' : printing ? told : `${told}, zoom in for more`);
 }
 
 let crossingsNote = '';
