@@ -27,6 +27,7 @@ ROWS = (
         "idle",
         "module_pattern",
         "explain",
+        "op_explanation",
         "advice",
         "layers",
         "comparison",

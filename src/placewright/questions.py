@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from placewright import plan as records
 from placewright.errors import InputError
 from placewright.graph import Graph
+from placewright.plan import Plan as PlanRecord
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from placewright.comparison import Comparison
     from placewright.explain import Explanation
+    from placewright.op_explanation import OpExplanation
 
 Facts = TypeVar("Facts")
 
@@ -52,11 +53,11 @@ class Check:
     problems: tuple[str, ...]
 
 
-class Plan(records.Plan):
+class Plan(PlanRecord):
     """A plan that answers questions: what `placewright.plan` and `placewright.load` return."""
 
     @classmethod
-    def of(cls, plan: records.Plan) -> Plan:
+    def of(cls, plan: PlanRecord) -> Plan:
         """The same plan."""
         return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
 
@@ -74,6 +75,16 @@ class Plan(records.Plan):
 
         write_plan(self, path)
 
+    def explain_op(self, name: str, model: Graph | str | Path | None = None) -> Answer[OpExplanation]:
+        """Why the op of that name stands where it does, and what each other device would cost. model: as in `check`.
+
+        Raises InputError for an op that is not scheduled, and where `check` does.
+        """
+        from placewright.terminal.op_tables import op_tables
+
+        found = why_there(self, name, model)
+        return answer(found, op_tables(self, found))
+
     def explain(self) -> Answer[Explanation]:
         """Why the plan takes the memory and the time it takes."""
         from placewright.explain import explain
@@ -82,7 +93,7 @@ class Plan(records.Plan):
         found = explain(self)
         return answer(found, explain_tables(self, found))
 
-    def diff(self, other: records.Plan) -> Answer[Comparison]:
+    def diff(self, other: PlanRecord) -> Answer[Comparison]:
         """This plan and another one for the same graph side by side. Raises InputError for one of another graph."""
         from placewright.comparison import compare
         from placewright.terminal.diff_tables import diff_tables
@@ -119,7 +130,7 @@ class Plan(records.Plan):
 
 
 def judge(
-    plan: records.Plan,
+    plan: PlanRecord,
     model: Graph | str | Path | None = None,
     *,
     dims: Mapping[str, int] | None = None,
@@ -139,3 +150,15 @@ def judge(
     costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
     problems = check_plan(plan, graph, costs.time_ns, costs.origin)
     return Check(correct=not problems, problems=tuple(problems))
+
+
+def why_there(
+    plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
+) -> OpExplanation:
+    """Why an op of a plan stands where it does. model, name: as `judge` takes them, which says what it raises."""
+    from placewright.costs import estimate_costs
+    from placewright.op_explanation import explain_op
+    from placewright.provenance import find_graph, recorded_times
+
+    graph = find_graph(plan, model, name=name)
+    return explain_op(plan, graph, estimate_costs(graph, plan.machine, recorded_times(plan)).time_ns, op)

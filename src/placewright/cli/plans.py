@@ -36,14 +36,34 @@ def show(plan_file: PlanFile, as_json: Json = False) -> int:
     return 0
 
 
-def explain(plan_file: PlanFile, as_json: Json = False) -> int:
-    """Why a plan takes the memory and the time it takes."""
+def explain(
+    plan_file: PlanFile,
+    op: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Why this op is where it is, and what each other device would cost."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="With --op: the model, if it is not where it was."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Why a plan takes the memory and the time it takes, or why an op is where it is."""
     from placewright.cli.printing import print_json, print_parts
     from placewright.explain import explain as explain_plan
     from placewright.plan_file import read_plan
+    from placewright.questions import why_there
     from placewright.terminal.explain_tables import explain_tables
+    from placewright.terminal.op_tables import op_tables
 
     plan = read_plan(plan_file)
+    if op is not None:
+        found = why_there(plan, op, model, name=f"'{plan_file}'")
+        if as_json:
+            print_json(asdict(found))
+        else:
+            print_parts(*op_tables(plan, found))
+        return 0
     explanation = explain_plan(plan)
     if as_json:
         print_json(asdict(explanation))
