@@ -187,28 +187,38 @@ def _alternatives(
 
 
 def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step]) -> Iterator[NDArray[np.int32]]:
-    """The order without transfers that nobody needs any more, and with new ones: right behind what makes the tensor,
-    or right before what first reads it."""
+    """The order with the transfers that this placement needs: those that it has where they still do, others right
+    behind what makes the tensor, or right before what first reads it."""
     lowered = problem.lowered
-    readers = device_of[lowered.reader]
-    needed = {
-        (int(tensor), int(device))
-        for tensor, device in zip(lowered.inputs, readers, strict=True)
-        if device_of[lowered.producer[tensor]] != device
-    }
-    kept = [step for step in order if step[1] < 0 or step in needed]
-    missing = sorted(needed - set(order))
-    behind: dict[int, list[Step]] = {}
+    wanted: list[list[Step]] = [[] for _ in device_of]
+    for op, tensor in zip(lowered.reader.tolist(), lowered.inputs.tolist(), strict=True):
+        if device_of[lowered.producer[tensor]] != device_of[op]:
+            wanted[op].append((tensor, int(device_of[op])))
+    in_time = _in_time(order, wanted)
+    ops_and_kept = [step for step in order if step[1] < 0 or step in in_time]
+    missing = dict.fromkeys(step for steps in wanted for step in steps if step not in in_time)
+    behind: list[list[Step]] = [[] for _ in device_of]
     for step in missing:
-        behind.setdefault(int(lowered.producer[step[0]]), []).append(step)
-    early = [each for step in kept for each in (step, *(behind.get(step[0], []) if step[1] < 0 else []))]
+        behind[lowered.producer[step[0]]].append(step)
+    early = [each for step in ops_and_kept for each in (step, *(behind[step[0]] if step[1] < 0 else ()))]
     yield np.array(early, np.int32)
-    late, waiting = list[Step](), set(missing)
-    for step in kept:
+    late: list[Step] = []
+    for step in ops_and_kept:
         if step[1] < 0:
-            inputs = lowered.inputs[lowered.input_begin[step[0]] : lowered.input_begin[step[0] + 1]]
-            wanted = [(int(tensor), int(device_of[step[0]])) for tensor in inputs]
-            late += [transfer for transfer in dict.fromkeys(wanted) if transfer in waiting]
-            waiting -= set(wanted)
+            first = [transfer for transfer in dict.fromkeys(wanted[step[0]]) if transfer in missing]
+            late += first
+            for transfer in first:
+                del missing[transfer]
         late.append(step)
     yield np.array(late, np.int32)
+
+
+def _in_time(order: list[Step], wanted: list[list[Step]]) -> set[Step]:
+    """The transfers of the order that come before all that want them, and that something does want."""
+    before, too_late = set[Step](), set[Step]()
+    for step in order:
+        if step[1] >= 0:
+            before.add(step)
+        else:
+            too_late.update(transfer for transfer in wanted[step[0]] if transfer not in before)
+    return (before - too_late) & {step for steps in wanted for step in steps}

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from placewright.cli import complain
+from placewright.cli.counting import counting
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
 from placewright.quantities import counted
@@ -70,3 +71,15 @@ def test_a_long_sentence_names_the_first_members_of_its_lists(capsys: pytest.Cap
     assert capsys.readouterr().err == f"placewright: error: no device 'x' ({known}); try another\n"
     complain("a, b, c, d, e, f")
     assert capsys.readouterr().err == "placewright: error: a, b, c, d, e, f\n"
+
+
+def test_the_time_left_without_a_terminal_leaves_out_what_was_done_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("placewright.cli.counting.time.monotonic", lambda: now[0])
+    with counting(1000, "steps") as advance:
+        # A killed training goes on at step 900; in two minutes it does 20 more, so the last 80 take eight.
+        for now[0], done in ((1.0, 900), (121.0, 920)):
+            advance(done, "")
+    assert capsys.readouterr().err == "920 of 1,000 steps, 8 minutes left\n"

@@ -115,6 +115,36 @@ def test_a_cluster_of_the_trainings_own_ends_with_it(data: Path, tmp_path: Path)
                 assert temporary.encode() not in process.read_bytes()
 
 
+def test_a_trained_policy_is_not_named_like_one_that_is_shipped(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", "regal", "--data", str(data), "-o", "mine", "--steps", "1", "--processes", "1"]) == 0
+    assert read_policy(tmp_path / "mine" / "best.safetensors").name == "runtime-synthetic/mine"
+
+
+def test_ctrl_c_says_what_is_usable_and_how_to_go_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from placewright.cli import INTERRUPTED
+    from placewright.training import reinforce
+
+    out = tmp_path / "run"
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reinforce, "train", interrupted)
+    command = ["train", "regal", "--data", str(data), "-o", str(out)]
+    assert run(command) == INTERRUPTED
+    assert "there is no policy yet; the same command goes on from the last checkpoint" in capsys.readouterr().err
+    out.mkdir()
+    (out / "best.safetensors").touch()
+    assert run(command) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert f"{out / 'best.safetensors'} is usable; the same command goes on from the last checkpoint" in said
+
+
 def test_guided_solvers_plan_without_pytorch(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None\nfrom placewright.cli import run\nsys.exit(run(sys.argv[1:]))\n"
     save_graph(random_graph(0, 9), tmp_path / "graph.json")

@@ -35,14 +35,17 @@ def counting(total: int, unit: str) -> Iterator[Advance]:
 
 
 def _lines(total: int, unit: str) -> Advance:
-    began = last = time.monotonic()
+    last = time.monotonic()
+    # What was done before this began, as where a killed training goes on, took none of its time.
+    first: tuple[int, float] | None = None
 
     def advance(done: int, _: str) -> None:
-        nonlocal last
+        nonlocal first, last
         now = time.monotonic()
-        if done and now - last >= _SECONDS_BETWEEN_LINES:
+        begun, began = first = first or (done, now)
+        if done > begun and now - last >= _SECONDS_BETWEEN_LINES:
             last = now
-            minutes_left = (now - began) / done * (total - done) / 60
+            minutes_left = (now - began) / (done - begun) * (total - done) / 60
             print(f"{done:,} of {total:,} {unit}, {minutes_left:,.0f} minutes left", file=sys.stderr, flush=True)
 
     return advance

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli import INTERRUPTED
+from placewright.cli.printing import emit
+
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Train policies that guide the search."
 )
@@ -71,15 +74,32 @@ def regal(
             reward = "taught" if progress.reward is None else f"reward {progress.reward:.4f}"
             advance(progress.step, f"{reward}{best}")
 
-        path = train(
-            data,
-            configuration,
-            out,
-            name=config,
-            seed=whole_number("seed", seed, 0, 2**63 - 1),
-            processes=cores,
-            ray=ray,
-            on_progress=on_progress,
-        )
-    typer.echo(f"policy: {path}")
+        try:
+            path = train(
+                data,
+                configuration,
+                out,
+                name=_name_of(out, config),
+                seed=whole_number("seed", seed, 0, 2**63 - 1),
+                processes=cores,
+                ray=ray,
+                on_progress=on_progress,
+            )
+        except KeyboardInterrupt:
+            typer.echo(f"placewright: {_what_is_kept(out)}", err=True)
+            return INTERRUPTED
+    emit(f"policy: {path}")
     return 0
+
+
+def _name_of(out: Path, config: str) -> str:
+    """The configuration and the folder, so that no plan takes the policy for one that is shipped."""
+    return f"{config}/{out.resolve().name}"
+
+
+def _what_is_kept(out: Path) -> str:
+    """After Ctrl-C: what can be used, and how to go on."""
+    from placewright.training.reinforce import BEST
+
+    usable = f"{out / BEST} is usable" if (out / BEST).exists() else "there is no policy yet"
+    return f"{usable}; the same command goes on from the last checkpoint"

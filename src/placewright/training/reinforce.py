@@ -23,8 +23,8 @@ BEST = "best.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingProgress:
-    """reward: mean of the last steps, None while they were taught. best: percent over uniform BRKGA at the best
-    validation, None before one."""
+    """After each step. reward: mean since the last checkpoint, None while policies are taught. best: percent over
+    uniform BRKGA at the best validation, None before one."""
 
     step: int
     reward: float | None
@@ -76,16 +76,16 @@ def train(
             assignments = assignments_of(configuration, seed, checkpoint.step, graphs)
             lessons += workers.lessons(checkpoint.weights, assignments)
             checkpoint.learn(lessons[-configuration.batch :])
+            facts = summary(lessons)
             if checkpoint.step % configuration.validation_interval == 0:
                 validate()
             if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
-                facts = summary(lessons)
                 records.add(checkpoint.step, facts)
                 checkpoint.save()
-                if on_progress is not None:
-                    reward = facts.get("reward")
-                    on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
                 lessons.clear()
+            if on_progress is not None:
+                reward = facts.get("reward")
+                on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
         if checkpoint.best is None:
             validate()
             checkpoint.save()
