@@ -361,6 +361,19 @@ def test_the_peak_chart_tells_the_tensor_pointed_at_and_changes_device(open_repo
     assert "gpu1 is fullest" in page.inner_text("#peak-summary")
 
 
+def test_the_peak_chart_shows_the_limit_that_is_exceeded(open_report: OpenReport) -> None:
+    """4 MiB of gpu0's 5: a fifth below the top of the chart; gpu1's 3 MiB keep it."""
+    page = open_report(small_plan(memory_limits_bytes=(4 * MIB, 4 * MIB)))
+    page.evaluate("() => { window.drawn = [] }")
+    page.check("[data-peak-device='1']", force=True)
+    assert "limit 4.00 MiB" not in page.evaluate("() => window.drawn")
+    page.check("[data-peak-device='0']", force=True)
+    assert "limit 4.00 MiB" in page.evaluate("() => window.drawn")
+    y = 18 + (400 - 40) // 5
+    row = [tuple(colour_at(page, "#peak", x, y)[:3]) for x in range(20, 40)]
+    assert (179, 38, 30) in row
+
+
 def test_dark_mode_follows_the_system_and_the_toggle(open_report: OpenReport) -> None:
     page = open_report(small_plan(), color_scheme="dark")
     background = "() => getComputedStyle(document.body).backgroundColor"

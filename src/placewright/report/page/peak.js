@@ -85,6 +85,7 @@ function drawPeak() {
   ctx.clearRect(0, 0, peakWidth(), PEAK_HEIGHT);
   drawPeakAxis(ctx, ink);
   peakView.blocks.forEach((block, i) => drawBlock(ctx, ink, block, i === peakView.hovered));
+  drawPeakLimit(ctx, ink);
   const x = Math.round(peakX(raw.peaks[peakView.device].time));
   ctx.fillStyle = ink.text;
   ctx.fillRect(x, 0, 1, peakFloor);
@@ -92,6 +93,23 @@ function drawPeak() {
   ctx.textBaseline = 'top';
   const width = ctx.measureText('peak').width;
   ctx.fillText('peak', x + 6 + width < peakWidth() ? x + 5 : x - 5 - width, 0);
+}
+
+// Where the device is full, if it is.
+function drawPeakLimit(ctx, ink) {
+  const {limit, peak} = devices[peakView.device];
+  if (limit === null || limit > peak) return;
+  const y = peakY(limit);
+  drawLimit(ctx, ink, 0, peakWidth(), y);
+  ctx.font = TEXT_FONT;
+  ctx.textBaseline = 'bottom';
+  ctx.strokeStyle = ink.surface;
+  ctx.lineWidth = 3;
+  ctx.fillStyle = ink.limit;
+  const label = `limit ${formatBytes(limit)}`;
+  const left = peakWidth() - ctx.measureText(label).width - 4;
+  ctx.strokeText(label, left, y - 2);
+  ctx.fillText(label, left, y - 2);
 }
 
 function drawPeakAxis(ctx, ink) {
