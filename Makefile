@@ -18,8 +18,8 @@ demo: $(VENV)/base
 test: $(VENV)/dev $(VENV)/system
 	$(BIN)/python -m pytest -m "not long" -n 2
 
-# Fuzzers guided by coverage, a minute for each format.
-test-long: $(VENV)/dev $(VENV)/system
+# Fuzzers, a minute for each format; property tests by the thousand.
+test-long: $(VENV)/dev $(VENV)/system build/address/built
 	$(BIN)/python -m pytest -m long
 
 lint: $(VENV)/dev
@@ -47,6 +47,14 @@ sanitize: $(VENV)/python
 	build/sanitize/core_tests_plain
 	build/sanitize/core_tests_address
 	build/sanitize/core_tests_thread
+
+# The core as Python loads it, under the address and undefined-behaviour sanitizers: what tests/fuzz/fuzz_core.py runs.
+build/address/built: $(VENV)/python $(CORE)
+	$(BIN)/cmake -S . -B build/address $(NINJA) -DCMAKE_BUILD_TYPE=Address -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -Dnanobind_DIR=$$($(BIN)/python -m nanobind --cmake_dir) \
+	  -DCMAKE_CXX_FLAGS="-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+	$(BIN)/cmake --build build/address
+	touch $@
 
 # Some two minutes; wants a machine with nothing else to do.
 bench: $(VENV)/base

@@ -9,7 +9,18 @@ SOURCE = Path(__file__).parent.parent / "src" / "placewright"
 
 #: From first to last; modules of one row may import each other.
 ROWS = (
-    {"_core", "errors", "version", "quantities", "files", "fields", "suggestion", "garbage"},
+    {
+        "_core",
+        "errors",
+        "version",
+        "quantities",
+        "files",
+        "fields",
+        "suggestion",
+        "garbage",
+        "spreadsheet",
+        "early_interrupt",
+    },
     {"graph", "machine", "plan", "proposal", "decoder"},
     {"examples", "importers", "costs", "machines"},
     {"lowering", "constraints", "problem"},

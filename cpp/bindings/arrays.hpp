@@ -23,11 +23,6 @@ template <class T, int kDimensions = 1>
 using ArrayOut = nb::ndarray<nb::numpy, T, nb::ndim<kDimensions>, nb::c_contig>;
 
 template <class Array>
-auto as_span(const Array& array) {
-    return std::span(array.data(), array.size());
-}
-
-template <class Array>
 auto as_vector(const Array& array) {
     return std::vector<std::remove_const_t<typename Array::Scalar>>(array.data(), array.data() + array.size());
 }
@@ -40,18 +35,20 @@ ArrayOut<T> to_array(std::vector<T>&& values) {
     return ArrayOut<T>(owned->data(), {owned->size()}, owner);
 }
 
-// What comes from Python is checked once, here; the core only asserts.
-inline std::span<const int32_t> as_placement(const Problem& problem, const ArrayIn<int32_t>& device_of) {
+// What comes from Python is copied, so that nobody can change it afterwards, and the copy is checked once, here; the
+// core only asserts.
+inline std::vector<int32_t> as_placement(const Problem& problem, const ArrayIn<int32_t>& device_of) {
     const auto exists = [&](int32_t device) { return device >= 0 && device < problem.num_devices; };
-    const std::span<const int32_t> placement = as_span(device_of);
+    std::vector<int32_t> placement = as_vector(device_of);
     if (placement.size() != size_t(problem.num_ops) || !std::ranges::all_of(placement, exists))
         throw std::invalid_argument("device_of needs one existing device per op");
     return placement;
 }
 
-inline std::span<const int32_t> as_op_order(const Problem& problem, const ArrayIn<int32_t>& ops) {
-    if (!is_valid_order(problem, as_span(ops))) throw std::invalid_argument("ops is not a valid order");
-    return as_span(ops);
+inline std::vector<int32_t> as_op_order(const Problem& problem, const ArrayIn<int32_t>& array) {
+    std::vector<int32_t> ops = as_vector(array);
+    if (!is_valid_order(problem, ops)) throw std::invalid_argument("ops is not a valid order");
+    return ops;
 }
 
 using OrderIn = nb::ndarray<const int32_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
@@ -59,8 +56,11 @@ using OrderOut = nb::ndarray<nb::numpy, int32_t, nb::shape<-1, 2>, nb::c_contig>
 
 static_assert(sizeof(Step) == 2 * sizeof(int32_t));
 
-inline std::span<const Step> as_order(const OrderIn& order) {
-    return {reinterpret_cast<const Step*>(order.data()), order.shape(0)};
+inline std::vector<Step> as_order(const OrderIn& order) {
+    std::vector<Step> steps;
+    steps.reserve(order.shape(0));
+    for (size_t row = 0; row < order.shape(0); ++row) steps.push_back({order(row, 0), order(row, 1)});
+    return steps;
 }
 
 inline OrderOut to_order(std::vector<Step>&& steps) {

@@ -10,12 +10,12 @@ namespace placewright {
 void bind_beta(nb::module_& m) {
     using nb::arg;
     const auto init = [](BetaTables* self, ArrayIn<double> alpha, ArrayIn<double> beta) {
-        new (self) BetaTables(as_span(alpha), as_span(beta));
+        new (self) BetaTables(as_vector(alpha), as_vector(beta));
     };
     const auto draw = [](const BetaTables& tables, uint32_t row, ArrayIn<uint32_t> uniforms) {
         if (row >= tables.num_rows()) throw std::invalid_argument("there is no such row");
         std::vector<uint32_t> keys;
-        for (uint32_t uniform : as_span(uniforms)) keys.push_back(tables.draw(row, uniform));
+        for (uint32_t uniform : as_vector(uniforms)) keys.push_back(tables.draw(row, uniform));
         return to_array(std::move(keys));
     };
     nb::class_<BetaTables>(m, "BetaTables", "Quantiles of Beta distributions, a row for each.")

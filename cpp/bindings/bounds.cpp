@@ -7,14 +7,29 @@
 
 namespace placewright {
 
+namespace {
+
+void require_budget(int64_t budget) {
+    if (budget < 0 || budget >= Problem::kNoLimit) throw std::invalid_argument("budget must lie in [0, 2^62)");
+}
+
+}  // namespace
+
 void bind_bounds(nb::module_& m) {
     m.def(
         "time_bounds",
-        [](const Problem& problem, const ArrayIn<int64_t>& work, int64_t scale, int64_t budget) {
+        [](const Problem& problem, const ArrayIn<int64_t>& array, int64_t scale, int64_t budget) {
+            const std::vector<int64_t> work = as_vector(array);
             if (work.size() != size_t(problem.num_ops)) throw std::invalid_argument("work needs one entry per op");
-            if (scale < 1) throw std::invalid_argument("scale must be positive");
+            int64_t left = Problem::kNoLimit - 1;
+            for (int64_t own : work) {
+                if (own < 0 || own > left) throw std::invalid_argument("work is negative, or adds up to 2^62 or more");
+                left -= own;
+            }
+            if (scale < 1 || scale >= Problem::kNoLimit) throw std::invalid_argument("scale must lie in [1, 2^62)");
+            require_budget(budget);
             nb::gil_scoped_release release;
-            const TimeBounds bounds = time_bounds(problem, as_span(work), scale, budget);
+            const TimeBounds bounds = time_bounds(problem, work, scale, budget);
             return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns);
         },
         nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("budget"),
@@ -22,6 +37,7 @@ void bind_bounds(nb::module_& m) {
     m.def(
         "live_memory_bound",
         [](const Problem& problem, int64_t budget) {
+            require_budget(budget);
             nb::gil_scoped_release release;
             const LiveMemoryBound bound = live_memory_bound(problem, budget);
             return std::tuple(bound.bytes, bound.op, bound.exact);

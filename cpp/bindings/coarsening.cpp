@@ -18,8 +18,8 @@ Placed to_arrays(PlacedOrder&& placed) {
 }
 
 // Clusters as coarse_problem takes them, for a coarse problem of so many ops.
-std::span<const int32_t> as_clusters(const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
-    const std::span<const int32_t> clusters = as_span(cluster_of);
+std::vector<int32_t> as_clusters(const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
+    std::vector<int32_t> clusters = as_vector(cluster_of);
     if (!std::ranges::all_of(clusters, [&](int32_t c) { return c >= 0 && c < coarse.num_ops; }))
         throw std::invalid_argument("cluster_of names ops that the coarse problem does not have");
     return clusters;
@@ -65,7 +65,7 @@ void bind_coarsening(nb::module_& m) {
     m.def(
         "coarse_problem",
         [](const Problem& problem, ArrayIn<int32_t> cluster_of) {
-            return coarse_problem(problem, as_span(cluster_of));
+            return coarse_problem(problem, as_vector(cluster_of));
         },
         arg("problem"), arg("cluster_of").noconvert(),
         "The problem whose ops are the given clusters, numbered so that dependencies go from lower to higher.");

@@ -12,10 +12,11 @@ void bind_eviction(nb::module_& m) {
         [](const Problem& problem, ArrayIn<int32_t> device_of, ArrayIn<int32_t> ops, ArrayIn<int64_t> target) {
             const auto placement = as_placement(problem, device_of);
             const auto op_order = as_op_order(problem, ops);
-            if (target.size() != size_t(problem.num_devices))
+            const auto bytes = as_vector(target);
+            if (bytes.size() != size_t(problem.num_devices) || std::ranges::min(bytes) < 0)
                 throw std::invalid_argument("target needs bytes per device");
             Eviction eviction(problem);
-            const auto order = eviction.order(placement, op_order, as_span(target));
+            const auto order = eviction.order(placement, op_order, bytes);
             return to_order(std::vector(order.begin(), order.end()));
         },
         arg("problem"), arg("device_of").noconvert(), arg("ops").noconvert(), arg("target").noconvert(),

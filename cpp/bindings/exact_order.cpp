@@ -12,8 +12,8 @@ void bind_exact_order(nb::module_& m) {
     const auto init = [](ExactOrder* self, std::shared_ptr<Problem> problem, ArrayIn<int32_t> start,
                          int64_t least_bytes) {
         if (problem->num_devices != 1) throw std::invalid_argument("there must be one device");
-        as_op_order(*problem, start);
-        new (self) ExactOrder(std::move(problem), as_vector(start), least_bytes);
+        auto ops = as_op_order(*problem, start);
+        new (self) ExactOrder(std::move(problem), std::move(ops), least_bytes);
     };
     nb::class_<ExactOrder>(m, "ExactOrder",
                            "The order of least peak on one device; see placewright.search.exact_order.")

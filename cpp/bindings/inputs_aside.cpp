@@ -59,8 +59,9 @@ void bind_inputs_aside(nb::module_& m) {
         "with_remote_inputs_first",
         [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {
             const auto devices = as_placement(problem, device_of);
-            check_order(problem, devices, as_order(order));
-            return to_order(with_remote_inputs_first(problem, devices, as_order(order)));
+            const auto steps = as_order(order);
+            check_order(problem, devices, steps);
+            return to_order(with_remote_inputs_first(problem, devices, steps));
         },
         arg("problem"), arg("device_of").noconvert(), arg("order").noconvert(),
         "The order with inputs at the beginning that another device waits for.");

@@ -15,11 +15,8 @@ void bind_peak_search(nb::module_& m) {
     const auto init = [](PeakSearch* self, std::shared_ptr<Problem> problem, uint64_t seed, int64_t evaluations,
                          double first_temperature, double last_temperature, const std::vector<Start>& starts) {
         std::vector<PlacedOrder> placed;
-        for (const auto& [device_of, ops] : starts) {
-            as_placement(*problem, device_of);
-            as_op_order(*problem, ops);
-            placed.push_back({as_vector(device_of), as_vector(ops)});
-        }
+        for (const auto& [device_of, ops] : starts)
+            placed.push_back({as_placement(*problem, device_of), as_op_order(*problem, ops)});
         const PeakSearchConfig config{evaluations, first_temperature, last_temperature};
         new (self) PeakSearch(std::move(problem), config, std::move(placed), seed);
     };

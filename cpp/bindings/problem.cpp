@@ -26,6 +26,14 @@ std::shared_ptr<Problem> make_problem(
     ArrayIn<int32_t> residents, ArrayIn<int64_t> resident_bytes, ArrayIn<int32_t> group, ArrayIn<uint64_t> allowed,
     ArrayIn<int64_t, 2> latency_ns, ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit, bool blocking,
     bool signals, bool minimize_memory) {
+    const auto is_table = [&](const auto& array, size_t rows) {
+        return array.shape(0) == rows && array.shape(1) == size_t(num_devices);
+    };
+    if (!is_table(op_time_ns, group.size()) || !is_table(latency_ns, size_t(num_devices)) ||
+        !is_table(inverse_bandwidth, size_t(num_devices)))
+        throw std::invalid_argument("a table needs one column per device, and one row per op or device");
+    if (std::max(group.size(), remote_bytes.size()) > INT32_MAX)
+        throw std::invalid_argument("a problem holds fewer than 2^31 ops and tensors");
     auto p = std::make_shared<Problem>();
     p->num_ops = static_cast<int32_t>(group.size());
     p->num_tensors = static_cast<int32_t>(remote_bytes.size());
@@ -55,7 +63,7 @@ std::shared_ptr<Problem> make_problem(
 }
 
 SimulationResult simulate_checked(const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {
-    const auto placement = as_span(device_of);
+    const auto placement = as_vector(device_of);
     const auto steps = as_order(order);
     nb::gil_scoped_release release;
     check_order(problem, placement, steps);
@@ -72,12 +80,13 @@ std::pair<ArrayOut<int32_t>, OrderOut> decode_keys(const Problem& problem, Array
                                                    const std::string& name) {
     const DecoderKind kind = decoder_named(name);
     if (int64_t(keys.size()) != num_keys(problem, kind)) throw std::invalid_argument("keys has the wrong length");
+    const std::vector<Key> chromosome = as_vector(keys);
     std::vector<int32_t> device_of;
     std::vector<Step> order;
     {
         nb::gil_scoped_release release;
         const auto decoder = make_decoder(problem, kind);
-        const Decoded decoded = decoder->decode(as_span(keys));
+        const Decoded decoded = decoder->decode(chromosome);
         device_of.assign(decoded.device_of.begin(), decoded.device_of.end());
         order.assign(decoded.order.begin(), decoded.order.end());
     }
@@ -121,7 +130,7 @@ void bind_problem(nb::module_& m) {
         .def(
             "check_order",
             [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {
-                check_order(problem, as_span(device_of), as_order(order));
+                check_order(problem, as_vector(device_of), as_order(order));
             },
             nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
             "Raises ValueError when the order is not valid for the placement.")
@@ -136,8 +145,10 @@ void bind_problem(nb::module_& m) {
         .def(
             "encode",
             [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order, const std::string& decoder) {
-                check_order(problem, as_span(device_of), as_order(order));
-                return to_array(encode(problem, as_span(device_of), as_order(order), decoder_named(decoder)));
+                const auto placement = as_vector(device_of);
+                const auto steps = as_order(order);
+                check_order(problem, placement, steps);
+                return to_array(encode(problem, placement, steps, decoder_named(decoder)));
             },
             nb::arg("device_of").noconvert(), nb::arg("order").noconvert(), nb::arg("decoder") = "paper",
             "A chromosome that decodes to the given solution, or as close to it as the decoder comes.")

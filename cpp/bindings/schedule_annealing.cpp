@@ -16,13 +16,12 @@ void bind_schedule_annealing(nb::module_& m) {
                          const std::vector<Start>& starts, double first_temperature, double last_temperature,
                          bool ignores_limits) {
         std::vector<PlacedOrder> placed;
-        for (const auto& [device_of, ops] : starts) placed.push_back({as_vector(device_of), as_vector(ops)});
-        for (size_t i = 0; i < starts.size(); ++i) {
-            const std::span<const int32_t> device_of = as_placement(*problem, starts[i].first);
+        for (const auto& start : starts) {
+            const auto device_of = as_placement(*problem, start.first);
             for (size_t op = 0; op < device_of.size(); ++op)
                 if (device_of[op] != device_of[size_t(problem->group[op])])
                     throw std::invalid_argument("ops of one group need one device");
-            as_op_order(*problem, starts[i].second);
+            placed.push_back({device_of, as_op_order(*problem, start.second)});
         }
         const ScheduleAnnealingConfig config{first_temperature, last_temperature, ignores_limits};
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);

@@ -5,6 +5,8 @@
 #include <ranges>
 #include <stdexcept>
 
+#include "pause.hpp"
+
 namespace placewright {
 
 namespace {
@@ -39,7 +41,7 @@ Annealing::Annealing(std::shared_ptr<const Problem> problem, const AnnealingConf
 }
 
 void Annealing::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     all_evaluations_ = evaluations;
     while (evaluations_ < pause) {
         evaluations_ == 0 ? start() : try_move();

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "pause.hpp"
+
 // Plain x86-64 has narrow vectors without 64-bit products. Where the processor has better, the loader picks a clone
 // made for it; all compute the same. The sanitizers cannot stand the loader's hook, and older compilers do not know the
 // names.
@@ -95,7 +97,7 @@ Brkga::Brkga(std::shared_ptr<const Problem> problem, const BrkgaConfig& config, 
 // end inside a generation; a larger one then goes on from there.
 void Brkga::advance(int64_t evaluations, int64_t generations, int64_t at_most) {
     const int64_t last_generation = generations < INT64_MAX - generation_ ? generation_ + generations : INT64_MAX;
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     while (evaluations_ < pause && generation_ < last_generation) {
         const auto count = static_cast<int32_t>(std::min<int64_t>(pause - evaluations_, num_newcomers() - bred_));
         pool_.run(count, [this](int32_t item, int32_t thread) { add_newcomer(item, scratch_[size_t(thread)]); });

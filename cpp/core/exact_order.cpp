@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "delays.hpp"
+#include "pause.hpp"
 #include "random.hpp"
 
 namespace placewright {
@@ -108,7 +109,7 @@ void ExactOrder::find_what_waits() {
 }
 
 void ExactOrder::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     if (evaluations_ == 0 && evaluations_ < pause) enter(-1);
     while (evaluations_ < pause && !frames_.empty()) {
         if (!path_.empty() && path_.back().peak >= below_) {

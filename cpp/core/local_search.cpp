@@ -6,6 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "pause.hpp"
+
 namespace placewright {
 
 namespace {
@@ -38,7 +40,7 @@ LocalSearch::LocalSearch(std::shared_ptr<const Problem> problem, const LocalSear
 }
 
 void LocalSearch::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     while (evaluations_ < pause) {
         const auto number = static_cast<uint64_t>(evaluations_ / config_.evaluations_per_start);
         const auto move = static_cast<uint64_t>(evaluations_ % config_.evaluations_per_start);

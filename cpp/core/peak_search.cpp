@@ -7,6 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "pause.hpp"
+
 namespace placewright {
 
 namespace {
@@ -74,7 +76,7 @@ PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchC
 }
 
 void PeakSearch::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     while (evaluations_ < pause) {
         evaluations_ < std::ssize(starts_) ? evaluate_start() : try_move();
         ++evaluations_;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace placewright {
 
@@ -25,6 +26,60 @@ void require_csr(const Csr& csr, int32_t rows, int32_t bound, const char* name) 
                         csr.begin.back() == int64_t(csr.values.size()) && std::ranges::is_sorted(csr.begin);
     const bool inside = std::ranges::all_of(csr.values, [&](int32_t v) { return v >= 0 && v < bound; });
     if (!shaped || !inside) throw std::invalid_argument(std::string(name) + " is not a valid list of rows");
+    std::vector<int32_t> last_row(size_t(bound), -1);
+    for (int32_t row = 0; row < rows; ++row)
+        for (int32_t value : csr[row])
+            if (std::exchange(last_row[size_t(value)], row) == row)
+                throw std::invalid_argument(std::string(name) + " names one thing twice in a row");
+}
+
+void require_positive(const std::vector<int64_t>& values, const char* name) {
+    if (std::ranges::any_of(values, [](int64_t value) { return value < 0; }))
+        throw std::invalid_argument(std::string(name) + " holds a negative number");
+}
+
+// Every number may take part in sums; none that the core forms reaches 2^62.
+void require_sums(const Problem& p) {
+    require_positive(p.op_time_ns, "op_time_ns");
+    require_positive(p.workspace_bytes, "workspace_bytes");
+    require_positive(p.home_bytes, "home_bytes");
+    require_positive(p.remote_bytes, "remote_bytes");
+    require_positive(p.copy_bytes, "copy_bytes");
+    require_positive(p.resident_bytes, "resident_bytes");
+    require_positive(p.latency_ns, "latency_ns");
+    require_positive(p.inverse_bandwidth, "inverse_bandwidth");
+    require_positive(p.memory_limit, "memory_limit");
+    require(std::ranges::max(p.memory_limit) <= Problem::kNoLimit, "memory_limit is above 2^62");
+    using Wide = unsigned __int128;
+    constexpr Wide kEnd = Wide{1} << 62;
+    const auto plus = [](Wide sum, int64_t value) { return sum + Wide(value); };
+    const Wide devices = Wide(p.num_devices);
+    const Wide moved = std::accumulate(p.remote_bytes.begin(), p.remote_bytes.end(), Wide{0}, plus);
+    Wide held = std::accumulate(p.workspace_bytes.begin(), p.workspace_bytes.end(), Wide{0}, plus);
+    held = std::accumulate(p.resident_bytes.begin(), p.resident_bytes.end(), held, plus);
+    for (size_t tensor = 0; tensor < p.home_bytes.size(); ++tensor)
+        held += Wide(std::max(p.home_bytes[tensor], p.copy_bytes[tensor]));
+    require(held * devices < kEnd, "the sizes add up to 2^62 bytes or more");
+    Wide time = 0;
+    for (auto own = p.op_time_ns.begin(); own != p.op_time_ns.end(); own += p.num_devices)
+        time += Wide(*std::max_element(own, own + p.num_devices));
+    const Wide waits = Wide(p.num_tensors) + (p.signals ? Wide(p.num_ops) : 0);
+    time += devices * ((moved * Wide(std::ranges::max(p.inverse_bandwidth)) >> 32) +
+                       waits * (1 + Wide(std::ranges::max(p.latency_ns))));
+    require(time < kEnd, "the times of ops and transfers add up to 2^62 ns or more");
+}
+
+// A tensor lies in the memory of one that is there already, has memory of its own and stands on the same device.
+void require_storage(const Problem& p) {
+    for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
+        const int32_t storage = p.storage[tensor];
+        require(storage >= 0 && storage < p.num_tensors, "storage names no tensor");
+        require(p.storage[storage] == storage, "storage names a tensor without memory of its own");
+        require(p.producer[storage] <= p.producer[tensor], "storage names a tensor that is made later");
+        require(p.group[p.producer[storage]] == p.group[p.producer[tensor]], "storage lies on another device");
+        require(storage == tensor || p.home_bytes[tensor] == 0, "a tensor in another's memory has bytes of its own");
+        require(p.kept[tensor] <= 1, "kept holds something else than 0 and 1");
+    }
 }
 
 // Row lists the other way round: for each value the rows that hold it, ascending.
@@ -87,6 +142,7 @@ void Problem::finish() {
     require(output_begin.front() == 0 && output_begin.back() == tensors && std::ranges::is_sorted(output_begin),
             "output_begin does not cover the tensors");
     require(num_keys() < INT32_MAX, "the problem has more keys than 2^31");
+    require_sums(*this);
 
     producer.resize(num_tensors);
     output_bytes.assign(num_ops, 0);
@@ -102,13 +158,13 @@ void Problem::finish() {
         in_degree[op] = static_cast<int32_t>(inputs[op].size() + predecessors[op].size());
         if (in_degree[op] == 0) sources.push_back(op);
         require(group[op] >= 0 && group[op] <= op && group[group[op]] == group[op], "group does not name first ops");
-        require((allowed[op] & everywhere()) != 0 && allowed[op] == allowed[group[op]], "allowed leaves no device");
-        constrained |= group[op] != op || (allowed[op] & everywhere()) != everywhere();
+        require(allowed[op] != 0 && (allowed[op] & ~everywhere()) == 0, "allowed names no device, or one too many");
+        require(allowed[op] == allowed[group[op]], "allowed differs within a group");
+        constrained |= group[op] != op || allowed[op] != everywhere();
         for (int32_t tensor : inputs[op]) require(producer[tensor] < op, "an op reads a tensor made after it");
         for (int32_t next : controls[op]) require(next > op, "a control dependency points backwards");
     }
-    for (int32_t tensor = 0; tensor < num_tensors; ++tensor)
-        require(storage[tensor] >= 0 && storage[tensor] < num_tensors, "storage names no tensor");
+    require_storage(*this);
     for (int32_t op = 0; op < num_ops; ++op) {
         for (int32_t tensor = output_begin[op]; tensor < output_begin[op + 1]; ++tensor) {
             tensor_edge_begin.push_back(static_cast<int32_t>(edges.values.size()));

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "pause.hpp"
+
 namespace placewright {
 
 namespace {
@@ -48,7 +50,7 @@ ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, con
 }
 
 void ScheduleAnnealing::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     while (evaluations_ < pause) {
         if (evaluations_ < int64_t(starts_.size())) {
             evaluate_start();

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "pause.hpp"
+
 namespace placewright {
 
 namespace {
@@ -98,7 +100,7 @@ SuperstepAnnealing::SuperstepAnnealing(std::shared_ptr<const Problem> problem, i
 }
 
 void SuperstepAnnealing::advance(int64_t evaluations, int64_t at_most) {
-    const int64_t pause = at_most < evaluations - evaluations_ ? evaluations_ + at_most : evaluations;
+    const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     for (; evaluations_ < std::min(kStarts, pause); ++evaluations_) start();
     while (evaluations_ < pause) {
         if (evaluations_ >= round_end_) begin_round();

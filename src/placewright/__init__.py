@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import placewright.early_interrupt  # noqa: F401, before what takes longer to import
 from placewright.api import inspect, load, plan, save
 from placewright.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.graph import Graph, Op, Tensor

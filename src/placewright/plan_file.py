@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer}
 #: What the plans of earlier versions do not say, with what stands for it.
 _ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_order_memory": None}
+#: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
+#: which may be the whole file.
+_ABSENT = object()
 #: How many differences of one sort `match_graph` names before it only counts.
 _NUM_NAMED = 3
 
@@ -64,12 +67,15 @@ def read_plan(path: str | Path) -> Plan:
     from pydantic import ValidationError
 
     try:
-        values = dict(_model().model_validate_json(data))
+        read = _model().model_validate_json(data)
     except ValidationError as error:
         _check_version(data, name)
-        raise InputError(_sentence(error, name)) from None
+        raise InputError(_sentence(error, data, name)) from None
+    values = dict(read)
     if values["schema_version"] != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:
         _check_version(data, name)
+    if absent := next(_absent(read), None):
+        raise InputError(f"'{name}' is not a whole plan: '{absent}' is missing")
     try:
         plan = _plan_of(values)
         _check_consistency(plan)
@@ -215,31 +221,45 @@ def _record(
 ) -> type[BaseModel]:
     """The fields of a dataclass, strictly: no other keys, no other types, no absurd numbers. added: what may be absent,
     with what stands for it then."""
-    from pydantic import ConfigDict, create_model
+    from pydantic import ConfigDict, FailFast, create_model
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     hints = get_type_hints(kind) | dict(replaced or {})
     limited = {name: _limited(name, hint) for name, hint in hints.items()}
     if columns:
-        limited = {name: list[hint] for name, hint in limited.items()}  # type: ignore[valid-type]
-    described: dict[str, Any] = {name: (hint, added.get(name, ...)) for name, hint in limited.items()}
+        limited = {name: Annotated[list[hint], FailFast()] for name, hint in limited.items()}  # type: ignore[valid-type]
+    described: dict[str, Any] = {name: (hint, added.get(name, _ABSENT)) for name, hint in limited.items()}
     return create_model(kind.__name__, __config__=config, **described)
 
 
 def _limited(name: str, hint: Any) -> Any:
     """The type with its dataclasses as records and every whole number from 0 (waits_for: -1) to 2**62 - 1; a seed may
     be any."""
-    from pydantic import Field
+    from pydantic import FailFast, Field
 
     if is_dataclass(hint):
         return _record(hint)  # type: ignore[arg-type]
     if hint is int and name != "seed":
         return Annotated[int, Field(ge=-1 if name == "waits_for" else 0, lt=2**62)]
     if get_origin(hint) is tuple:
-        return tuple[_limited(name, get_args(hint)[0]), ...]  # type: ignore[misc]
+        return Annotated[tuple[_limited(name, get_args(hint)[0]), ...], FailFast()]  # type: ignore[misc]
     if get_origin(hint) is UnionType:
         return Union[tuple(_limited(name, part) for part in get_args(hint))]  # noqa: UP007
     return hint
+
+
+def _absent(record: BaseModel, before: str = "") -> Iterator[str]:
+    """The fields of the record, and of those in it, that the file lacks."""
+    from pydantic import BaseModel
+
+    for field, value in record:
+        if value is _ABSENT:
+            yield f"{before}{field}"
+        elif isinstance(value, BaseModel):
+            yield from _absent(value, f"{before}{field}.")
+        elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            for number, part in enumerate(value):
+                yield from _absent(part, f"{before}{field}.{number}.")
 
 
 def _check_version(data: bytes, name: str) -> None:
@@ -257,17 +277,35 @@ def _check_version(data: bytes, name: str) -> None:
         raise InputError(f"'{name}' has schema_version {found_text}; this placewright reads version {SCHEMA_VERSION}")
 
 
-def _sentence(error: ValidationError, name: str) -> str:
-    """The first thing wrong, in our words where the field is absent or unknown."""
-    first = error.errors(include_url=False)[0]
+def _sentence(error: ValidationError, data: bytes, name: str) -> str:
+    """The first thing wrong, in our words where the field is unknown."""
+    first = error.errors(include_url=False, include_input=False)[0]
     place = shown(".".join(str(part) for part in first["loc"]))
-    if first["type"] == "missing":
-        return f"'{name}' is not a whole plan: '{place}' is missing"
     if first["type"] == "extra_forbidden":
         return f"'{name}' has the unknown key '{place}'"
-    found = shown(first["input"]) if isinstance(first["input"], int) else repr(first["input"])
+    found = _quoted(_value_at(data, first["loc"]))
     message = first["msg"].removeprefix("Input ")
     return f"'{name}': '{place}' {message}, not {found[:60]}{'...' if len(found) > 60 else ''}"
+
+
+def _value_at(data: bytes, place: Sequence[Any]) -> object:
+    from pydantic_core import from_json
+
+    value: Any = from_json(data)
+    for part in place:
+        if not isinstance(value, dict | list):
+            break  # beyond are the members of a union, which the file does not name
+        value = value[part]
+    return value
+
+
+def _quoted(value: object) -> str:
+    """The value as the file's author knows it, or its beginning."""
+    if isinstance(value, int):
+        return shown(value)
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return repr(value[:61] if isinstance(value, str) else value)
 
 
 def _check_consistency(plan: Plan) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +26,13 @@ class Outcome:
 Placewright = Callable[..., Outcome]
 
 
-def process(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """Runs one command as a process of its own, outside of any terminal."""
-    environment = {**os.environ, "COLUMNS": "", "NO_COLOR": ""}
+def process(
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, **options: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs one command as a process of its own, outside of any terminal. environment: what it has beside ours."""
+    own = {**os.environ, "COLUMNS": "", "NO_COLOR": "", **(environment or {})}
     command = [sys.executable, "-m", "placewright", *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=PATIENCE_S, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def chain_graph(num_ops: int, towers: int = 2, name: str = "towers") -> Graph:

@@ -171,6 +171,37 @@ def test_an_early_ctrl_c_is_one_line_and_130(command: tuple[str, ...], model: Pa
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
 
 
+@pytest.mark.parametrize("module", ["numpy", "placewright.api", "placewright.questions", "placewright.cli", "typer"])
+def test_ctrl_c_while_anything_is_still_imported_is_one_line_and_130(module: str, tmp_path: Path) -> None:
+    # The signal arrives with the first import of the module, however deep in the imports of others that is.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    outcome = process("devices", "list", environment={"PYTHONPATH": str(tmp_path)})
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
+
+
+def test_a_program_that_imports_the_package_keeps_its_own_ctrl_c() -> None:
+    script = "import signal, placewright; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE_S, check=False).returncode == 0
+
+
+def test_where_ctrl_c_is_ignored_it_stays_so(model: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    script = "import signal, sys, atexit; sys.argv = ['placewright', '--version']; from placewright import cli; "
+    script += "was = signal.getsignal(signal.SIGINT); cli.run(sys.argv[1:]); sys.exit(was is not signal.SIG_IGN)"
+    command = [sys.executable, "-c", script]
+    assert (
+        subprocess.run(command, capture_output=True, preexec_fn=ignore, timeout=PATIENCE_S, check=False).returncode == 0
+    )
+
+
 def test_a_second_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     running = searching(tmp_path)
     running.send_signal(signal.SIGINT)

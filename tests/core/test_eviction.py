@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import graph_of, machine_of, problem_of
 from reference import decode, rule_broken_by
@@ -59,6 +59,7 @@ def test_what_an_op_here_still_reads_stays() -> None:
     assert order.tolist() == [[0, -1], [1, -1], [2, -1], [0, 1], [3, -1]]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_order_is_valid_for_any_problem_and_target(data: st.DataObject) -> None:
     problem = data.draw(problems())

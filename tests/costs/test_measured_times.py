@@ -29,6 +29,13 @@ def costs(tmp_path: Path, text: str, specification: str = "cpu+2xk80") -> Costs:
     return estimate_costs(chain(), load_machine(specification), path)
 
 
+def test_a_name_as_the_csv_export_writes_it_is_found_and_so_is_the_name_itself(tmp_path: Path) -> None:
+    graph = Graph(name="g", ops=tuple(Op(name=name, kind="other") for name in ("=a", "'b", "-c")), tensors=())
+    path = tmp_path / "times.csv"
+    path.write_text("op,device,time_ns\n'=a,*,1\n''b,*,2\n-c,*,3\n")
+    assert estimate_costs(graph, load_machine("1xk80"), path).time_ns.ravel().tolist() == [1, 2, 3]
+
+
 def test_a_row_sets_one_op_on_one_device(tmp_path: Path) -> None:
     measured = costs(tmp_path, "op,device,time_ns\nlayer.0.conv,gpu1,123\n")
     assert measured.time_ns[1].tolist() == [

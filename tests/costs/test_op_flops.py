@@ -126,6 +126,12 @@ def test_a_second_layer_in_two_directions_reads_both() -> None:
     assert flops("rnn", [], [], **layer) == 2 * (15 * 26 + 15 * 40)
 
 
+def test_a_million_billion_layers_are_counted_without_a_list_of_them() -> None:
+    one = {"cell": "relu", "batch": 1, "length": 1, "input_size": 1, "hidden_size": 1, "directions": 1}
+    # each layer: 2 * (1 + 1) + 10
+    assert flops("rnn", [], [], **one, layers=10**15) == 14 * 10**15
+
+
 @pytest.mark.parametrize(
     ("kind", "inputs", "outputs", "attributes", "expected"),
     [

@@ -119,5 +119,8 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_graphs_that_cannot_be_split_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1,000,000,000,000 graphs are too many: at most 120,000 can be made"):
+        write_synthetic(tmp_path / "absent", count=10**12, seed=5)
+    assert not (tmp_path / "absent").exists()
     with pytest.raises(InputError, match="11 graphs cannot be split 10 : 1 : 1; at least 12 can"):
         write_synthetic(tmp_path, count=11, seed=4)

@@ -29,6 +29,7 @@ from placewright.export.perfetto import to_bytes as to_perfetto
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.plan import Plan
+from placewright.spreadsheet import guarded, unguarded
 
 NASTY_NAMES = ('</script><b>"x"', "a,b\nc", "naïve \u2028 \\ 'q' 模型", "tab\there\r")
 
@@ -204,7 +205,29 @@ def test_csv_has_one_row_per_step_in_the_plans_order() -> None:
 def test_csv_gives_every_name_back_exactly() -> None:
     text = TARGETS["csv"](nasty_plan()).decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [row["name"] for row in rows if row["step"] == "op"] == list(NASTY_NAMES)
+    assert [unguarded(row["name"]) for row in rows if row["step"] == "op"] == list(NASTY_NAMES)
+
+
+# Excel, LibreOffice and Sheets run what begins with these; the apostrophe is their own mark for text.
+FORMULAS = ("=HYPERLINK(1)", "+1", "-x", "@sum(1)", "\ttab", "\rreturn", "'=quoted", "''")
+
+
+def test_no_cell_of_a_csv_begins_like_a_formula_but_numbers_stay_numbers() -> None:
+    nodes = [Node(name=name, module=name, source=name) for name in FORMULAS]
+    plan = plan_of(nodes, machine_of(1))
+    header, *rows = csv.reader(io.StringIO(TARGETS["csv"](plan).decode(), newline=""))
+    for row, name in zip(rows, FORMULAS, strict=True):
+        cells = dict(zip(header, row, strict=True))
+        for column in ("name", "module", "source_line"):
+            assert cells[column] == f"'{name}"
+            assert unguarded(cells[column]) == name
+        assert cells["kind"] == "matmul"
+    assert rows[0][header.index("waits_for")] == "-1"
+
+
+def test_an_ordinary_name_is_its_own_cell() -> None:
+    for name in ("encoder.layer.0/MatMul", "it's", "a=b", "größe", ""):
+        assert guarded(name) == unguarded(name) == name
 
 
 # --- dot -------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from itertools import combinations
 
@@ -145,6 +146,17 @@ def test_the_least_cut_of_a_ladder_is_found_among_all_balanced_ones() -> None:
     halves = [[int(op in chosen) for op in range(6)] for chosen in combinations(range(6), 3)]
     least = min(bytes_between(problem, device_of) for device_of in halves)
     assert bytes_between(problem, placed(problem, GP_DFS).tolist()) <= least
+
+
+def test_metis_prints_nothing_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    # Two ops between which bytes pass, to be cut into two parts: METIS complains of a graph with 0 vertices.
+    for count in (2, 3, 5):
+        chain = graph_of({f"op{i}": (f"op{i - 1}" if i else "", 4) for i in range(count)})
+        for num_devices in (2, 3, 4, 8):
+            placed(problem_of(chain, machine_of(num_devices), 10), METIS_DFS)
+    ctypes.CDLL(None).fflush(None)
+    print("what follows is printed")
+    assert capfd.readouterr().out == "what follows is printed\n"
 
 
 def test_metis_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from placewright.bench.columns import AnyTable, Column
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
 from placewright.quantities import counted
+from placewright.spreadsheet import guarded
 
 MEANS = (
     "Means are taken over the seeds of a graph first, then over graphs. ±: half the width of the 95% confidence"
@@ -74,7 +75,7 @@ def csv_text(tables: Sequence[AnyTable]) -> str:
     for table in tables:
         own = {column.name: column for column in table.columns}
         for line in table.rows:
-            cells = [table.study.name, table.study.header.objective]
+            cells = [guarded(table.study.name), table.study.header.objective]
             for name in columns:
                 cells += _cells(own.get(name), line, name in with_means)
             writer.writerow(cells)
@@ -94,6 +95,8 @@ def _cells(column: Column[Any] | None, line: object, as_mean: bool) -> list[str]
 
 def _exact(value: str | int | float | None) -> str:
     """Six significant digits, which are more than any of these figures has, and never "-0"."""
-    if value is None or isinstance(value, str | int):
+    if value is None or isinstance(value, int):
         return "" if value is None else str(value)
+    if isinstance(value, str):
+        return guarded(value)
     return f"{value + 0.0:.6g}"

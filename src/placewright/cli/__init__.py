@@ -25,6 +25,8 @@ _LIST = re.compile(r"[^\s,;()][^,;()]*(?:, [^,;()]+){4,}")
 def main() -> None:
     """Runs the command in sys.argv and ends the process with its exit code."""
     try:
+        if callable(signal.getsignal(signal.SIGINT)):  # the one for while this was imported (early_interrupt.py)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _run_on_streams()
         # What is left, such as joining threads, is short, and a traceback of it would tell nobody anything.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

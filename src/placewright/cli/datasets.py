@@ -25,9 +25,7 @@ def synthetic(
     """REGAL's synthetic graphs (appendix A.1.4), kept where BRKGA 10K is at least 18% better than BRKGA 1K."""
     from placewright.cli.counting import counting
     from placewright.datasets.synthetic import write_synthetic
-    from placewright.files import make_folder
 
-    make_folder(out)
     with counting(count, "graphs kept") as advance:
         files = write_synthetic(out, count, seed, on_kept=lambda kept, candidates: advance(kept, f"of {candidates:,}"))
     for split, path in files.items():

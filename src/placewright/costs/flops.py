@@ -144,8 +144,9 @@ def _rnn(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     if gates is None:
         raise NoFormulaError
     hidden, directions = _whole(op, "hidden_size"), _whole(op, "directions")
-    widths = [_whole(op, "input_size")] + [hidden * directions] * (_whole(op, "layers") - 1)
-    per_step = sum(gates * hidden * (2 * (width + hidden) + 10) for width in widths)
+    width, further = _whole(op, "input_size"), max(0, _whole(op, "layers") - 1)
+    first, other = (gates * hidden * (2 * (read + hidden) + 10) for read in (width, hidden * directions))
+    per_step = first + further * other
     return _whole(op, "batch") * _whole(op, "length") * directions * per_step
 
 

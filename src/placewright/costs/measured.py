@@ -17,6 +17,7 @@ from placewright.errors import InputError, shown
 from placewright.files import read_text
 from placewright.graph import Graph
 from placewright.machine import Machine
+from placewright.spreadsheet import unguarded
 
 _NS_PER_UNIT = {"time_ns": 1, "time_us": 1000}
 _GLOB = re.compile(r"[*?\[]")
@@ -57,7 +58,8 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         if len(cells) != len(header):
             raise InputError(f"{where}: {len(cells)} values for {len(header)} columns")
         row = dict(zip(header, cells, strict=True))
-        yield _Row(where=where, op=row["op"], device=row["device"], time_ns=_time_ns(row[unit], unit, where))
+        op, device = unguarded(row["op"]), unguarded(row["device"])
+        yield _Row(where=where, op=op, device=device, time_ns=_time_ns(row[unit], unit, where))
 
 
 def _read_cells(path: Path) -> Iterator[tuple[str, list[str]]]:

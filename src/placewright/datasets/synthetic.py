@@ -16,6 +16,7 @@ from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
+from placewright.files import make_folder
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
@@ -33,6 +34,9 @@ FEW_EVALUATIONS, MANY_EVALUATIONS, LEAST_GAIN = 1_000, 10_000, 0.18
 #: Parts of 12 in the paper's split: 10,000 / 1,000 / 1,000.
 _PARTS = {"train": 10, "valid": 1, "test": 1}
 
+#: Ten times the paper's would take days to find, and are held in memory until all are found.
+MAX_COUNT = 120_000
+
 #: Candidates that are judged together; a few more than are asked for may be judged.
 _AT_ONCE = 16
 
@@ -40,14 +44,18 @@ OnKept = Callable[[int, int], None]
 
 
 def write_synthetic(out: Path, count: int, seed: int, on_kept: OnKept | None = None) -> dict[str, Path]:
-    """Writes train, valid and test sets with `count` graphs in all, split 10 : 1 : 1; the files by split.
+    """Writes train, valid and test sets with `count` graphs in all, split 10 : 1 : 1, to a folder that is made if need
+    be; the files by split.
 
     on_kept: called with the number of graphs kept and of candidates seen so far.
 
-    Raises InputError when there are fewer than 12 graphs to split or a file cannot be written.
+    Raises InputError when there are fewer than 12 graphs to split, or too many, or a file cannot be written.
     """
+    if count > MAX_COUNT:
+        raise InputError(f"{count:,} graphs are too many: at most {MAX_COUNT:,} can be made")
     if count < sum(_PARTS.values()):
         raise InputError(f"{count} graphs cannot be split 10 : 1 : 1; at least {sum(_PARTS.values())} can")
+    make_folder(out)
     graphs = list(islice(interesting_graphs(seed, on_kept), count))
     sizes = {split: count * parts // sum(_PARTS.values()) for split, parts in _PARTS.items()}
     sizes["train"] = count - sizes["valid"] - sizes["test"]

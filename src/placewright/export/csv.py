@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 
 from placewright.plan import Plan, ScheduledOp, Transfer
+from placewright.spreadsheet import guarded
 
 COLUMNS = (
     "position",
@@ -27,11 +28,12 @@ COLUMNS = (
 
 
 def to_bytes(plan: Plan) -> bytes:
-    """UTF-8 CSV (RFC 4180) with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's."""
+    """UTF-8 CSV (RFC 4180) with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's. Text
+    that spreadsheets would take for a formula stands after an apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    writer.writerows(rows_of(plan))
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows_of(plan))
     return text.getvalue().encode("utf-8", "backslashreplace")
 
 

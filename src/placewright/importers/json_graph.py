@@ -19,8 +19,13 @@ from placewright.importers.builder import GraphBuilder
 
 SCHEMA_VERSION = 1
 GZIP_MAGIC = b"\x1f\x8b"
-#: A file that unpacks to more than this is refused rather than held in memory.
+#: What a file unpacks to is refused rather than held in memory where it is more than this in all, or more than so many
+#: times the file and some bytes beside: graphs and plans unpack to 8 to 20 times their size.
 MAX_UNPACKED_BYTES = 2**31
+_MOST_TIMES_UNPACKED, _FREE_BYTES = 50, 2**20
+#: Text in which an object begins every 16 bytes, or a list every 8, becomes Python objects of many times its size;
+#: graphs and plans have 50 and more. So many are allowed beside, for small files.
+_BYTES_PER_OBJECT, _BYTES_PER_LIST, _FREE_LISTS = 16, 8, 200_000
 
 #: Looking for the nearest name takes time that grows with the lengths multiplied.
 _MAX_COMPARED = 200
@@ -60,17 +65,32 @@ def parse_json_graph(data: bytes, name: str) -> Graph:
 
 
 def unpack(data: bytes, name: str) -> bytes:
-    """The bytes inside a gzip file, or the bytes themselves. Raises InputError for a damaged or huge one."""
-    if not data.startswith(GZIP_MAGIC):
-        return data
+    """The bytes inside a gzip file, or the bytes themselves. Raises InputError for a damaged one, and for one of which
+    the bytes, or what JSON makes of them, would fill the memory: before they do."""
+    if data.startswith(GZIP_MAGIC):
+        data = _unpacked(data, name)
+    if data.count(b"{") > _FREE_LISTS + len(data) // _BYTES_PER_OBJECT:
+        raise InputError(f"'{name}' holds next to nothing but JSON objects, {data.count(b'{'):,} of them")
+    if data.count(b"[") > _FREE_LISTS + len(data) // _BYTES_PER_LIST:
+        raise InputError(f"'{name}' holds next to nothing but JSON lists, {data.count(b'['):,} of them")
+    return data
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    most = min(MAX_UNPACKED_BYTES, _FREE_BYTES + _MOST_TIMES_UNPACKED * len(data))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            unpacked = file.read(MAX_UNPACKED_BYTES + 1)
+            unpacked = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"'{name}' is not a whole gzip file: {error}") from error
-    if len(unpacked) > MAX_UNPACKED_BYTES:
+    if len(unpacked) <= most:
+        return unpacked
+    if most == MAX_UNPACKED_BYTES:
         raise InputError(f"'{name}' unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-    return unpacked
+    raise InputError(
+        f"'{name}' unpacks to more than {_MOST_TIMES_UNPACKED} times its {len(data):,} bytes, as no graph or plan "
+        "does; unpack it yourself to have it read"
+    )
 
 
 def _document(graph: Graph) -> dict[str, Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +51,39 @@ def _partition(
         import pymetis
     except ImportError:
         raise MissingExtraError("pymetis", "metis", "partitioning with METIS") from None
-    parts = pymetis.part_graph(
-        len(shares),
-        pymetis.CSRAdjacency(begin.tolist(), neighbours.tolist()),
-        vweights=_scaled(time, 0),
-        eweights=_scaled(edge_bytes, 1),
-        tpwgts=list(shares),
-        recursive=True,
-        options=pymetis.Options(ufactor=max(1, round(1000 * imbalance)), seed=0),
-    ).vertex_part
+    with _muted():
+        parts = pymetis.part_graph(
+            len(shares),
+            pymetis.CSRAdjacency(begin.tolist(), neighbours.tolist()),
+            vweights=_scaled(time, 0),
+            eweights=_scaled(edge_bytes, 1),
+            tpwgts=list(shares),
+            recursive=True,
+            options=pymetis.Options(ufactor=max(1, round(1000 * imbalance)), seed=0),
+        ).vertex_part
     return np.array(parts, np.int64)
+
+
+@contextmanager
+def _muted() -> Iterator[None]:
+    """METIS prints complaints about small graphs past Python, through C's own buffer: standard output leads nowhere
+    meanwhile."""
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed: nothing can be printed
+        yield
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        yield
+        flush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _shares(own_time: NDArray[np.float64], num_parts: int) -> list[float]:
