@@ -7,7 +7,7 @@ parameter or constant. So weights made by fill ops, and the arithmetic on shapes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from placewright.errors import InputError, shown
@@ -16,6 +16,7 @@ from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.onnx_attributes import NodeView, attributes_of
 from placewright.importers.onnx_kinds import kind_of
 from placewright.importers.onnx_model import label_of, subgraphs, values_read
+from placewright.importers.onnx_origin import origin_of
 from placewright.importers.onnx_shapes import Shapes, dtype_name, newest_opset, node_attributes
 
 #: Kinds whose ops are kept even when all they read is constant.
@@ -81,6 +82,8 @@ class _Conversion:
                 raise InputError(f"'{self.source}' contradicts its operators' definitions: {problem}")
             more = f" (and {len(reasons) - _MAX_LISTED} more)" if len(reasons) > _MAX_LISTED else ""
             raise InputError(f"'{self.source}' leaves shapes open: {'; '.join(reasons[:_MAX_LISTED])}{more}")
+        for value, assumption in self.shapes.assumptions.items():
+            self.builder.warn(f"how large '{shown(value)}' is depends on the data: {assumption}")
         for operator, count in self.unknown.items():
             self.builder.warn(f"{count} ops of the unknown operator {operator} are kept with kind 'other'")
         for what, count in self.unsized.items():
@@ -162,6 +165,7 @@ class _Conversion:
         if kind == "control_flow":
             inputs += self._inner_weights(node, name)
             self.builder.warn(f"{label} is kept as one op; what it does inside has no cost")
+        module, line = origin_of(node)
         self.builder.add_op(
             name,
             kind or "other",
@@ -169,7 +173,8 @@ class _Conversion:
             inputs=inputs,
             outputs=outputs,
             attributes=attributes_of(view, kind or "other"),
-            module=_module(node.name),
+            module=module,
+            source=line,
         )
 
     def _view(self, node: Any) -> NodeView:
@@ -236,9 +241,3 @@ def _initializers_inside(node: Any) -> Iterable[Any]:
         yield from graph.initializer
         for inner in graph.node:
             yield from _initializers_inside(inner)
-
-
-def _module(node_name: str) -> str:
-    """The layer a node belongs to, from a name like "/encoder/layer.0/attention/MatMul"."""
-    parts: Sequence[str] = [part for part in node_name.split("/") if part]
-    return ".".join(parts[:-1]) if "/" in node_name else ""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placewright.errors import InputError, shown
+from placewright.importers.onnx_assumptions import largest_shapes
+from placewright.importers.onnx_branches import branch_types
 from placewright.importers.onnx_contrib import contrib_output_shapes, standard_form
 from placewright.importers.onnx_values import MAX_ELEMENTS, Array, evaluate
 
@@ -34,6 +36,7 @@ class Shapes:
 
     model: with its functions inlined and its nodes in order; weights may be gone. Open dimensions are set in it.
     dims: sizes by dimension name, or by value and axis ("input_ids:1").
+    assumptions: in words, by value, where a size depends on the data and the largest is taken.
     """
 
     model: Any
@@ -41,6 +44,7 @@ class Shapes:
     source: str
     types: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
+    assumptions: dict[str, str] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
     _fixed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -120,7 +124,7 @@ class Shapes:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             fixed = dim.HasField("dim_value") and dim.dim_value >= 0
             if not fixed and not {dim.dim_param, f"{value.name}:{axis}"} & self.dims.keys():
-                yield dim.dim_param or f"{value.name}:{axis}"
+                yield dim.dim_param if _is_name(dim.dim_param) else f"{value.name}:{axis}"
 
     def _fix(self, name: str, value_type: Any) -> None:
         """Writes the sizes the user gave into a type's open dimensions."""
@@ -201,6 +205,22 @@ class Shapes:
         for name, shape in zip(node.output, shapes, strict=False):
             if name and shape is not None and self.shape(name) is None:
                 self._set_shape(name, shape, node)
+        self._assume(node)
+
+    def _assume(self, node: Any) -> None:
+        """What is still open from the branches of an If, or as large as it can be."""
+        still_open = [name for name in node.output if name and self.shape(name) is None]
+        if node.op_type == "If":
+            types, assumption = branch_types(node, self)
+            self._adopt(node, {name: kind for name, kind in zip(node.output, types, strict=False) if kind is not None})
+        else:
+            shapes, assumption = largest_shapes(node, node_attributes(node), [self.shape(name) for name in node.input])
+            for name, shape in zip(node.output, shapes, strict=False):
+                if name in still_open and shape is not None:
+                    self._set_shape(name, shape, node)
+        assumed = [name for name in still_open if self.shape(name) is not None]
+        if assumed and assumption:
+            self.assumptions[assumed[0]] = assumption
 
     def _standard_types(self, node: Any) -> Mapping[str, Any]:
         from onnx import defs, numpy_helper, shape_inference
@@ -234,6 +254,11 @@ class Shapes:
         declared = self.types[name].tensor_type.elem_type if name in self.types else 0
         first = self.types.get(node.input[0]) if node.input else None
         self.types[name] = make_tensor_type_proto(declared or (first.tensor_type.elem_type if first else 0), shape)
+
+
+def _is_name(dim_param: str) -> bool:
+    """Whether a dimension's name says which one it is: "?" does not, and would set several at once."""
+    return any(character.isalnum() for character in dim_param)
 
 
 def _fixed_shape(value_type: Any | None) -> tuple[int, ...] | None:
