@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli import bench, datasets, devices, examples, graphs, planning, plans, training
+from placewright.cli import bench, datasets, devices, examples, graphs, lists, planning, plans, training
+from placewright.cli.example_lines import add_examples
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -28,7 +28,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """What holds for all commands."""
@@ -42,7 +43,15 @@ app.command("diff")(plans.diff)
 app.command("check")(graphs.check)
 app.command("export")(plans.export)
 app.command("examples")(examples.list_examples)
+app.command("solvers")(lists.solvers)
+app.command("policies")(lists.policies)
+app.command("schema")(lists.schema)
 app.add_typer(devices.app, name="devices")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(bench.app, name="bench")
 app.add_typer(training.app, name="train")
+
+add_examples(app)
+for group in app.registered_groups:
+    assert group.typer_instance is not None
+    add_examples(group.typer_instance, f"{group.name} ")

@@ -10,7 +10,8 @@ import typer
 
 from placewright.cli import INTERRUPTED, complain
 from placewright.cli.bench_report import report
-from placewright.cli.options import Plugins
+from placewright.cli.options import Plugins, Quiet
+from placewright.cli.printing import emit
 
 if TYPE_CHECKING:
     from placewright.bench.rows import Results
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run methods over suites of graphs and print the tables of REGAL's paper.",
+    help="Run methods over many graphs; print tables.",
 )
 
 
@@ -78,6 +79,7 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes; as many as there are cores by default.")
     ] = None,
+    quiet: Quiet = False,
 ) -> int:
     """Solve every instance with every method; each plan is checked and becomes a row."""
     import os
@@ -110,7 +112,7 @@ def run(
         return INTERRUPTED
     finally:
         results.close()
-    typer.echo(f"{counted(len(results.rows), 'row')} in {out}")
+    emit(f"{counted(len(results.rows), 'row')} in {out}")
     if num_failures:
         complain(f"{counted(num_failures, 'failure')}, named above; the same command tries again what is missing")
         return ROWS_MISSING

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from placewright.cli.printing import is_quiet, is_watched
+
 #: Called with how many are done and what the last one was.
 Advance = Callable[[int, str], None]
 
@@ -16,8 +18,8 @@ _SECONDS_BETWEEN_LINES = 60.0
 @contextmanager
 def counting(total: int, unit: str) -> Iterator[Advance]:
     """Gives the function to call as the work goes on. unit: what is counted, in the plural."""
-    if not sys.stderr.isatty():
-        yield _lines(total, unit)
+    if not is_watched():
+        yield _unheard if is_quiet() else _lines(total, unit)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -32,6 +34,10 @@ def counting(total: int, unit: str) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda done, what: progress.update(task, completed=done, description=what)
+
+
+def _unheard(done: int, what: str) -> None:
+    """Of --quiet."""
 
 
 def _lines(total: int, unit: str) -> Advance:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.options import Quiet
+from placewright.cli.printing import emit
+
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Make sets of graphs for benchmarks."
 )
@@ -21,6 +24,7 @@ def synthetic(
     out: Out,
     count: Annotated[int, typer.Option(metavar="N", help="Graphs in all, split 10 : 1 : 1.")] = 12000,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed and count, same bytes.")] = 0,
+    quiet: Quiet = False,
 ) -> int:
     """REGAL's synthetic graphs (appendix A.1.4), kept where BRKGA 10K is at least 18% better than BRKGA 1K."""
     from placewright.cli.counting import counting
@@ -29,7 +33,7 @@ def synthetic(
     with counting(count, "graphs kept") as advance:
         files = write_synthetic(out, count, seed, on_kept=lambda kept, candidates: advance(kept, f"of {candidates:,}"))
     for split, path in files.items():
-        typer.echo(f"{split}: {path}")
+        emit(f"{split}: {path}")
     return 0
 
 
@@ -54,18 +58,19 @@ def pack(
     device: Annotated[
         str, typer.Option(metavar="NAME", help="Its roofline times the ops that state no time.")
     ] = "p100",
+    quiet: Quiet = False,
 ) -> int:
     """A set of your own graphs, split 3 : 1 : 1 by size, for `train` and `bench run`."""
     from placewright.datasets.pack import pack as pack_graphs
     from placewright.quantities import counted
 
     for path, count in pack_graphs(graphs, out, device).items():
-        typer.echo(f"{path}: {counted(count, 'graph')}")
+        emit(f"{path}: {counted(count, 'graph')}")
     return 0
 
 
 @app.command()
-def zoo(out: Out) -> int:
+def zoo(out: Out, quiet: Quiet = False) -> int:
     """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
     import os
 
@@ -83,8 +88,8 @@ def zoo(out: Out) -> int:
 
         summary = build_zoo(out, on_progress=on_progress, processes=os.cpu_count() or 1)
     sizes = sorted(size for part in summary.num_ops.values() for size in part)
-    typer.echo(f"{counted(summary.num_graphs, 'graph')} of {sizes[0]:,} to {sizes[-1]:,} ops in {out}")
-    typer.echo(f"left out: {len(summary.without_room)} without room for improvement, {len(summary.repeated)} repeated")
+    emit(f"{counted(summary.num_graphs, 'graph')} of {sizes[0]:,} to {sizes[-1]:,} ops in {out}")
+    emit(f"left out: {len(summary.without_room)} without room for improvement, {len(summary.repeated)} repeated")
     for failure in summary.failures:
         complain(failure)
     return 1 if summary.failures else 0

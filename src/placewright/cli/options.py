@@ -8,6 +8,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from placewright.cli.printing import be_quiet
 from placewright.errors import InputError
 from placewright.plan import Objective
 from placewright.suggestion import did_you_mean
@@ -31,6 +32,10 @@ Plugins = Annotated[
     typer.Option(
         "--plugin", metavar="FILE.py", help="A file that registers own methods (docs/own-methods.md); repeatable."
     ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", callback=be_quiet, is_eager=True, help="Print nothing but warnings and errors."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 

@@ -15,6 +15,7 @@ from placewright.cli.options import (
     Measured,
     Model,
     Plugins,
+    Quiet,
     parse_dims,
     parse_forbids,
     parse_groups,
@@ -56,7 +57,7 @@ def plan(
     ] = None,
     measured: Measured = None,
     dim: Dims = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="auto, brkga or one of the baselines.")] = "auto",
+    solver: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright solvers`.")] = "auto",
     plugin: Plugins = None,
     evaluations: Annotated[
         int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
@@ -69,7 +70,8 @@ def plan(
         int | None, typer.Option(metavar="N", help="All cores by default; matters to the plan only with --time-limit.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What guides regal, idrs or gas: a file, or one shipped.")
+        str | None,
+        typer.Option(metavar="NAME", help="Guides regal, idrs or gas: a file, or one of `placewright policies`."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")
@@ -79,6 +81,7 @@ def plan(
         Path | None, typer.Option(metavar="TRACE", help="Write a Perfetto trace (.json or .json.gz).")
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Find where each op runs, in what order, and when tensors move."""
     from placewright import api

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.options import Json, PlanFile
+from placewright.cli.options import Json, PlanFile, Quiet
 
 #: What is put behind the plan's name when no output is given.
 _SUFFIXES = {
@@ -48,7 +48,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Why a plan takes the memory and the time it takes, or why an op is where it is."""
+    """Why a plan costs what it costs, or an op is where it is."""
     from placewright.cli.printing import print_json, print_parts
     from placewright.explain import explain as explain_plan
     from placewright.plan_file import read_plan
@@ -108,6 +108,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default beside the plan.")
     ] = None,
+    quiet: Quiet = False,
 ) -> int:
     """Write a plan for another tool."""
     from placewright.cli.outputs import check_outputs

@@ -11,9 +11,29 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+_quiet = False
+
+
+def be_quiet(wanted: bool) -> bool:
+    """From now on results and progress are not printed, or they are."""
+    global _quiet
+    _quiet = wanted
+    return wanted
+
+
+def is_watched() -> bool:
+    """Whether progress is to be shown: on a terminal, unless --quiet was given."""
+    return sys.stderr.isatty() and not _quiet
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
 def emit(text: str) -> None:
     """Prints a result, whole: what stdout cannot take raises OSError here and not when the process ends."""
-    print(text, flush=True)
+    if not _quiet:
+        print(text, flush=True)
 
 
 def print_parts(*parts: RenderableType | None) -> None:

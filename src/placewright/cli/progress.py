@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from placewright.cli.printing import is_watched
 from placewright.plan import Objective
 from placewright.quantities import format_bytes
 from placewright.search.budget import OnProgress, Progress
@@ -15,7 +15,7 @@ from placewright.terminal.text import format_objective, printable
 @contextmanager
 def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
     """A line on stderr that follows the search and is wiped at its end; None when stderr is no terminal."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         yield None
         return
     from rich.console import Console

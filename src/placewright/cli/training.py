@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli import INTERRUPTED
+from placewright.cli.options import Quiet
 from placewright.cli.printing import emit
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ def regal(
             "--out", "-o", metavar="DIR", help="For the policy; a killed training in it goes on.", show_default=False
         ),
     ],
-    config: Annotated[str, typer.Option(metavar="NAME", help="Settings by name.")] = "runtime-synthetic",
+    config: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright policies`.")] = "runtime-synthetic",
     steps: Annotated[int | None, typer.Option(metavar="N", help="Gradient steps.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same weights.")] = 0,
     processes: Annotated[
@@ -45,6 +46,7 @@ def regal(
             show_default=False,
         ),
     ] = None,
+    quiet: Quiet = False,
 ) -> int:
     """REGAL's policy by REINFORCE (Paliwal et al. 2020); needs the extra `train`, and `ray` for --ray."""
     import os

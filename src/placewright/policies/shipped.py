@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,32 @@ def find_policy(name: str, folder: Path | None = None) -> Policy:
     if path.suffix != _SUFFIX and not os.path.exists(path):
         raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, shipped_names())}")
     return read_policy(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySummary:
+    """What a shipped policy is for. solvers: those that take it. improvement_percent: over uniform BRKGA at the best
+    validation of its training."""
+
+    name: str
+    objective: str
+    num_devices: int
+    solvers: str
+    improvement_percent: float
+
+
+def policy_summaries() -> list[PolicySummary]:
+    """Of all that are shipped."""
+    return [
+        PolicySummary(
+            name=name,
+            objective=(policy := _shipped(name)).configuration.objective,
+            num_devices=policy.configuration.num_devices,
+            solvers="gas" if policy.configuration.network == "sequence" else "regal, idrs",
+            improvement_percent=float(policy.record["improvement_percent"]),
+        )
+        for name in shipped_names()
+    ]
 
 
 def shipped_names() -> list[str]:

@@ -3,61 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from placewright.basis import basis_words
 from placewright.outcome import best_baseline
-from placewright.plan import BaselineOutcome, OneDevice, Plan
+from placewright.plan import BaselineOutcome, Metrics, Objective, OneDevice, Plan, Status, TimeSources
 from placewright.terminal.plan_table import memory_rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSummary:
+    """needed_bytes: its peak. available_bytes: its limit, null for none. missing_bytes: what the peak is above it."""
+
+    name: str
+    busy_ns: int
+    needed_bytes: int
+    available_bytes: int | None
+    missing_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """Times in ns, memory in bytes; gap is null when the bound is 0 or the plan infeasible. before: what the best
+    single device reaches, as in a plan but with the device's name. written: what a path holds."""
+
+    schema_version: int
+    graph: str
+    graph_fingerprint: str
+    num_graph_ops: int
+    machine: str
+    objective: Objective
+    status: Status
+    metrics: Metrics
+    basis: str
+    time_sources: TimeSources | None
+    before: dict[str, Any] | None
+    input_order: BaselineOutcome | None
+    gain: float | None
+    best_baseline: BaselineOutcome | None
+    baselines: tuple[BaselineOutcome, ...]
+    lower_bound: int
+    bound_reason: str
+    memory_floor_bytes: int
+    gap: float | None
+    devices: tuple[DeviceSummary, ...]
+    solver: str
+    found_by: str
+    seed: int
+    evaluations: int
+    seconds: float
+    stopped_because: str
+    warnings: tuple[str, ...]
+    written: dict[str, str]
+    version: str
+
+
 def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Times in ns, memory in bytes; gap is null when the bound is 0 or the plan infeasible."""
-    return {
-        "schema_version": 1,
-        "graph": plan.graph_name,
-        "graph_fingerprint": plan.graph_fingerprint,
-        "num_graph_ops": plan.num_graph_ops,
-        "machine": plan.machine.name,
-        "objective": plan.objective,
-        "status": plan.status,
-        "metrics": asdict(plan.metrics),
-        "basis": basis_words(plan.time_sources, plan.machine),
-        "time_sources": None if plan.time_sources is None else asdict(plan.time_sources),
-        "before": None if plan.one_device is None else _one_device(plan, plan.one_device),
-        "input_order": _outcome(next((b for b in plan.baselines if b.name == "input-order"), None)),
-        "gain": plan.gain,
-        "best_baseline": _outcome(best_baseline(plan)),
-        "baselines": [_outcome(baseline) for baseline in plan.baselines],
-        "lower_bound": plan.lower_bound,
-        "bound_reason": plan.bound_reason,
-        "memory_floor_bytes": plan.memory_floor_bytes,
-        "gap": None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,
-        "devices": [
-            {
-                "name": name,
-                "busy_ns": busy,
-                "needed_bytes": needed,
-                "available_bytes": available,
-                "missing_bytes": missing,
-            }
+    """The fields of `PlanSummary`. written: what was written, by path."""
+    summary = PlanSummary(
+        schema_version=1,
+        graph=plan.graph_name,
+        graph_fingerprint=plan.graph_fingerprint,
+        num_graph_ops=plan.num_graph_ops,
+        machine=plan.machine.name,
+        objective=plan.objective,
+        status=plan.status,
+        metrics=plan.metrics,
+        basis=basis_words(plan.time_sources, plan.machine),
+        time_sources=plan.time_sources,
+        before=None if plan.one_device is None else _one_device(plan, plan.one_device),
+        input_order=next((b for b in plan.baselines if b.name == "input-order"), None),
+        gain=plan.gain,
+        best_baseline=best_baseline(plan),
+        baselines=plan.baselines,
+        lower_bound=plan.lower_bound,
+        bound_reason=plan.bound_reason,
+        memory_floor_bytes=plan.memory_floor_bytes,
+        gap=None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,
+        devices=tuple(
+            DeviceSummary(
+                name=name, busy_ns=busy, needed_bytes=needed, available_bytes=available, missing_bytes=missing
+            )
             for (name, needed, available, missing), busy in zip(memory_rows(plan), plan.metrics.busy_ns, strict=True)
-        ],
-        "solver": plan.solver,
-        "found_by": plan.found_by,
-        "seed": plan.seed,
-        "evaluations": plan.evaluations,
-        "seconds": plan.seconds,
-        "stopped_because": plan.stopped_because,
-        "warnings": list(plan.warnings),
-        "written": dict(written or {}),
-        "version": plan.version,
-    }
-
-
-def _outcome(baseline: BaselineOutcome | None) -> dict[str, Any] | None:
-    return None if baseline is None else asdict(baseline)
+        ),
+        solver=plan.solver,
+        found_by=plan.found_by,
+        seed=plan.seed,
+        evaluations=plan.evaluations,
+        seconds=plan.seconds,
+        stopped_because=plan.stopped_because,
+        warnings=plan.warnings,
+        written=dict(written or {}),
+        version=plan.version,
+    )
+    return asdict(summary)
 
 
 def _one_device(plan: Plan, one: OneDevice) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Examples at the end of every --help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import typer
+
+#: By command, what to type and what it does.
+EXAMPLES: Mapping[str, Mapping[str, str]] = {
+    "plan": {
+        "placewright plan example:inception-v3 -d 2xp100 --report report.html": "step time on two P100",
+        "placewright plan model.onnx -d h100 --objective peak-memory --dim batch=8": "the order with the least memory",
+        "placewright plan model.onnx -d cpu+2xt4 --memory-limit 10GiB -o plan.json": "within a limit",
+        "placewright plan set.graphs.gz:NAME -d 4xa100-80g/nvlink --pin 'embed*=0'": "one graph of a set",
+    },
+    "inspect": {
+        "placewright inspect model.onnx -d 2xh100": "what it costs, where it fits",
+        "placewright inspect example:llama-3-8b-train --json": "for programs",
+    },
+    "show": {"placewright show plan.json": "the table that plan printed"},
+    "explain": {
+        "placewright explain plan.json": "peak, critical path, idle devices, gap",
+        "placewright explain plan.json --op matmul_3": "why that op is where it is",
+    },
+    "diff": {"placewright diff one.json two.json": "what moved, and what it changed"},
+    "check": {"placewright check model.onnx plan.json": "judge a plan by another simulator"},
+    "export": {
+        "placewright export plan.json --to perfetto": "for ui.perfetto.dev",
+        "placewright export plan.json --to device-map -o map.json": "for accelerate",
+    },
+    "examples": {"placewright examples": "networks that ship with placewright"},
+    "solvers": {"placewright solvers": "what plan --solver takes"},
+    "policies": {"placewright policies": "what plan --policy takes"},
+    "schema": {"placewright schema explain": "JSON Schema of explain --json"},
+    "devices list": {"placewright devices list": "presets and links"},
+    "devices show": {"placewright devices show 2xh100 -o machine.json": "a machine, to change it"},
+    "devices detect": {"placewright devices detect -o here.json": "this machine, for --devices here.json"},
+    "dataset pack": {
+        "placewright dataset pack models/ --out set": "train, valid and test parts",
+        "placewright dataset pack a.onnx b.onnx --out all.graphs.gz": "one set of all",
+    },
+    "dataset synthetic": {"placewright dataset synthetic --count 120 --out set": "a small set"},
+    "dataset zoo": {"placewright dataset zoo --out zoo": "some ten minutes on two cores"},
+    "bench run": {
+        "placewright bench run set --solvers auto,brkga,etf --out r": "the test part of a split set",
+        "placewright bench run model.onnx -d 2xh100 --solvers auto,etf --out r": "one graph on real devices",
+        "placewright bench run set --plugin mine.py --solvers mine,etf --out r": "a method of your own",
+    },
+    "bench report": {
+        "placewright bench report r": "all tables and figures",
+        "placewright bench report r --table heuristics": "one table",
+    },
+    "train regal": {
+        "placewright train regal --data set --out mine": "on a set that dataset made",
+        "placewright train regal --data set --out quick --steps 200": "to try",
+    },
+}
+
+
+def add_examples(commands: typer.Typer, group: str = "") -> None:
+    """Gives every command of `commands` its examples as the end of its help."""
+    for command in commands.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        lines = [f"  # {what}\n  {line}" for line, what in EXAMPLES[f"{group}{name}"].items()]
+        # The mark keeps lines as they are.
+        command.epilog = "\b\nExamples:\n" + "\n".join(lines)
