@@ -70,6 +70,9 @@ def read_plan(path: str | Path) -> Plan:
         read = _model().model_validate_json(data)
     except ValidationError as error:
         _check_version(data, name)
+        # Another document, such as a graph, lacks most of a plan: that says more than the type of what it has.
+        if lacking := _absent_at_top(data):
+            raise InputError(f"'{name}' is not a whole plan: '{lacking}' is missing") from None
         raise InputError(_sentence(error, data, name)) from None
     values = dict(read)
     if values["schema_version"] != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:
@@ -260,6 +263,15 @@ def _absent(record: BaseModel, before: str = "") -> Iterator[str]:
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
             for number, part in enumerate(value):
                 yield from _absent(part, f"{before}{field}.{number}.")
+
+
+def _absent_at_top(data: bytes) -> str:
+    """The first field of a plan that the document lacks; "" for none."""
+    from pydantic_core import from_json
+
+    document = from_json(data)
+    needed = (field for field, info in _model().model_fields.items() if info.default is _ABSENT)
+    return next((field for field in needed if field not in document), "")
 
 
 def _check_version(data: bytes, name: str) -> None:

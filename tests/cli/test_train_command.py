@@ -137,9 +137,10 @@ def test_ctrl_c_says_what_is_usable_and_how_to_go_on(
     monkeypatch.setattr(reinforce, "train", interrupted)
     command = ["train", "regal", "--data", str(data), "-o", str(out)]
     assert run(command) == INTERRUPTED
-    assert "there is no policy yet; the same command goes on from the last checkpoint" in capsys.readouterr().err
+    assert "there is no policy yet; the same command begins anew" in capsys.readouterr().err
     out.mkdir()
     (out / "best.safetensors").touch()
+    (out / "checkpoint.pt").touch()
     assert run(command) == INTERRUPTED
     said = capsys.readouterr().err
     assert f"{out / 'best.safetensors'} is usable; the same command goes on from the last checkpoint" in said

@@ -104,4 +104,5 @@ def _what_is_kept(out: Path) -> str:
     from placewright.training.reinforce import BEST
 
     usable = f"{out / BEST} is usable" if (out / BEST).exists() else "there is no policy yet"
-    return f"{usable}; the same command goes on from the last checkpoint"
+    kept = (out / "checkpoint.pt").exists()
+    return f"{usable}; the same command {'goes on from the last checkpoint' if kept else 'begins anew'}"
