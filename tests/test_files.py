@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import tempfile
 
 import pytest
 
@@ -48,6 +49,22 @@ def test_an_interruption_half_way_leaves_the_old_file_and_no_other(tmp_path, mon
     monkeypatch.undo()
     assert read_bytes(tmp_path / "a") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("step", ["mkstemp", "fdopen", "fsync", "chmod", "replace"])
+def test_whatever_step_of_a_write_fails_the_old_file_stays_and_the_sentence_names_it(
+    tmp_path, monkeypatch, step, reason
+):
+    def fail(*arguments, **more):
+        raise OSError(reason, os.strerror(reason))
+
+    (tmp_path / "x.json").write_bytes(b"the old one")
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile if step == "mkstemp" else os, step, fail)
+        with pytest.raises(InputError, match=rf"cannot write '.*x\.json': {os.strerror(reason)}"):
+            write_atomically(tmp_path / "x.json", b"the new one")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x.json": b"the old one"}
 
 
 def test_a_folder_cannot_be_written_over_or_read(tmp_path):

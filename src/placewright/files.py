@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from placewright.errors import InputError, shown
@@ -36,6 +39,35 @@ def make_folder(path: str | Path) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot make folder '{shown(path)}': {_reason(error)}") from error
+
+
+def lock_folder(path: str | Path, busy: str) -> int:
+    """A descriptor that keeps other processes out of the folder until it is closed, however the process ends. busy:
+    what one of them does there, as the beginning of a sentence. Raises InputError when one does, or there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"cannot read '{shown(path)}': {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(f"{busy} '{shown(path)}'; let it end or choose another") from error
+    except OSError:
+        # Some network file systems have no locks; results are worth having there too.
+        return descriptor
+    return descriptor
+
+
+@contextmanager
+def locked_folder(path: str | Path, busy: str) -> Iterator[None]:
+    """The folder, made where it is missing and locked meanwhile, as by `lock_folder`."""
+    make_folder(path)
+    descriptor = lock_folder(path, busy)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:

@@ -12,6 +12,7 @@ import pytest
 from placewright.api import make_problem
 from placewright.datasets.synthetic import interesting_graphs, is_interesting, random_graph, write_synthetic
 from placewright.errors import InputError
+from placewright.files import locked_folder
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
@@ -116,6 +117,11 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     again = write_synthetic(tmp_path, count=13, seed=4)
     digests = {split: hashlib.sha256(path.read_bytes()).hexdigest() for split, path in files.items()}
     assert digests == {split: hashlib.sha256(path.read_bytes()).hexdigest() for split, path in again.items()}
+
+
+def test_a_folder_for_which_graphs_are_made_is_refused_to_others(tmp_path: Path) -> None:
+    with locked_folder(tmp_path, "test holds"), pytest.raises(InputError, match="another process makes graphs for"):
+        write_synthetic(tmp_path, count=12, seed=4)
 
 
 def test_graphs_that_cannot_be_split_are_refused(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -15,15 +18,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from policies.networks import SMALL
 from waiting import PATIENCE_S, wait_until
 
 from placewright.datasets.synthetic import random_graph
 from placewright.errors import InputError
+from placewright.files import locked_folder
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.policies.policy_file import read_policy
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson
+from placewright.training.records import Records
 from placewright.training.reinforce import BEST, assignments_of, train
 
 CONFIGURATION = TrainingConfiguration(
@@ -189,6 +195,60 @@ def test_a_spoiled_checkpoint_is_named(
     (tmp_path / "checkpoint.pt").write_bytes(spoil((undisturbed / "checkpoint.pt").read_bytes()))
     with pytest.raises(InputError, match=r"checkpoint.pt' is not a checkpoint, or damaged: delete it"):
         train(data, CONFIGURATION, tmp_path, name="small")
+
+
+class _Code:
+    """Unpickled as any object is, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> object:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("as_torch_saves", [True, False])
+def test_a_checkpoint_of_someone_else_runs_no_code(data: Path, tmp_path: Path, as_torch_saves: bool) -> None:
+    ran = tmp_path / "code ran"
+    content = io.BytesIO()
+    if as_torch_saves:
+        torch.save({"settings": _Code(ran), "weights": _Code(ran)}, content)
+    else:
+        pickle.dump(_Code(ran), content)
+    (tmp_path / "out").mkdir()
+    digest = hashlib.sha256(content.getvalue()).digest()
+    (tmp_path / "out" / "checkpoint.pt").write_bytes(digest + content.getvalue())
+    with pytest.raises(InputError, match=r"checkpoint.pt' is not a checkpoint, or damaged: delete it"):
+        train(data, CONFIGURATION, tmp_path / "out", name="small")
+    assert not ran.exists()
+    pickle.loads(pickle.dumps(_Code(ran)))  # it would have
+    assert ran.exists()
+
+
+@pytest.mark.parametrize("state", [{}, [], {"settings": None}, {"settings": {"seed": []}}])
+def test_a_checkpoint_of_something_else_is_named(data: Path, tmp_path: Path, state: object) -> None:
+    content = io.BytesIO()
+    torch.save(state, content)
+    (tmp_path / "checkpoint.pt").write_bytes(hashlib.sha256(content.getvalue()).digest() + content.getvalue())
+    with pytest.raises(InputError, match=r"checkpoint.pt' is (not a checkpoint|of a training with another)"):
+        train(data, CONFIGURATION, tmp_path, name="small")
+
+
+def test_a_folder_that_a_training_writes_to_is_refused_to_others(data: Path, tmp_path: Path) -> None:
+    with locked_folder(tmp_path, "test holds"), pytest.raises(InputError, match="another training writes to"):
+        train(data, CONFIGURATION, tmp_path, name="small")
+
+
+def test_records_that_a_full_disk_does_not_take_are_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"cannot (read|write) '.*metrics.jsonl': Is a directory"):
+        Records(tmp_path, 0)
+    (tmp_path / "metrics.jsonl").rmdir()
+    with Records(tmp_path, 0) as records, open("/dev/full", "a", encoding="utf-8") as full:
+        records._file.close()
+        records._file = full
+        with pytest.raises(InputError, match=r"cannot write '.*metrics.jsonl': No space left"):
+            records.add(1, {"reward": 1.0})
 
 
 def test_a_folder_without_graphs_is_named(data: Path, tmp_path: Path) -> None:

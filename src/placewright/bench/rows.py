@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from placewright.errors import InputError, shown
-from placewright.files import make_folder, read_bytes, write_atomically
+from placewright.files import lock_folder, make_folder, read_bytes, write_atomically
 from placewright.importers.json_graph import unpack
 
 SCHEMA_VERSION = 1
@@ -111,7 +110,7 @@ class Results:
     def __init__(self, folder: Path, header: Header) -> None:
         make_folder(folder)
         self._path = folder / ROWS_NAME
-        self._lock = _lock(folder)
+        self._lock = lock_folder(folder, "another run is adding rows to")
         try:
             _claim(folder, header)
             content = _mended(folder)
@@ -167,23 +166,6 @@ def _rows_path(folder: Path) -> Path:
     """The gzipped file where there is no other."""
     plain, packed = folder / ROWS_NAME, folder / f"{ROWS_NAME}.gz"
     return packed if packed.exists() and not plain.exists() else plain
-
-
-def _lock(folder: Path) -> int:
-    """A descriptor that keeps other runs out of the folder until it is closed, however the process ends."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise InputError(f"cannot read '{shown(folder)}': {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise InputError(f"another run is adding rows to '{shown(folder)}'; let it end or choose another") from error
-    except OSError:
-        # Some network file systems have no locks; rows are worth having there too.
-        return descriptor
-    return descriptor
 
 
 def _claim(folder: Path, header: Header) -> None:

@@ -16,7 +16,7 @@ from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.errors import InputError
-from placewright.files import make_folder
+from placewright.files import locked_folder
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
@@ -55,8 +55,11 @@ def write_synthetic(out: Path, count: int, seed: int, on_kept: OnKept | None = N
         raise InputError(f"{count:,} graphs are too many: at most {MAX_COUNT:,} can be made")
     if count < sum(_PARTS.values()):
         raise InputError(f"{count} graphs cannot be split 10 : 1 : 1; at least {sum(_PARTS.values())} can")
-    make_folder(out)
-    graphs = list(islice(interesting_graphs(seed, on_kept), count))
+    with locked_folder(out, "another process makes graphs for"):
+        return _write_parts(out, count, seed, list(islice(interesting_graphs(seed, on_kept), count)))
+
+
+def _write_parts(out: Path, count: int, seed: int, graphs: Sequence[Graph]) -> dict[str, Path]:
     sizes = {split: count * parts // sum(_PARTS.values()) for split, parts in _PARTS.items()}
     sizes["train"] = count - sizes["valid"] - sizes["test"]
     files, begin = {}, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,8 @@ Float = NDArray[np.float32]
 _NAME = "checkpoint.pt"
 #: Of what follows, before it: many a damaged file would otherwise pass for weights.
 _DIGEST_BYTES = 32
+#: What goes wrong where a state is none of ours: it lacks something, or has it in another type or shape.
+_NO_CHECKPOINT = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, EOFError)
 
 
 class Checkpoint:
@@ -90,8 +93,17 @@ class Checkpoint:
         data = read_bytes(self._path)
         content = data[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
-            raise InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
-        state = torch.load(io.BytesIO(content), weights_only=True)
+            raise self._damaged()
+        try:
+            # Of a pickle only numbers, texts and lists of them are made, whatever else it asks for; then it is refused.
+            self._take(torch.load(io.BytesIO(content), weights_only=True))
+        except (pickle.UnpicklingError, *_NO_CHECKPOINT) as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> InputError:
+        return InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
+
+    def _take(self, state: dict[str, Any]) -> None:
         settings = state["settings"]
         if settings != self._settings:
             other = next(key for key in (*self._settings, *settings) if settings.get(key) != self._settings.get(key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,10 +19,13 @@ class Records:
     """Opened at a step, lines of later steps are gone: a training that was killed makes them again."""
 
     def __init__(self, out: Path, step: int) -> None:
-        path = out / _NAME
+        self._path = path = out / _NAME
         kept = [line for line in _lines(path) if line["step"] <= step]
         write_atomically(path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed in __exit__
+        try:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed in __exit__
+        except OSError as error:
+            raise InputError(f"cannot write '{shown(path)}': {error.strerror}") from error
         self._board = _board(out, step)
 
     def __enter__(self) -> Self:
@@ -32,8 +36,13 @@ class Records:
         self._board.close()
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # closing writes what is left, which fails for the reason being reported
+                self._file.close()
+            raise InputError(f"cannot write '{shown(self._path)}': {error.strerror}") from error
         for name, value in values.items():
             self._board.add_scalar(name, value, step)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from placewright.bench.suite import Suite, spread
-from placewright.files import make_folder
+from placewright.files import locked_folder
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import write_policy
 from placewright.training.checkpoint import Checkpoint
@@ -52,10 +52,24 @@ def train(
     ray: the address of a Ray cluster (training/ray_workers.py), so many of whose actors then take the place of the
     processes; the weights are the same.
 
-    Raises InputError for bad data, another training's folder, a cluster that cannot be used, and gradients that are no
-    longer numbers; MissingExtraError without Ray, and PlacewrightError when a worker dies.
+    Raises InputError for bad data, a folder of another training or one that another is writing to, a cluster that
+    cannot be used, and gradients that are no longer numbers; MissingExtraError without Ray, and PlacewrightError when a
+    worker dies.
     """
-    make_folder(out)
+    with locked_folder(out, "another training writes to"):
+        return _train(folder, configuration, out, name, seed, processes, ray, on_progress)
+
+
+def _train(
+    folder: Path,
+    configuration: TrainingConfiguration,
+    out: Path,
+    name: str,
+    seed: int,
+    processes: int,
+    ray: str | None,
+    on_progress: OnTrainingProgress | None,
+) -> Path:
     suites = suites_of(folder, configuration)
     graphs, unseen = (graphs_of(suite, configuration) for suite in suites.values())
     checkpoint = Checkpoint(out, configuration, seed, data=[suite.graphs.digest for suite in suites.values()])
