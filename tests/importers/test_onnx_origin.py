@@ -130,3 +130,16 @@ def test_where_the_condition_is_known_so_is_the_branch() -> None:
 def test_a_result_without_a_largest_size_is_still_refused() -> None:
     with pytest.raises(InputError, match=r"'r' of Range 'r' depends on the data \(state it with --dim r:0=SIZE\)"):
         load("m (int64 n, int64 a, int64 d) => (y) { r = Range (a, n, d)  y = Abs (r) }")
+
+
+def test_a_scan_stacks_what_its_body_works_out_for_each_step() -> None:
+    graph = load("""m (float[2] start, float[4,7] x, int64[1] axes) => (y) {
+        end, all = Scan <num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[-1], body = b (s, e) => (t, o) {
+            n = ReduceSum <keepdims = 0> (e, axes)
+            t = Add (s, n)
+            o = Concat <axis = 0> (t, t)
+        }> (start, x)
+        y = Relu (all)
+    }""")
+    # 7 steps of 2 + 2 values each, stacked along the last axis.
+    assert shape_and_warnings(graph, "y")[0] == (4, 7)

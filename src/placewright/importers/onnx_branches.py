@@ -1,9 +1,9 @@
-"""Types of what an If gives, from the nodes of its branches, where ONNX's own inference stops at them."""
+"""Types of what an If or Scan gives, from the nodes of its branches or body, where ONNX's own inference stops there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placewright.errors import InputError
@@ -33,6 +33,37 @@ def branch_types(node: Any, shapes: Shapes) -> tuple[list[Any], str]:
     return [_larger(*pair) for pair in zip(options, extents, strict=True)], _LARGER if differ else ""
 
 
+def scan_types(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> list[Any]:
+    """For each output of a Scan its type: states keep theirs, the others are stacked, one for each step."""
+    from onnx.helper import make_tensor_type_proto
+
+    body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
+    num_scanned = attributes.get("num_scan_inputs")
+    if body is None or not isinstance(num_scanned, int) or not 0 < num_scanned <= len(node.input) == len(body.input):
+        return []
+    num_states = len(node.input) - num_scanned
+    axes, places = ([0] * num_scanned, [0] * len(body.output))
+    axes, places = attributes.get("scan_input_axes") or axes, attributes.get("scan_output_axes") or places
+    given, steps = {}, 0
+    for position, (outer, inner) in enumerate(zip(node.input, body.input, strict=True)):
+        extents = list(shapes.shape(outer) or ())
+        if shapes.shape(outer) is None:
+            return []
+        if position >= num_states:
+            steps = extents.pop(axes[position - num_states])
+        given[inner.name] = make_tensor_type_proto(shapes.types[outer].tensor_type.elem_type, extents)
+    results: list[Any] = []
+    for position, result in enumerate(_types_of(body, shapes, given)):
+        extents = list(_extents(result) or ())
+        if _extents(result) is None:
+            results.append(None)
+            continue
+        if position >= num_states:
+            extents.insert(places[position - num_states] % (len(extents) + 1), steps)
+        results.append(make_tensor_type_proto(result.tensor_type.elem_type, extents))
+    return results
+
+
 def _larger(options: Sequence[Any], extents: Sequence[tuple[int, ...] | None]) -> Any | None:
     """The type of most elements, the first of equals; None where one is open."""
     sizes = [-1 if known is None else math.prod(known) for known in extents]
@@ -47,9 +78,10 @@ def _extents(value_type: Any | None) -> tuple[int, ...] | None:
     return tuple(dim.dim_value for dim in dims) if fixed else None
 
 
-def _types_of(branch: Any, outside: Shapes) -> Sequence[Any]:
-    """Types of a branch's outputs, inferred as those of a model whose inputs are what it takes from outside."""
-    model = _as_model(branch, outside)
+def _types_of(branch: Any, outside: Shapes, given: Mapping[str, Any] | None = None) -> Sequence[Any]:
+    """Types of a branch's outputs, inferred as those of a model whose inputs are what it is given and takes from
+    outside."""
+    model = _as_model(branch, outside, given or {})
     inside = type(outside)(model=model, dims={}, source=outside.source)
     try:
         inside.infer()
@@ -59,7 +91,7 @@ def _types_of(branch: Any, outside: Shapes) -> Sequence[Any]:
     return [inside.types.get(value.name) for value in branch.output]
 
 
-def _as_model(branch: Any, outside: Shapes) -> Any:
+def _as_model(branch: Any, outside: Shapes, given: Mapping[str, Any]) -> Any:
     import onnx
     from onnx.helper import make_tensor_value_info
 
@@ -75,7 +107,13 @@ def _as_model(branch: Any, outside: Shapes) -> Any:
             model.graph.initializer.append(weight)
         else:
             model.graph.input.append(make_tensor_value_info(weight.name, weight.data_type, weight.dims))
-    made = {weight.name for weight in branch.initializer} | {name for node in branch.node for name in node.output}
+    for name, value_type in given.items():
+        model.graph.input.add(name=name).type.CopyFrom(value_type)
+    made = (
+        set(given)
+        | {weight.name for weight in branch.initializer}
+        | {name for node in branch.node for name in node.output}
+    )
     read = [*(name for node in branch.node for name in values_read(node)), *(value.name for value in branch.output)]
     for name in dict.fromkeys(read):
         if name in made:

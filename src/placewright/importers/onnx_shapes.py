@@ -10,7 +10,7 @@ from typing import Any
 
 from placewright.errors import InputError, shown
 from placewright.importers.onnx_assumptions import largest_shapes
-from placewright.importers.onnx_branches import branch_types
+from placewright.importers.onnx_branches import branch_types, scan_types
 from placewright.importers.onnx_contrib import contrib_output_shapes, standard_form
 from placewright.importers.onnx_values import MAX_ELEMENTS, Array, evaluate
 
@@ -210,8 +210,8 @@ class Shapes:
     def _assume(self, node: Any) -> None:
         """What is still open from the branches of an If, or as large as it can be."""
         still_open = [name for name in node.output if name and self.shape(name) is None]
-        if node.op_type == "If":
-            types, assumption = branch_types(node, self)
+        if node.op_type in ("If", "Scan"):
+            types, assumption = branch_types(node, self) if node.op_type == "If" else (self._scan_types(node), "")
             self._adopt(node, {name: kind for name, kind in zip(node.output, types, strict=False) if kind is not None})
         else:
             shapes, assumption = largest_shapes(node, node_attributes(node), [self.shape(name) for name in node.input])
@@ -221,6 +221,13 @@ class Shapes:
         assumed = [name for name in still_open if self.shape(name) is not None]
         if assumed and assumption:
             self.assumptions[assumed[0]] = assumption
+
+    def _scan_types(self, node: Any) -> list[Any]:
+        try:
+            return scan_types(node, node_attributes(node), self)
+        except (IndexError, TypeError):
+            # Its axes are none of its inputs; it stays open and is reported.
+            return []
 
     def _standard_types(self, node: Any) -> Mapping[str, Any]:
         from onnx import defs, numpy_helper, shape_inference
