@@ -21,7 +21,7 @@ from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES
 from placewright.policies.configuration import CONFIGURATIONS
 from placewright.policies.shipped import shipped_names
-from placewright.search.method import BUILT_IN
+from placewright.search.method import BUILT_IN, METHODS
 from placewright.search.summaries import SUMMARIES
 
 
@@ -73,7 +73,9 @@ def test_every_solver_is_listed_in_one_line(placewright: Placewright) -> None:
     assert "peer" in lines["heft"]
 
 
-def test_own_solvers_are_listed_too(placewright: Placewright) -> None:
+def test_own_solvers_are_listed_too(placewright: Placewright, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Registered for this test alone.
+    monkeypatch.setitem(METHODS, "near-inputs", METHODS["auto"])
     example = Path(__file__).parents[2] / "examples" / "own_method.py"
     found = json.loads(placewright("solvers", "--plugin", example, "--json").out)["solvers"]
     assert [method["kind"] for method in found if method["name"] == "near-inputs"] == ["own"]
