@@ -24,8 +24,9 @@ from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.plan_file import read_plan, write_plan
 from placewright.planning import assemble_plan
-from placewright.search.auto import Auto, default_evaluations
+from placewright.search.auto import Auto
 from placewright.search.budget import Budget
+from placewright.search.default_budget import default_evaluations
 from placewright.search.result import Result, measure
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random": random_layers}

@@ -33,6 +33,7 @@ void bind_schedule_annealing(nb::module_& m) {
         .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
         .def_prop_ro("evaluations", &ScheduleAnnealing::evaluations)
+        .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.")
         .def_prop_ro("best_objective", [](const ScheduleAnnealing& a) { return a.best_fitness().objective; })
         .def_prop_ro("best_bytes_over_limit",
                      [](const ScheduleAnnealing& a) { return a.best_fitness().bytes_over_limit; })

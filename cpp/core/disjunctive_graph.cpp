@@ -87,6 +87,7 @@ void DisjunctiveGraph::join(NodeId before, NodeId after, int32_t sequence) {
 }
 
 void DisjunctiveGraph::insert(NodeId id) {
+    ++work_;
     const int64_t key = sequence_key(id);
     Node& at = node(id);
     for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
@@ -106,6 +107,7 @@ void DisjunctiveGraph::insert(NodeId id) {
 }
 
 void DisjunctiveGraph::remove(NodeId id) {
+    ++work_;
     const int64_t key = sequence_key(id);
     const Node& at = node(id);
     for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {

@@ -59,6 +59,8 @@ class DisjunctiveGraph {
     std::span<const int32_t> ops() const { return ops_; }
     std::span<const uint8_t> early() const { return early_; }
     int32_t place_of(int32_t op) const { return place_of_[op]; }
+    // What moves cost so far: places at which times were computed, and nodes put into sequences or taken out.
+    int64_t work() const { return work_; }
     // The whole order, into a buffer that is reused.
     void write_order(std::vector<Step>& order) const;
 
@@ -158,6 +160,7 @@ class DisjunctiveGraph {
     MemoryBound memory_;
     int64_t step_time_ = 0;
     __int128 total_finish_ = 0;  // of all ops
+    int64_t work_ = 0;
 
     // Of the move to estimate.
     std::vector<int32_t> moving_;          // ops by place

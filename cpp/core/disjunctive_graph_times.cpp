@@ -72,6 +72,7 @@ DisjunctiveGraph::Neighbours DisjunctiveGraph::neighbours_on(int32_t device, int
 
 bool DisjunctiveGraph::propagate_heads(int64_t at_most) {
     for (int32_t place = dirty_.first(); place >= 0; place = dirty_.first(place)) {
+        ++work_;
         if (!visit_heads(place, at_most)) {
             dirty_.clear();
             return false;
@@ -150,6 +151,7 @@ bool DisjunctiveGraph::set_finish(NodeId id, int64_t begin, int32_t place, int64
 
 void DisjunctiveGraph::propagate_tails() {
     for (int32_t place = dirty_.last(problem_->num_ops - 1); place >= 0; place = dirty_.last(place)) {
+        ++work_;
         visit_tails(place);
         dirty_.erase(place);
     }

@@ -83,6 +83,7 @@ double ScheduleAnnealing::energy() const {
 Fitness ScheduleAnnealing::simulated_fitness() {
     if (!heeds_memory_) return problem_->fitness(0, graph_.step_time_ns(), 0);
     graph_.write_order(order_);
+    simulated_ += int64_t(order_.size());
     return evaluate(*problem_, graph_.device_of(), order_, simulation_);
 }
 

@@ -34,6 +34,8 @@ class ScheduleAnnealing {
     std::span<const int32_t> best_device_of() const { return best_.device_of; }
     std::vector<Step> best_order() const;
     int64_t accepted() const { return accepted_; }
+    // What the evaluations cost, as DisjunctiveGraph counts it: the same on every machine.
+    int64_t work() const { return graph_.work() + simulated_; }
 
   private:
     struct Start {
@@ -93,6 +95,7 @@ class ScheduleAnnealing {
     OpCluster cluster_;
     int64_t evaluations_ = 0;
     int64_t accepted_ = 0;
+    int64_t simulated_ = 0;  // steps
 };
 
 }  // namespace placewright

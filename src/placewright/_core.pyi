@@ -315,6 +315,10 @@ class ScheduleAnnealing:
     def evaluations(self) -> int: ...
 
     @property
+    def work(self) -> int:
+        """What it cost so far, counted: the same on every machine."""
+
+    @property
     def best_objective(self) -> int: ...
 
     @property

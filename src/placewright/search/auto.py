@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from placewright import _core
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress
+from placewright.search.default_budget import has_free_barriers
 from placewright.search.peak_search import PeakSearch
 from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
@@ -20,8 +20,9 @@ from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.side_by_side import best_side_by_side
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
-#: How many of the best solutions a search starts from.
+#: How many of the best solutions a search starts from; fewer where evaluating them would take the budget.
 NUM_SEEDS = 4
+_EVALUATIONS_PER_SEED = 500
 #: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
@@ -73,7 +74,8 @@ class Auto:
             own = _part_of_rest(budget, share, spent, elapsed)
             solve = partial(search.solve, problem, own, proposal=proposal)
             if isinstance(search, Brkga | ScheduleAnnealing):
-                solve = partial(solve, seeds=[result.solution for result in ranked[:NUM_SEEDS]])
+                num_seeds = max(1, min(NUM_SEEDS, own.evaluations // _EVALUATIONS_PER_SEED))
+                solve = partial(solve, seeds=[result.solution for result in ranked[:num_seeds]])
             threads = 1 if isinstance(search, Brkga) else self._searches_at_once(problem, budget)
             found = best_side_by_side(solve, problem, seed, threads, on_progress=on_progress, interrupted=interrupted)
             ranked = _by_fitness(problem, [*ranked, found])
@@ -106,25 +108,7 @@ class Auto:
             return
         if best.metrics.bytes_over_limit > 0:
             yield PeakSearch(), _FEASIBILITY_SHARE
-        yield SuperstepAnnealing() if _has_free_barriers(problem) else ScheduleAnnealing(), 1.0
-
-
-def default_evaluations(problem: Problem) -> int:
-    """As many as take about a second; a budget of evaluations is what makes a plan reproducible."""
-    num_ops = problem.core.num_ops
-    if problem.objective == "peak-memory":
-        # On one device a move costs what it changes, and a set of finished ops less.
-        ops_a_second = 400_000_000 if problem.core.num_devices == 1 else 20_000_000
-        return max(2_000, min(400_000, ops_a_second // num_ops))
-    if _has_free_barriers(problem):
-        return 10_000_000
-    return max(100, min(1_000_000, 250_000_000 // num_ops))
-
-
-def _has_free_barriers(problem: Problem) -> bool:
-    """Whether transfers block and cost nothing, and there is something to transfer; with control dependencies alone
-    there is no barrier."""
-    return _core.has_free_barriers(problem.core) and len(problem.lowered.inputs) > 0
+        yield SuperstepAnnealing() if has_free_barriers(problem) else ScheduleAnnealing(), 1.0
 
 
 def _by_fitness(problem: Problem, results: list[Result]) -> list[Result]:

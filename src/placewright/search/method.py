@@ -13,7 +13,7 @@ from placewright.policies.features import FEATURE_EVALUATIONS
 from placewright.policies.policy import Policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search import auto
+from placewright.search import default_budget
 from placewright.search.annealing import Annealing
 from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES
@@ -100,7 +100,7 @@ def default_evaluations(method: Method, problem: Problem) -> int:
     """The budget where none is given: about a second's for the default method, that of the paper for the others, twice
     what features take at least where a policy guides."""
     if isinstance(method, Auto):
-        return auto.default_evaluations(problem)
+        return default_budget.default_evaluations(problem)
     evaluations = key_search_evaluations(problem.core.num_keys)
     return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
 

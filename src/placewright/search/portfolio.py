@@ -17,6 +17,8 @@ from placewright.search.result import Result
 
 #: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
 _COSTLY: dict[Baseline, int] = {CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}
+#: How many candidates there are, mostly.
+_NUM_CANDIDATES: dict[Baseline, int] = {CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
 #: What all others take together, in ns per op.
 _CHEAP = 15_000
 #: Of a time limit, for all baselines.
@@ -42,6 +44,16 @@ def run_baselines(
     a candidate whatever the limit. After an interrupt none begins.
     """
     return _Portfolio(problem, seconds, on_progress, interrupted).run(seed)
+
+
+def planned_seconds(num_ops: int) -> float:
+    """What they may take without a limit, at most what all their candidates take."""
+    most = _CHEAP + sum(_COSTLY[method] * _NUM_CANDIDATES[method] for method in _COSTLY)
+    return min(_without_limit(num_ops), most * num_ops) / 1e9
+
+
+def _without_limit(num_ops: int) -> float:
+    return max(_SECONDS * 1e9, _NS_PER_OP * num_ops)
 
 
 class _Portfolio:
@@ -77,7 +89,7 @@ class _Portfolio:
 
     def _in_turn(self) -> Iterator[Trial]:
         """Whose candidate is the next, as long as the plan has room: always of the one that has taken less so far."""
-        planned = max(_SECONDS * 1e9, _NS_PER_OP * self._num_ops) if self._limit is None else self._limit * 1e9
+        planned = _without_limit(self._num_ops) if self._limit is None else self._limit * 1e9
         left = planned - _CHEAP * self._num_ops
         costs = {trial: _COSTLY[trial.method] * self._num_ops for trial in self._trials if trial.method in _COSTLY}
         spent = dict.fromkeys(costs, 0)

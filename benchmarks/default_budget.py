@@ -1,0 +1,65 @@
+"""What the default budget of `auto` takes: `python benchmarks/default_budget.py`, on a machine with nothing else to do.
+
+Processor time by size: of the problem (costs, lowering), the baselines, counting the budget, the search and all of
+`plan`; and what an evaluation and a unit of its work take, by which search/default_budget.py counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from large_graphs import random_layers, transformer
+
+import placewright
+from placewright.api import make_problem
+from placewright.datasets.graph_set import read_graph_set
+from placewright.graph import Graph
+from placewright.machines import load_machine
+from placewright.search.budget import Budget
+from placewright.search.default_budget import default_evaluations, work_per_evaluation
+from placewright.search.portfolio import run_baselines
+from placewright.search.schedule_annealing import ScheduleAnnealing
+
+NETWORKS = ("gru1-training", "lstm2-training", "transformer_xl12-training", "nasnet_a_large-training", "gnmt4-training")
+LARGE = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+
+
+def cases() -> Iterator[tuple[Graph, str]]:
+    path = Path(__file__).parent / "instances" / "zoo-train.graphs.gz"
+    for graph in read_graph_set(path):
+        if graph.name in NETWORKS:
+            yield graph, "4xv100-32g/nvlink"
+    yield random_layers(20_000), "8xa100/nvlink"
+    for num_ops in LARGE:
+        yield transformer(num_ops), "8xa100/nvlink"
+
+
+def main() -> None:
+    print("| graph | ops | problem | baselines | counting | search | plan | evaluations | us each | work each |")
+    print("| --- | " + "---: | " * 9)
+    clock = time.process_time
+    for graph, devices in cases():
+        at = [clock()]
+        problem = make_problem(graph, load_machine(devices))
+        num_ops = problem.core.num_ops
+        at.append(clock())
+        baselines = run_baselines(problem, 0, None)
+        at.append(clock())
+        evaluations = default_evaluations(problem)
+        at.append(clock())
+        best = min(baselines, key=lambda result: result.metrics.fitness("step-time"))
+        ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 0, seeds=[best.solution])
+        at.append(clock())
+        placewright.plan(graph, devices)
+        at.append(clock())
+        parts = " | ".join(f"{after - before:.2f}" for before, after in pairwise(at))
+        each = 1e6 * (at[4] - at[3]) / evaluations
+        work = work_per_evaluation(problem.core)
+        print(f"| {graph.name} | {num_ops} | {parts} | {evaluations} | {each:.1f} | {work:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""How many evaluations `auto` has where the user sets no limit: as many as make a plan in about a second. They are
+counted from the problem, never timed, so that the plan is the same on every machine."""
+
+from __future__ import annotations
+
+from placewright import _core
+from placewright.problem import Problem
+from placewright.search.portfolio import planned_seconds
+
+#: The most for step time and, in the same terms, for graphs whose moves cost little.
+_MOST, _OPS_A_SECOND = 1_000_000, 250_000_000
+#: What an evaluation of a move takes, and each unit of work it causes (`python benchmarks/default_budget.py`), in ns.
+_NS_PER_EVALUATION, _NS_PER_WORK = 600, 100
+#: Of the plan, what reading, lowering and writing take per op; and the least that is left to a search.
+_SECONDS, _SECONDS_PER_OP, _LEAST_SECONDS = 0.9, 15e-6, 0.25
+#: Smaller problems cost next to nothing per move.
+_WORTH_PROBING = 200
+
+
+def default_evaluations(problem: Problem) -> int:
+    """As many as take about a second together with the baselines; a budget of evaluations is what makes a plan
+    reproducible."""
+    num_ops = problem.core.num_ops
+    if problem.objective == "peak-memory":
+        # On one device a move costs what it changes, and a set of finished ops less.
+        ops_a_second = 400_000_000 if problem.core.num_devices == 1 else 20_000_000
+        return max(2_000, min(400_000, ops_a_second // num_ops))
+    if has_free_barriers(problem):
+        return 10_000_000
+    most = max(100, min(_MOST, _OPS_A_SECOND // num_ops))
+    if num_ops < _WORTH_PROBING:
+        return most
+    seconds = max(_LEAST_SECONDS, _SECONDS - planned_seconds(num_ops) - _SECONDS_PER_OP * num_ops)
+    ns = _NS_PER_EVALUATION + _NS_PER_WORK * work_per_evaluation(problem.core)
+    return max(100, min(most, int(seconds * 1e9 / ns)))
+
+
+def has_free_barriers(problem: Problem) -> bool:
+    """Whether transfers block and cost nothing, and there is something to transfer; with control dependencies alone
+    there is no barrier."""
+    return _core.has_free_barriers(problem.core) and len(problem.lowered.inputs) > 0
+
+
+def work_per_evaluation(core: _core.Problem) -> float:
+    """Mean over a few moves of `schedule-annealing` from a list schedule, on the coarse problems and on the ops, as
+    its budget is divided."""
+    shares = {4: 0.2, 2: 0.2, 1: 0.6}
+    moves = max(10, min(60, 200_000 // core.num_ops))
+    total = 0.0
+    for ops_per_cluster, share in shares.items():
+        coarse = core if ops_per_cluster == 1 else _core.coarsen(core, core.num_ops // ops_per_cluster)[0]
+        start = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
+        search = _core.ScheduleAnnealing(
+            problem=coarse, seed=0, starts=[start], first_temperature=1.0, last_temperature=0.02
+        )
+        search.advance(2 + moves, at_most=2)  # tensors sent late and early
+        before = search.work
+        search.advance(2 + moves)
+        total += share * (search.work - before) / moves
+    return total

@@ -1,0 +1,86 @@
+"""How many evaluations the default has: counted, not timed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from instances import graph_of, machine_of, problem_of
+
+from placewright import _core
+from placewright.api import make_problem
+from placewright.graph import Graph
+from placewright.importers import load_graph
+from placewright.machine import Link
+from placewright.machines import load_machine
+from placewright.problem import Problem
+from placewright.search import schedule_annealing
+from placewright.search.budget import Budget
+from placewright.search.default_budget import default_evaluations
+from placewright.search.result import Solution
+from placewright.search.schedule_annealing import ScheduleAnnealing
+
+SLOW = Link(bandwidth_bytes_per_s=10**9, latency_ns=5)
+
+
+def unrolled(steps: int, layers: int) -> Graph:
+    """A recurrent network: each op reads the one before it in its layer and the one below it."""
+    return graph_of(
+        {
+            f"l{layer}t{step}": (
+                " ".join([f"l{layer}t{step - 1}"] * (step > 0) + [f"l{layer - 1}t{step}"] * (layer > 0)),
+                8,
+            )
+            for layer in range(layers)
+            for step in range(steps)
+        }
+    )
+
+
+def apart(num_ops: int) -> Graph:
+    """Ops that nothing waits for."""
+    return graph_of({f"op{index}": ("", 8) for index in range(num_ops)})
+
+
+def problem(graph: Graph) -> Problem:
+    return problem_of(graph, machine_of(4, SLOW), 10)
+
+
+def test_where_a_move_changes_more_there_are_fewer_evaluations() -> None:
+    # 600 ops each. Apart, an op that changes its device moves all behind it on two devices. In the network any split
+    # costs 13 ns where an op takes 10, and most moves are refused before anything is changed.
+    assert 2 * default_evaluations(problem(apart(600))) < default_evaluations(problem(unrolled(100, 6)))
+
+
+def test_the_count_is_the_same_every_time() -> None:
+    graph = unrolled(60, 5)
+    assert default_evaluations(problem(graph)) == default_evaluations(problem(graph))
+
+
+class Counting:
+    """_core.ScheduleAnnealing, with the work of all searches made."""
+
+    searches: list[_core.ScheduleAnnealing]
+
+    def __init__(self) -> None:
+        self.searches = []
+        self._make = _core.ScheduleAnnealing
+
+    def __call__(self, **arguments: object) -> _core.ScheduleAnnealing:
+        self.searches.append(self._make(**arguments))  # type: ignore[arg-type]
+        return self.searches[-1]
+
+
+@pytest.mark.parametrize("name", ["inception", "apart"])
+def test_the_default_search_does_a_second_of_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A unit of work takes some 0.1 us, so 10 million are a second. Of 4,000 ops apart an evaluation takes some 1,500
+    # units; 250 million evaluations by the number of ops would be 90 million.
+    inception = make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
+    own = inception if name == "inception" else problem(apart(4000))
+    evaluations = default_evaluations(own)
+    counting = Counting()
+    monkeypatch.setattr(schedule_annealing._core, "ScheduleAnnealing", counting)
+    device_of, order = _core.list_schedule(own.core, _core.bottom_level_order(own.core), False)
+    start = Solution(device_of=device_of, order=np.column_stack([order, np.full_like(order, -1)]))
+    ScheduleAnnealing().solve(own, Budget(evaluations=evaluations), 0, seeds=[start])
+    work = sum(search.work for search in counting.searches)
+    assert 1_000_000 < work < 10_000_000
