@@ -17,7 +17,8 @@ import numpy as np
 from placewright import _core
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
-from placewright.search.auto import NUM_SEEDS, Auto
+from placewright.search.annealing_rounds import NUM_SEEDS
+from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.result import Result, Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing

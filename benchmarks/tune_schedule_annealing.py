@@ -20,7 +20,7 @@ from placewright.api import make_problem
 from placewright.files import write_atomically
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
-from placewright.search.auto import NUM_SEEDS
+from placewright.search.annealing_rounds import NUM_SEEDS
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 from placewright.search.result import Result

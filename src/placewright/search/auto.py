@@ -10,6 +10,7 @@ from functools import partial
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.search.annealing_rounds import NUM_SEEDS, AnnealingRounds
 from placewright.search.brkga import Brkga
 from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress
 from placewright.search.default_budget import has_free_barriers
@@ -20,9 +21,6 @@ from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.side_by_side import best_side_by_side
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
-#: How many of the best solutions a search starts from; fewer where evaluating them would take the budget.
-NUM_SEEDS = 4
-_EVALUATIONS_PER_SEED = 500
 #: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps, and for guided search.
@@ -73,9 +71,11 @@ class Auto:
                 break
             own = _part_of_rest(budget, share, spent, elapsed)
             solve = partial(search.solve, problem, own, proposal=proposal)
-            if isinstance(search, Brkga | ScheduleAnnealing):
-                num_seeds = max(1, min(NUM_SEEDS, own.evaluations // _EVALUATIONS_PER_SEED))
-                solve = partial(solve, seeds=[result.solution for result in ranked[:num_seeds]])
+            if isinstance(search, Brkga):
+                solve = partial(solve, seeds=[result.solution for result in ranked[:NUM_SEEDS]])
+            elif isinstance(search, ScheduleAnnealing):
+                rounds = AnnealingRounds(method=search, baselines=ranked, spent=spent)
+                solve = partial(rounds.solve, problem, replace(own, evaluations=budget.evaluations))
             threads = 1 if isinstance(search, Brkga) else self._searches_at_once(problem, budget)
             found = best_side_by_side(solve, problem, seed, threads, on_progress=on_progress, interrupted=interrupted)
             ranked = _by_fitness(problem, [*ranked, found])

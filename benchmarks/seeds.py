@@ -1,0 +1,68 @@
+"""How much the plan of `auto` depends on the seed: `python benchmarks/seeds.py [SEEDS] [SUITE ...]`, at the default
+budget of evaluations and at four times it.
+
+For each suite the mean over its graphs of the gain over the best baseline, and of the standard deviation between seeds
+in percent of the step time; how many graphs have more than 1%. Beside it what one search of `schedule-annealing` makes
+of the same evaluations, and by how much more evaluations gave a worse plan, at most.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from placewright.bench.suite import read_suite
+from placewright.problem import Problem
+from placewright.search.annealing_rounds import NUM_SEEDS, AnnealingRounds
+from placewright.search.budget import Budget
+from placewright.search.default_budget import default_evaluations
+from placewright.search.portfolio import run_baselines
+from placewright.search.result import Result
+from placewright.search.schedule_annealing import ScheduleAnnealing
+
+SUITES = ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
+TIMES = (1, 4)
+
+
+def step_times(problem: Problem, seeds: int) -> tuple[int, np.ndarray]:
+    """Of the best baseline, and [rounds or one search, times the default budget, seed]."""
+    baselines: list[Result] = sorted(run_baselines(problem, 0, None), key=lambda r: r.metrics.fitness("step-time"))
+    best = baselines[0].metrics.step_time_ns
+    starts = [result.solution for result in baselines[:NUM_SEEDS]]
+    default = default_evaluations(problem)
+    found = np.empty((2, len(TIMES), seeds))
+    for index, times in enumerate(TIMES):
+        budget = Budget(evaluations=default * times)
+        for seed in range(seeds):
+            rounds = AnnealingRounds(method=ScheduleAnnealing(), baselines=baselines)
+            one = ScheduleAnnealing().solve(problem, budget, seed, seeds=starts)
+            found[:, index, seed] = [
+                min(best, result.metrics.step_time_ns) for result in (rounds.solve(problem, budget, seed), one)
+            ]
+    return best, found
+
+
+def main(seeds: int, suites: list[str]) -> None:
+    for name in suites:
+        suite = read_suite(Path(__file__).parent / "suites" / f"{name}.toml")
+        gains, spreads, losses = [], [], []
+        for index, label in enumerate(suite.labels):
+            best, found = step_times(suite.problem(suite.graph(index)), seeds)
+            gains.append(100 * (1 - found.mean(axis=2) / best))
+            spreads.append(100 * found.std(axis=2, ddof=1) / found.mean(axis=2))
+            losses.append(100 * (found[:, 1] / found[:, 0] - 1).max(axis=1))
+            print(f"  {label}: gain {gains[-1].round(2).tolist()} spread {spreads[-1].round(2).tolist()}", flush=True)
+        for row, what in enumerate(("rounds", "one search")):
+            for column, times in enumerate(TIMES):
+                spread = np.array(spreads)[:, row, column]
+                print(
+                    f"{name}, {what}, {times} x default: gain {np.mean(gains, axis=0)[row, column]:.2f}%, standard"
+                    f" deviation {spread.mean():.2f}% of the step time, above 1% on {(spread > 1).sum()} of {len(spread)}"
+                )
+            print(f"{name}, {what}: worse with more evaluations by {np.max(losses, axis=0)[row]:.2f}% at most")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, sys.argv[2:] or list(SUITES))

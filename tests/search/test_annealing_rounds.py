@@ -1,0 +1,86 @@
+"""More evaluations never give a worse plan: twice a budget contains the budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems
+
+from placewright.api import make_problem
+from placewright.importers import load_graph
+from placewright.machines import load_machine
+from placewright.problem import Problem
+from placewright.search.auto import Auto
+from placewright.search.budget import UNLIMITED, Budget, Progress
+from placewright.search.result import Result
+
+
+@pytest.fixture(scope="module")
+def inception() -> Problem:
+    """314 ops: a first round has at least 1,256 evaluations."""
+    return make_problem(load_graph("example:inception-v3"), load_machine("4xv100/nvlink"))
+
+
+def solve(problem: Problem, evaluations: int, seed: int = 0, threads: int = 1) -> Result:
+    return Auto(threads=threads).solve(problem, Budget(evaluations=evaluations), seed)
+
+
+@given(problem=problems(), evaluations=st.integers(600, 900), seed=st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_twice_the_evaluations_never_give_a_worse_plan(problem: Problem, evaluations: int, seed: int) -> None:
+    problem = replace(problem, objective="step-time")
+    found = [solve(problem, evaluations << times, seed).metrics.fitness("step-time") for times in range(4)]
+    assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_on_a_network_twice_the_evaluations_never_give_a_worse_plan(inception: Problem, seed: int) -> None:
+    found = [solve(inception, 3000 << times, seed).metrics.step_time_ns for times in range(6)]
+    assert found == sorted(found, reverse=True)
+
+
+def test_a_plan_within_twice_the_evaluations_passes_through_that_of_the_budget(inception: Problem) -> None:
+    small, large = solve(inception, 6000), solve(inception, 12000)
+    assert (small.evaluations, large.evaluations) == (6000, 12000)
+    assert [p for p in large.trace if p.evaluations + sum(b.evaluations for b in large.baselines) <= 6000]
+    reached = min(p.best for p in large.trace if p.evaluations <= 6000 - sum(b.evaluations for b in large.baselines))
+    assert reached == small.metrics.step_time_ns
+
+
+def test_the_plan_of_a_budget_does_not_depend_on_the_threads(inception: Problem) -> None:
+    one, two = solve(inception, 8000), solve(inception, 8000, threads=2)
+    assert np.array_equal(one.solution.device_of, two.solution.device_of)
+    assert np.array_equal(one.solution.order, two.solution.order)
+    assert one.evaluations == two.evaluations
+
+
+def test_seeds_lead_elsewhere(inception: Problem) -> None:
+    plans = {solve(inception, 6000, seed).metrics.step_time_ns for seed in range(4)}
+    assert len(plans) > 1
+
+
+def test_rounds_report_their_progress_as_one_search(inception: Problem) -> None:
+    seen: list[Progress] = []
+    result = Auto().solve(inception, Budget(evaluations=12000), 0, on_progress=seen.append)
+    search = [progress for progress in seen if progress.method == "schedule-annealing"]
+    assert all(a.evaluations <= b.evaluations and a.best >= b.best for a, b in pairwise(search))
+    assert search[-1].evaluations + sum(b.evaluations for b in result.baselines) == result.evaluations == 12000
+    assert search[-1].best == result.metrics.step_time_ns
+
+
+def test_an_interrupt_ends_all_rounds(inception: Problem) -> None:
+    looks = iter(range(10**9))
+    result = Auto().solve(inception, Budget(evaluations=100_000), 0, interrupted=lambda: next(looks) > 150)
+    assert result.stopped_because == "interrupted"
+    assert result.evaluations < 100_000
+
+
+def test_a_time_limit_alone_is_spent_in_rounds_too(inception: Problem) -> None:
+    result = Auto().solve(inception, Budget(evaluations=UNLIMITED, seconds=0.5), 0)
+    assert result.stopped_because == "time"
+    assert result.metrics.step_time_ns < min(b.metrics.step_time_ns for b in result.baselines)
