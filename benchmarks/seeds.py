@@ -56,10 +56,10 @@ def main(seeds: int, suites: list[str]) -> None:
             print(f"  {label}: gain {gains[-1].round(2).tolist()} spread {spreads[-1].round(2).tolist()}", flush=True)
         for row, what in enumerate(("rounds", "one search")):
             for column, times in enumerate(TIMES):
-                spread = np.array(spreads)[:, row, column]
+                spread, gain = np.array(spreads)[:, row, column], np.array(gains)[:, row, column]
                 print(
-                    f"{name}, {what}, {times} x default: gain {np.mean(gains, axis=0)[row, column]:.2f}%, standard"
-                    f" deviation {spread.mean():.2f}% of the step time, above 1% on {(spread > 1).sum()} of {len(spread)}"
+                    f"{name}, {what}, {times} x default: gain {gain.mean():.2f}%, standard deviation"
+                    f" {spread.mean():.2f}% of the step time, above 1% on {(spread > 1).sum()} of {len(spread)}"
                 )
             print(f"{name}, {what}: worse with more evaluations by {np.max(losses, axis=0)[row]:.2f}% at most")
 

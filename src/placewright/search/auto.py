@@ -34,7 +34,7 @@ class Auto:
 
     What is left of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
-    that block and cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits,
+    that block and cost nothing, `schedule-annealing` in rounds otherwise. Where no baseline keeps the memory limits,
     `peak-search` first looks for a plan that does. With a proposal a guided `brkga` takes half. A search ends when it
     meets the lower bound.
 
