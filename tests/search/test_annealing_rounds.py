@@ -15,9 +15,12 @@ from placewright.api import make_problem
 from placewright.importers import load_graph
 from placewright.machines import load_machine
 from placewright.problem import Problem
+from placewright.search.annealing_rounds import AnnealingRounds
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget, Progress
+from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
+from placewright.search.schedule_annealing import ScheduleAnnealing
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +83,10 @@ def test_an_interrupt_ends_all_rounds(inception: Problem) -> None:
     assert result.evaluations < 100_000
 
 
-def test_a_time_limit_alone_is_spent_in_rounds_too(inception: Problem) -> None:
-    result = Auto().solve(inception, Budget(evaluations=UNLIMITED, seconds=0.5), 0)
+def test_rounds_of_a_time_limit_end_where_it_ends(inception: Problem) -> None:
+    baselines = run_baselines(inception, 0, None)
+    rounds = AnnealingRounds(method=ScheduleAnnealing(), baselines=baselines)
+    result = rounds.solve(inception, Budget(evaluations=UNLIMITED, seconds=0.3), 0)
     assert result.stopped_because == "time"
-    assert result.metrics.step_time_ns < min(b.metrics.step_time_ns for b in result.baselines)
+    assert result.metrics.step_time_ns <= baselines[0].metrics.step_time_ns
+    assert list(result.trace) == sorted(result.trace, key=lambda point: (point.evaluations, -point.best))
