@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,3 +92,21 @@ def test_rounds_of_a_time_limit_end_where_it_ends(inception: Problem) -> None:
     assert result.stopped_because == "time"
     assert result.metrics.step_time_ns <= baselines[0].metrics.step_time_ns
     assert list(result.trace) == sorted(result.trace, key=lambda point: (point.evaluations, -point.best))
+
+
+def test_no_round_begins_after_the_time_limit(inception: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = run_baselines(inception, 0, 0.01)
+    seconds = iter(range(100))
+    asked = []
+
+    class Slow(ScheduleAnnealing):
+        def solve(self, problem: Problem, budget: Budget, *_: Any, **__: Any) -> Result:
+            asked.append(budget)
+            return replace(baselines[0], stopped_because="time")
+
+    # Each look at the clock is a second after the one before.
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    rounds = AnnealingRounds(method=Slow(), baselines=baselines)
+    result = rounds.solve(inception, Budget(evaluations=1_000_000, seconds=1.5), 0)
+    assert result.stopped_because == "time"
+    assert [budget.seconds for budget in asked] == [0.5]

@@ -66,7 +66,8 @@ class AnnealingRounds:
             )
             found.append(result)
             ranked = sorted([*ranked, result], key=lambda result: result.metrics.fitness(problem.objective))
-            if result.stopped_because in ("optimal", "interrupted"):
+            is_late = budget.seconds is not None and time.perf_counter() - began >= budget.seconds
+            if is_late or result.stopped_because in ("optimal", "interrupted"):
                 break
         best = min(found, key=lambda result: result.metrics.fitness(problem.objective))
         return replace(
