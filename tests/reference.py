@@ -143,21 +143,41 @@ def _after_signals(problem: Problem, device_of: list[int], op: int, finish_of: d
     return max((finish_of[p] + _signal_time(problem, device_of[p], device_of[op]) for p in predecessors), default=0)
 
 
+def launched(problem: Problem, device_of: list[int], order: Order) -> list[int]:
+    """When each step has been launched: after all that its host launches before it in the order; 0 without a host.
+    Transfers are launched by the host of the source, else of the destination; what takes no time is not launched."""
+    machine, producer = problem.machine, structure_of(problem).producer
+    launches: list[tuple[int, int]] = []  # host and time of each step
+    for index, destination in order:
+        if destination < 0:
+            where, duration = device_of[index], _op_time(problem, index, device_of[index])
+        else:
+            source = device_of[producer[index]]
+            where = source if machine.hosts[source] >= 0 else destination
+            duration = _transfer_time(problem, index, source, destination)
+        host = machine.hosts[where] if duration > 0 else -1
+        launches.append((host, 0 if host < 0 else machine.devices[where].launch_overhead_ns))
+    return [
+        0 if host < 0 else sum(time for other, time in launches[: position + 1] if other == host)
+        for position, (host, _) in enumerate(launches)
+    ]
+
+
 def _blocking_times(problem: Problem, device_of: list[int], order: Order) -> list[tuple[int, int]]:
     """A transfer starts when both devices are through with what stands before it, and holds both."""
-    structure = structure_of(problem)
+    structure, launched_ns = structure_of(problem), launched(problem, device_of, order)
     clock = [0] * problem.machine.num_devices
     finish_of: dict[int, int] = {}
     times = []
-    for index, destination in order:
+    for position, (index, destination) in enumerate(order):
         if destination < 0:
             device = device_of[index]
-            start = max(clock[device], _after_signals(problem, device_of, index, finish_of))
+            start = max(launched_ns[position], clock[device], _after_signals(problem, device_of, index, finish_of))
             finish = start + _op_time(problem, index, device)
             clock[device] = finish_of[index] = finish
         else:
             source = device_of[structure.producer[index]]
-            start = max(clock[source], clock[destination])
+            start = max(launched_ns[position], clock[source], clock[destination])
             finish = start + _transfer_time(problem, index, source, destination)
             clock[source] = clock[destination] = finish
         times.append((start, finish))
@@ -166,23 +186,25 @@ def _blocking_times(problem: Problem, device_of: list[int], order: Order) -> lis
 
 def _overlapped_times(problem: Problem, device_of: list[int], order: Order) -> list[tuple[int, int]]:
     """A transfer starts when its tensor exists and its link is free; a consumer waits for its arrival."""
-    structure = structure_of(problem)
+    structure, launched_ns = structure_of(problem), launched(problem, device_of, order)
     clock = [0] * problem.machine.num_devices
     link_free: dict[tuple[int, int], int] = {}
     arrival: dict[tuple[int, int], int] = {}
     finish_of: dict[int, int] = {}
     times = []
-    for index, destination in order:
+    for position, (index, destination) in enumerate(order):
         if destination < 0:
             device = device_of[index]
             remote = [t for t in structure.inputs[index] if device_of[structure.producer[t]] != device]
             arrivals = [arrival[t, device] for t in remote]
-            start = max([clock[device], _after_signals(problem, device_of, index, finish_of), *arrivals])
+            signalled = _after_signals(problem, device_of, index, finish_of)
+            start = max([launched_ns[position], clock[device], signalled, *arrivals])
             finish = start + _op_time(problem, index, device)
             clock[device] = finish_of[index] = finish
         else:
             source = device_of[structure.producer[index]]
-            start = max(finish_of[structure.producer[index]], link_free.get((source, destination), 0))
+            free = link_free.get((source, destination), 0)
+            start = max(launched_ns[position], finish_of[structure.producer[index]], free)
             finish = start + _transfer_time(problem, index, source, destination)
             link_free[source, destination] = arrival[index, destination] = finish
         times.append((start, finish))

@@ -133,13 +133,23 @@ def _renumbered(drawing: _Drawing, new_index: list[int]) -> Graph:
 
 @st.composite
 def machines(draw: st.DrawFn, max_devices: int = 3) -> Machine:
-    """Machines with links that may be free, slow, far or different in each direction."""
+    """Machines with links that may be free, slow, far or different in each direction; half of them with launches."""
     count = draw(st.sampled_from([min(2, max_devices), *range(1, max_devices + 1)]))
-    devices = tuple(Device(name=f"d{index}", kind="drawn") for index in range(count))
+    overhead = draw(st.sampled_from([st.just(0), st.sampled_from([2, 0, 5])]))
+    devices = tuple(
+        Device(
+            name=f"d{index}",
+            kind="drawn",
+            launch_overhead_ns=draw(overhead),
+            launches_itself=draw(st.sampled_from([False, False, True])),
+        )
+        for index in range(count)
+    )
     link = st.builds(Link, bandwidth_bytes_per_s=BANDWIDTHS, latency_ns=st.sampled_from([0, 1, 4]))
     links = tuple(tuple(draw(link) for _ in range(count)) for _ in range(count))
     model = draw(st.sampled_from(["blocking", "overlapped"]))
-    return Machine(name="drawn", devices=devices, links=links, transfer_model=model)
+    launch = draw(st.sampled_from(["host-thread", "device-threads", "graphs"]))
+    return Machine(name="drawn", devices=devices, links=links, transfer_model=model, launch=launch)
 
 
 @st.composite

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from placewright import api
-from placewright.basis import basis_words
+from placewright.basis import basis_words, launch_words
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
@@ -34,6 +34,7 @@ def machine(*devices: Device) -> Machine:
 
 GPU = device("gpu0", 0.7, 5_000)
 RATES = "70% of peak FLOP/s and 80% of bandwidth, 5 us per launch"
+HOST = "launched by one host thread"
 
 
 @pytest.mark.parametrize(
@@ -57,16 +58,35 @@ RATES = "70% of peak FLOP/s and 80% of bandwidth, 5 us per launch"
     ],
 )
 def test_the_line_says_where_times_come_from(counted: TimeSources | None, words: str) -> None:
-    assert basis_words(counted, machine(GPU)) == words
+    launched = "" if words.endswith("takes time") else f"; {HOST}"
+    assert basis_words(counted, machine(GPU)) == words + launched
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        ("host-thread", f"{RATES}; {HOST}"),
+        ("device-threads", f"{RATES}; launched by a host thread per device"),
+        ("graphs", f"{RATES.replace('5 us per launch', '1.5 us between kernels')}; launched as recorded graphs"),
+    ],
+)
+def test_the_line_says_who_launches(launch: str, words: str) -> None:
+    assert basis_words(sources(roofline=1), load_machine(f"2xh100@{launch}")) == f"predicted: roofline at {words}"
+
+
+def test_nobody_else_launches_what_launches_itself_or_costs_nothing() -> None:
+    assert launch_words(load_machine("2xcpu")) == launch_words(load_machine("2xideal/free")) == ""
+    assert launch_words(load_machine("cpu+h100")) == HOST
 
 
 def test_the_line_tells_the_rates_of_devices_that_differ_from_most() -> None:
     mixed = machine(device("cpu0", 0.5, 1_500), GPU, replace(GPU, name="gpu1"))
-    assert basis_words(sources(roofline=3), mixed) == f"predicted: roofline at {RATES} (cpu: 50%, 80%, 1.5 us)"
+    told = f"predicted: roofline at {RATES} (cpu: 50%, 80%, 1.5 us per launch); {HOST}"
+    assert basis_words(sources(roofline=3), mixed) == told
     one_of_each = machine(device("cpu0", 0.5, 1_500), GPU)
-    assert basis_words(sources(roofline=3), one_of_each) == basis_words(sources(roofline=3), mixed)
+    assert basis_words(sources(roofline=3), one_of_each) == told
     many = machine(*(device(f"kind{letter}0", 0.1 + 0.1 * number, 0) for number, letter in enumerate("abcdef")))
-    told = "(kindb: 20%, 80%, 0 ns; kindc: 30%, 80%, 0 ns; others differ)"
+    told = "(kindb: 20%, 80%, 0 ns per launch; kindc: 30%, 80%, 0 ns per launch; others differ)"
     assert basis_words(sources(roofline=3), many).endswith(f"0 ns per launch {told}")
 
 
@@ -94,7 +114,3 @@ def test_a_plan_counts_its_ops_by_the_device_they_run_on(tmp_path: object) -> No
 
     assert counted("gpu0") == sources(stated=1, measured=1, guessed=1)
     assert counted("gpu1") == sources(stated=1, roofline=1, guessed=1)
-
-
-def test_a_specification_shows_in_the_line() -> None:
-    assert basis_words(sources(roofline=1), load_machine("2xh100")) == f"predicted: roofline at {RATES}"

@@ -26,6 +26,8 @@ from placewright.bounds import (
     delayed_path,
     fullest_window,
     largest_op,
+    launches,
+    launches_and_work,
     live_tensors,
     lower_bound,
     nothing_fits,
@@ -39,7 +41,7 @@ from placewright.machine import Link, TransferModel
 from placewright.plan import ControlMode
 from placewright.problem import Problem
 
-STEP_TIME = (critical_path, total_work, shared_device, delayed_path, fullest_window)
+STEP_TIME = (critical_path, total_work, shared_device, launches, launches_and_work, delayed_path, fullest_window)
 PEAK_MEMORY = (largest_op, spread_residents, live_tensors)
 
 

@@ -114,13 +114,14 @@ def test_every_explanation_adds_up(problem: Problem) -> None:
     for peak in found.peaks:
         assert sum(group.size_bytes for group in peak.groups) == peak.peak_bytes == plan.metrics.peak_bytes[peak.device]
     path = found.path
-    assert path.compute_ns + path.transfer_ns + path.waiting_ns == max(
+    assert path.compute_ns + path.transfer_ns + path.waiting_ns + path.launching_ns == max(
         (s.finish_ns for s in (*plan.ops, *plan.transfers)), default=0
     )
     assert sum(stretch.time_ns for stretch in path.stretches) == path.compute_ns + path.transfer_ns
     for device in found.idle:
-        assert device.busy_ns + device.transfer_ns + device.others_ns + device.end_ns == step
-        assert min(device.transfer_ns, device.others_ns) >= 0
+        idle = device.transfer_ns + device.others_ns + device.launch_ns + device.end_ns
+        assert device.busy_ns + idle == step
+        assert min(device.transfer_ns, device.others_ns, device.launch_ns) >= 0
     assert (found.gap is None) == (plan.status == "infeasible")
     if found.gap is not None and found.gap.parts:
         assert sum(amount for _, amount in found.gap.parts) == found.gap.value - found.gap.bound

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reference import simulate
+from reference import launched, simulate
 from test_checker import plan_of
 
 from placewright.checker import check_plan
 from placewright.graph import Graph, Op, Tensor
-from placewright.machine import Device, Link, Machine, TransferModel
+from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.plan import ControlMode
 from placewright.problem import Problem
 from placewright.replay import BEGIN, Step, demands, held_memory, memory_curve, step_times
@@ -37,7 +37,9 @@ def tables(header: str) -> list[list[dict[str, str]]]:
     return found
 
 
-def example(model: TransferModel, control: ControlMode = "signal") -> Problem:
+def example(
+    model: TransferModel, control: ControlMode = "signal", launch: LaunchMode = "host-thread", overhead_ns: int = 0
+) -> Problem:
     """The table of ops as a problem."""
     (rows,) = tables("| op | time | reads |")
     sizes = {"w": 5} | {row["makes"].split(",")[0]: int(row["makes"].split()[1]) for row in rows if row["makes"]}
@@ -63,9 +65,9 @@ def example(model: TransferModel, control: ControlMode = "signal") -> Problem:
         )
         for row in rows
     )
-    devices = (Device(name="0", kind="any"), Device(name="1", kind="any"))
+    devices = tuple(Device(name=name, kind="any", launch_overhead_ns=overhead_ns) for name in "01")
     link = Link(bandwidth_bytes_per_s=1e9, latency_ns=1)
-    machine = Machine(name="two", devices=devices, links=((link,) * 2,) * 2, transfer_model=model)
+    machine = Machine(name="two", devices=devices, links=((link,) * 2,) * 2, transfer_model=model, launch=launch)
     time_ns = np.array([[int(row["time"])] * 2 for row in rows], np.int64)
     graph = Graph(name="worked example", ops=ops, tensors=tensors)
     return Problem(graph=graph, machine=machine, time_ns=time_ns, control=control)
@@ -149,3 +151,28 @@ def test_the_checker_accepts_the_plan_of_the_page(model: TransferModel, control:
     problem = example(model, control)
     solution = Solution(device_of=np.array(DEVICE_OF, np.int32), order=np.array(order_of(problem), np.int32))
     assert check_plan(plan_of(problem, solution), problem.graph, problem.time_ns) == []
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_launches_of_the_page_are_those_of_the_core_the_checker_and_the_oracle(model: TransferModel) -> None:
+    (rows,) = tables("| step | launched |")
+    problem = example(model, overhead_ns=4)
+    order = order_of(problem)
+    oracle = simulate(problem, DEVICE_OF, order)
+    core = problem.core.simulate(np.array(DEVICE_OF, np.int32), np.array(order, np.int32))
+    assert launched(problem, DEVICE_OF, order) == [int(row["launched"]) for row in rows]
+    assert list(zip(oracle.start_ns, oracle.finish_ns, strict=True)) == [span(row[model]) for row in rows]
+    assert list(zip(core.start_ns.tolist(), core.finish_ns.tolist(), strict=True)) == [span(r[model]) for r in rows]
+    solution = Solution(device_of=np.array(DEVICE_OF, np.int32), order=np.array(order, np.int32))
+    assert check_plan(plan_of(problem, solution), problem.graph, problem.time_ns) == []
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("launch", ["host-thread", "device-threads", "graphs"])
+def test_who_launches_decides_the_step_time_as_the_page_says(model: TransferModel, launch: LaunchMode) -> None:
+    (row,) = (row for row in tables("| launch | step time")[0] if row["launch"] == launch)
+    problem = example(model, launch=launch, overhead_ns=4)
+    order = order_of(problem)
+    assert simulate(problem, DEVICE_OF, order).step_time_ns == int(row[f"step time, {model}"])
+    core = problem.core.simulate(np.array(DEVICE_OF, np.int32), np.array(order, np.int32))
+    assert core.step_time_ns == int(row[f"step time, {model}"])

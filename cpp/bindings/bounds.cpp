@@ -30,10 +30,11 @@ void bind_bounds(nb::module_& m) {
             require_budget(budget);
             nb::gil_scoped_release release;
             const TimeBounds bounds = time_bounds(problem, work, scale, budget);
-            return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns);
+            return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns, bounds.launch_ns);
         },
         nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("budget"),
-        "Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window.");
+        "Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window, "
+        "launches.");
     m.def(
         "live_memory_bound",
         [](const Problem& problem, int64_t budget) {

@@ -24,8 +24,8 @@ std::shared_ptr<Problem> make_problem(
     ArrayIn<int64_t> home_bytes, ArrayIn<int32_t> storage, ArrayIn<uint8_t> kept, ArrayIn<int32_t> input_begin,
     ArrayIn<int32_t> inputs, ArrayIn<int32_t> control_begin, ArrayIn<int32_t> controls, ArrayIn<int32_t> resident_begin,
     ArrayIn<int32_t> residents, ArrayIn<int64_t> resident_bytes, ArrayIn<int32_t> group, ArrayIn<uint64_t> allowed,
-    ArrayIn<int64_t, 2> latency_ns, ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit, bool blocking,
-    bool signals, bool minimize_memory) {
+    ArrayIn<int64_t, 2> latency_ns, ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit,
+    ArrayIn<int32_t> host_of, ArrayIn<int64_t> launch_ns, bool blocking, bool signals, bool minimize_memory) {
     const auto is_table = [&](const auto& array, size_t rows) {
         return array.shape(0) == rows && array.shape(1) == size_t(num_devices);
     };
@@ -55,6 +55,8 @@ std::shared_ptr<Problem> make_problem(
     p->latency_ns = as_vector(latency_ns);
     p->inverse_bandwidth = as_vector(inverse_bandwidth);
     p->memory_limit = as_vector(memory_limit);
+    p->host_of = as_vector(host_of);
+    p->launch_ns = as_vector(launch_ns);
     p->blocking = blocking;
     p->signals = signals;
     p->minimize_memory = minimize_memory;
@@ -119,12 +121,14 @@ void bind_problem(nb::module_& m) {
              nb::arg("resident_begin").noconvert(), nb::arg("residents").noconvert(),
              nb::arg("resident_bytes").noconvert(), nb::arg("group").noconvert(), nb::arg("allowed").noconvert(),
              nb::arg("latency_ns").noconvert(), nb::arg("inverse_bandwidth").noconvert(),
-             nb::arg("memory_limit").noconvert(), nb::arg("blocking"), nb::arg("signals"), nb::arg("minimize_memory"))
+             nb::arg("memory_limit").noconvert(), nb::arg("host_of").noconvert(), nb::arg("launch_ns").noconvert(),
+             nb::arg("blocking"), nb::arg("signals"), nb::arg("minimize_memory"))
         .def_ro("num_ops", &Problem::num_ops)
         .def_ro("num_tensors", &Problem::num_tensors)
         .def_ro("num_devices", &Problem::num_devices)
         .def_prop_ro("num_keys", &Problem::num_keys)
         .def_ro("needs_memory", &Problem::needs_memory)
+        .def_ro("has_hosts", &Problem::has_hosts)
         .def("simulate", &simulate_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
              "Checks, then simulates an order. Raises ValueError when the order is not valid.")
         .def(

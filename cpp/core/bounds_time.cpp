@@ -11,6 +11,8 @@ namespace placewright {
 
 namespace {
 
+constexpr size_t kMostAncestorSets = 1 << 14;  // of so many bits: 32 MiB
+
 using Wide = __int128;  // work of all ops times scale, and heads times scale, may pass 2^63
 
 // Values by rank: added to in all ranks up to one, asked for their maximum.
@@ -89,6 +91,81 @@ std::vector<int64_t> fastest_times(const Problem& p) {
     return fastest;
 }
 
+// Per op the least a host is busy with its launch; 0 where it may run without one.
+std::vector<int64_t> least_launches(const Problem& p) {
+    std::vector<int64_t> least(p.has_hosts ? size_t(p.num_ops) : 0, INT64_MAX);
+    for (size_t op = 0; op < least.size(); ++op)
+        for (int32_t device = 0; device < p.num_devices; ++device)
+            if (p.allowed[op] >> device & 1)
+                least[op] = std::min(least[op], p.launch(static_cast<int32_t>(op), device).host_ns);
+    return least;
+}
+
+int64_t count_hosts(const Problem& p) {
+    uint64_t hosts = 0;
+    for (int32_t host : p.host_of)
+        if (host >= 0) hosts |= uint64_t{1} << host;
+    return std::popcount(hosts);
+}
+
+int64_t divided(int64_t time, int64_t hosts) { return (time + hosts - 1) / hosts; }
+
+// Hosts have launched an op and all its ancestors before it starts. Ancestors are sets of bits; each is counted with
+// the least launch of any op.
+std::vector<int64_t> launched_heads(const Delays& delays, std::span<const int64_t> launch, int64_t num_hosts) {
+    std::vector<int64_t> head;
+    for (int64_t time : launch) head.push_back(divided(time, num_hosts));
+    if (head.size() > kMostAncestorSets) return head;
+    int64_t least = INT64_MAX;
+    for (int64_t time : launch) least = time > 0 ? std::min(least, time) : least;
+    const size_t words = (head.size() + 63) / 64;
+    std::vector<uint64_t> up_to(words * head.size());  // [op] itself and its ancestors, those that are launched
+    for (size_t op = 0; op < head.size(); ++op) {
+        uint64_t* own = &up_to[op * words];
+        for (int32_t before : delays.before[static_cast<int32_t>(op)])
+            for (size_t word = 0; word <= size_t(before) / 64; ++word)
+                own[word] |= up_to[size_t(before) * words + word];
+        int64_t count = 0;
+        for (size_t word = 0; word <= op / 64; ++word) count += std::popcount(own[word]);
+        head[op] = std::max(head[op], divided(count * least + launch[op], num_hosts));
+        if (launch[op] == 0) head[op] = 0;
+        if (launch[op] > 0) own[op / 64] |= uint64_t{1} << op % 64;
+    }
+    return head;
+}
+
+// The last of any ops to be launched waits for the launches of all of them, and its time and tail follow.
+int64_t launches_and_rest(std::span<const int64_t> launch, int64_t num_hosts, const Durations& durations,
+                          std::span<const int64_t> tail) {
+    std::vector<std::pair<int64_t, int64_t>> rests;  // what follows a launch, and the launch
+    for (size_t op = 0; op < launch.size(); ++op)
+        if (launch[op] > 0) rests.emplace_back(durations.time_ns[op] + tail[op], launch[op]);
+    std::ranges::sort(rests, std::greater{});
+    int64_t launches = 0, longest = 0;
+    for (const auto& [rest, own] : rests) {
+        launches += own;
+        longest = std::max(longest, divided(launches, num_hosts) + rest);
+    }
+    return longest;
+}
+
+// The longest chain of ops, each after its own launch where it runs on a device for which a host launches.
+int64_t launched_path(const Problem& p, const Delays& delays, std::span<const int64_t> tail) {
+    std::vector<int64_t> finish(size_t(p.num_ops), INT64_MAX);
+    int64_t longest = 0;
+    for (int32_t op = 0; op < p.num_ops; ++op) {
+        int64_t ready = 0;
+        for (int32_t other : delays.before[op]) ready = std::max(ready, finish[size_t(other)]);
+        for (int32_t device = 0; device < p.num_devices; ++device) {
+            if (!(p.allowed[op] >> device & 1)) continue;
+            const int64_t start = std::max(ready, p.launch(op, device).lead_ns);
+            finish[size_t(op)] = std::min(finish[size_t(op)], start + p.op_time(op, device));
+        }
+        longest = std::max(longest, finish[size_t(op)] + tail[size_t(op)]);
+    }
+    return longest;
+}
+
 template <class T>
 std::vector<T> turned(std::span<const T> values) {
     return {values.rbegin(), values.rend()};
@@ -100,12 +177,16 @@ TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, in
     const std::vector<int64_t> fastest = fastest_times(problem);
     const Durations durations{fastest, work, scale};
     const Delays delays(problem);
-    const std::vector<int64_t> head = heads(delays, durations, budget);
+    const std::vector<int64_t> launch = least_launches(problem);
+    const int64_t num_hosts = count_hosts(problem);
+    const std::vector<int64_t> head = heads(delays, durations, budget, launched_heads(delays, launch, num_hosts));
     const std::vector<int64_t> fastest_turned = turned<int64_t>(fastest), work_turned = turned<int64_t>(work);
     const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, budget);
     const std::vector<int64_t> tail = turned<int64_t>(tail_turned);
+    int64_t launches = launches_and_rest(launch, num_hosts, durations, tail);
+    if (problem.has_hosts) launches = std::max(launches, launched_path(problem, delays, tail));
     return {longest_path(delays, fastest), longest_through(head, durations, tail),
-            fullest_window(head, durations, tail)};
+            fullest_window(head, durations, tail), launches};
 }
 
 }  // namespace placewright

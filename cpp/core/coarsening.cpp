@@ -60,6 +60,8 @@ class CoarseBuilder {
         coarse_->latency_ns = f_.latency_ns;
         coarse_->inverse_bandwidth = f_.inverse_bandwidth;
         coarse_->memory_limit = f_.memory_limit;
+        coarse_->host_of = f_.host_of;
+        coarse_->launch_ns = f_.launch_ns;
         coarse_->blocking = f_.blocking;
         coarse_->signals = f_.signals;
         coarse_->minimize_memory = f_.minimize_memory;
@@ -71,6 +73,25 @@ class CoarseBuilder {
         for (int32_t op = 0; op < f_.num_ops; ++op)
             for (int32_t device = 0; device < f_.num_devices; ++device)
                 coarse_->op_time_ns[size_t(cluster_of_[op]) * f_.num_devices + device] += f_.op_time(op, device);
+        if (f_.has_hosts) add_launches();
+    }
+
+    // Of a cluster's ops one after another: it may start so early that each of them has been launched when its turn
+    // comes. Launches of ops that take no time are none.
+    void add_launches() {
+        coarse_->launches.resize(coarse_->op_time_ns.size());
+        for (int32_t own = 0; own < coarse_->num_ops; ++own)
+            for (int32_t device = 0; device < f_.num_devices; ++device) {
+                Launch& together = coarse_->launches[size_t(own) * f_.num_devices + device];
+                int64_t before_ns = 0;
+                for (int32_t op : members_[own]) {
+                    const Launch& launch = f_.launch(op, device);
+                    if (launch.host_ns > 0)
+                        together.lead_ns = std::max(together.lead_ns, together.host_ns + launch.lead_ns - before_ns);
+                    together.host_ns += launch.host_ns;
+                    before_ns += f_.op_time(op, device);
+                }
+            }
     }
 
     // Tensors that other clusters read, that stay to the end, or in whose memory such a tensor or another cluster's

@@ -37,11 +37,15 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       first_reader_(size_t(problem_->num_tensors) * problem_->num_devices, -1),
       sequences_(problem_->num_devices * (problem_->blocking ? 1 : 1 + problem_->num_devices)),
       nodes_(1 + problem_->num_ops + first_reader_.size()),
+      num_hosts_(1 + std::ranges::max(problem_->host_of)),
+      launching_from_(size_t(num_hosts_) * size_t(problem_->num_ops + 1)),
+      host_clock_(num_hosts_),
       memory_(*problem_),
       goes_to_(problem_->num_ops, -1),
       estimated_(problem_->num_ops),
       last_estimated_(problem_->num_devices),
       changed_to_(problem_->num_tensors),
+      shift_(num_hosts_),
       dirty_(problem_->num_ops) {
     // What a move fills, so that moves rarely allocate.
     for (auto* nodes : {&heads_touched_, &tails_touched_}) nodes->reserve(size_t(problem_->num_ops));
@@ -66,6 +70,9 @@ void DisjunctiveGraph::load(std::span<const int32_t> device_of, std::span<const 
     for (int32_t op : ops_) set_op(op);
     for (int32_t op : ops_) append_at(op);
     saved_.clear();
+    first_relaunched_ = 0;
+    last_relaunched_ = problem_->num_ops - 1;
+    relaunch(false);
     last_changed_place_ = INT32_MAX;
     for (int32_t place = 0; place < problem_->num_ops; ++place) dirty_.insert(place);
     propagate_heads(INT64_MAX);
@@ -89,6 +96,7 @@ void DisjunctiveGraph::join(NodeId before, NodeId after, int32_t sequence) {
 void DisjunctiveGraph::insert(NodeId id) {
     ++work_;
     const int64_t key = sequence_key(id);
+    change_launches_at(place_of_node(id));
     Node& at = node(id);
     for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
         const int32_t sequence = at.sequence[side];
@@ -109,6 +117,7 @@ void DisjunctiveGraph::insert(NodeId id) {
 void DisjunctiveGraph::remove(NodeId id) {
     ++work_;
     const int64_t key = sequence_key(id);
+    change_launches_at(place_of_node(id));
     const Node& at = node(id);
     for (int side = 0; side < 2 && at.sequence[side] >= 0; ++side) {
         const int32_t sequence = at.sequence[side];
@@ -192,11 +201,13 @@ bool DisjunctiveGraph::try_move(std::span<const Edit> edits, int64_t at_most) {
             if (edit.kind != Edit::Kind::device) continue;
             for (int32_t next : problem_->controls[edit.id]) mark(next);
         }
+    relaunch(true);
     return propagate_heads(at_most);
 }
 
 void DisjunctiveGraph::undo() {
     rewire();
+    relaunch(false);
     for (const Saved& saved : saved_) node(saved.id).finish = saved.finish;
     step_time_ = previous_step_time_;
     total_finish_ = previous_total_finish_;
@@ -264,6 +275,8 @@ void DisjunctiveGraph::change(int32_t tensor, uint64_t devices) {
 void DisjunctiveGraph::rewire() {
     heads_touched_.clear();
     tails_touched_.clear();
+    first_relaunched_ = problem_->num_ops;
+    last_relaunched_ = -1;
     for (int32_t tensor : changed_)
         for_each_device(sent_to_[tensor] & changed_to_[tensor], [&](int32_t device) { detach(tensor, device); });
     for (Edit& edit : edits_) apply(edit);

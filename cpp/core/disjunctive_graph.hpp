@@ -1,8 +1,10 @@
 // A schedule as a disjunctive graph (Roy & Sussmann 1964): every device and link works through a sequence of ops and
 // transfers. Heads (when each can start) and tails (how long it takes from there to the end of the step) are kept exact
-// under moves by propagating only what changes, and a move that cannot come out within a limit is known early.
+// under moves by propagating only what changes, and a move that cannot come out within a limit is known early. Where a
+// host thread launches steps they start no earlier than that: heads know it, tails are those without hosts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -49,7 +51,7 @@ class DisjunctiveGraph {
     int64_t step_time_ns() const { return step_time_; }
     // From the start of an op along the longest way to the end of the step.
     int64_t through_ns(int32_t op) const { return node(op).through; }
-    // Whether delaying the op by any amount delays the step.
+    // Whether delaying the op by any amount delays the step; that its launch delays others' is not looked at.
     bool is_critical(int32_t op) const { return start_ns(op) + through_ns(op) == step_time_; }
     int64_t start_ns(int32_t op) const { return node(op).finish - node(op).duration; }
     // The op before it on its device, or -1.
@@ -132,6 +134,15 @@ class DisjunctiveGraph {
     void mark_next(NodeId id) {
         if (id >= 0) mark(id);
     }
+    void change_launches_at(int32_t place) {
+        first_relaunched_ = std::min(first_relaunched_, place);
+        last_relaunched_ = std::max(last_relaunched_, place);
+    }
+    void relaunch(bool marks);
+    void shift_launches(int32_t place, bool marks);
+    void launch_at(int32_t place);
+    int64_t launched(int32_t op);
+    int64_t launched_transfer(NodeId id);
     int64_t estimate_head(int32_t op, int32_t device, NodeId before) const;
     int64_t estimate_tail(int32_t op, int32_t device, NodeId after) const;
     Neighbours neighbours_on(int32_t device, int32_t op) const;
@@ -157,6 +168,9 @@ class DisjunctiveGraph {
     std::vector<int32_t> first_reader_;           // [tensor][device], where there is one
     std::vector<std::vector<NodeId>> sequences_;  // devices, then links (overlapped model)
     std::vector<Node> nodes_;                     // [node + 1]
+    int32_t num_hosts_;
+    std::vector<int64_t> launching_from_;  // [place][host] when the host comes to what it launches there
+    std::vector<int64_t> host_clock_;      // [host] while a place is looked at
     MemoryBound memory_;
     int64_t step_time_ = 0;
     __int128 total_finish_ = 0;  // of all ops
@@ -175,7 +189,9 @@ class DisjunctiveGraph {
     std::vector<NodeId> heads_touched_;  // nodes before which something changed
     std::vector<NodeId> tails_touched_;  // nodes behind which something changed
     std::vector<Saved> saved_;
-    int32_t last_changed_place_ = 0;  // behind it only heads change, not the ways to the end
+    int32_t first_relaunched_ = 0, last_relaunched_ = 0;  // places between which launches change
+    std::vector<int64_t> shift_;                          // [host] of what it launches from a place on
+    int32_t last_changed_place_ = 0;                      // behind it only heads change, not the ways to the end
     int64_t previous_step_time_ = 0;
     __int128 previous_total_finish_ = 0;
     PositionSet dirty_;

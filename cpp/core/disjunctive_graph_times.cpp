@@ -68,6 +68,74 @@ DisjunctiveGraph::Neighbours DisjunctiveGraph::neighbours_on(int32_t device, int
     return {before == ids.begin() ? -1 : *(before - 1), after == ids.end() ? -1 : *after};
 }
 
+// ---- Launches
+
+// When hosts come to each place, after a change. Marks where a step may start at another time for it.
+void DisjunctiveGraph::relaunch(bool marks) {
+    if (num_hosts_ == 0 || last_relaunched_ < 0) return;
+    int32_t place = first_relaunched_;
+    for (; place <= last_relaunched_; ++place) {
+        std::ranges::copy_n(launching_from_.begin() + int64_t(place) * num_hosts_, num_hosts_, host_clock_.begin());
+        launch_at(place);
+        if (marks) dirty_.insert(place);
+        const auto next = launching_from_.begin() + int64_t(place + 1) * num_hosts_;
+        for (int32_t host = 0; host < num_hosts_; ++host) {
+            shift_[host] = host_clock_[host] - next[host];
+            next[host] = host_clock_[host];
+        }
+    }
+    if (std::ranges::all_of(shift_, [](int64_t shift) { return shift == 0; })) return;
+    for (; place < problem_->num_ops; ++place) shift_launches(place, marks);
+}
+
+// What stands at a place is launched earlier or later by as much as all before it; the place behind it follows.
+void DisjunctiveGraph::shift_launches(int32_t place, bool marks) {
+    const int64_t* from = &launching_from_[size_t(place) * size_t(num_hosts_)];
+    int64_t* next = &launching_from_[size_t(place + 1) * size_t(num_hosts_)];
+    for (int32_t host = 0; host < num_hosts_; ++host) next[host] += shift_[host];
+    if (!marks) return;
+    const int32_t op = ops_[place], host = problem_->host_of[device_of_[op]];
+    const Node& at = node(op);
+    if (at.sent > 0 || at.received > 0) return dirty_.insert(place);
+    if (host < 0 || shift_[host] == 0) return;
+    const int64_t now = from[host] + problem_->launch(op, device_of_[op]).lead_ns, start = at.finish - at.duration;
+    if (start < now || start == now - shift_[host]) dirty_.insert(place);
+}
+
+// Takes the clocks of the hosts past a place.
+void DisjunctiveGraph::launch_at(int32_t place) {
+    const Problem& p = *problem_;
+    const int32_t op = ops_[place];
+    if (node(op).received > 0)
+        for (int32_t tensor : inputs_[op])
+            if (const NodeId id = transfer(tensor, device_of_[op]); node(id).reader == op && !early_[tensor])
+                launched_transfer(id);
+    launched(op);
+    if (node(op).sent == 0) return;
+    for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor)
+        if (early_[tensor])
+            for (uint64_t mask = sent_to_[tensor]; mask != 0; mask &= mask - 1)
+                launched_transfer(transfer(tensor, std::countr_zero(mask)));
+}
+
+// The host's clock goes on; when the op may start as far as its launch is concerned.
+int64_t DisjunctiveGraph::launched(int32_t op) {
+    const int32_t device = device_of_[op], host = problem_->host_of[device];
+    if (host < 0) return 0;
+    const Launch& launch = problem_->launch(op, device);
+    if (launch.host_ns == 0) return 0;
+    const int64_t begin = host_clock_[host];
+    host_clock_[host] += launch.host_ns;
+    return begin + launch.lead_ns;
+}
+
+int64_t DisjunctiveGraph::launched_transfer(NodeId id) {
+    const Node& at = node(id);
+    const int32_t launcher = problem_->launcher(device_of_[at.producer], device_of_[at.reader]);
+    if (launcher < 0 || at.duration == 0) return 0;
+    return host_clock_[problem_->host_of[launcher]] += problem_->launch_ns[launcher];
+}
+
 // ---- Heads
 
 bool DisjunctiveGraph::propagate_heads(int64_t at_most) {
@@ -91,6 +159,8 @@ bool DisjunctiveGraph::visit_heads(int32_t place, int64_t at_most) {
     const Problem& p = *problem_;
     const int32_t op = ops_[place], here = device_of_[op];
     const Node& at = node(op);
+    if (num_hosts_ > 0)
+        std::ranges::copy_n(launching_from_.begin() + int64_t(place) * num_hosts_, num_hosts_, host_clock_.begin());
     int64_t arrived = 0;
     if (at.received > 0)
         for (int32_t tensor : inputs_[op]) {
@@ -100,6 +170,7 @@ bool DisjunctiveGraph::visit_heads(int32_t place, int64_t at_most) {
             arrived = std::max(arrived, node(id).finish);
         }
     int64_t begin = std::max(arrived, node(at.beside[0].before).finish);
+    if (num_hosts_ > 0) begin = std::max(begin, launched(op));
     if (signals_)
         for (int32_t before : p.predecessors[op]) {
             const int32_t there = device_of_[before];
@@ -127,7 +198,8 @@ bool DisjunctiveGraph::visit_heads(int32_t place, int64_t at_most) {
 bool DisjunctiveGraph::visit_transfer_head(NodeId id, int32_t place, int64_t at_most) {
     const Node& at = node(id);
     const int64_t ready = problem_->blocking ? node(at.beside[1].before).finish : node(at.producer).finish;
-    const int64_t begin = std::max(node(at.beside[0].before).finish, ready);
+    int64_t begin = std::max(node(at.beside[0].before).finish, ready);
+    if (num_hosts_ > 0) begin = std::max(begin, launched_transfer(id));
     if (begin + at.duration == at.finish) return true;
     if (!set_finish(id, begin, place, at_most)) return false;
     if (problem_->blocking)

@@ -46,9 +46,9 @@ class Queue {
     bool empty() const { return waiting_.empty() && available_.empty(); }
     int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
 
-    // The op to start at next_start().
-    int32_t pop() {
-        clock_ = next_start();
+    // The op to start at next_start(), or when its host comes to it if that is later.
+    int32_t pop(int64_t launched) {
+        clock_ = std::max(next_start(), launched);
         for (; !waiting_.empty() && -waiting_.top().ready <= clock_; waiting_.pop())
             available_.emplace(waiting_.top().level, waiting_.top().op);
         const int32_t op = -available_.top().second;
@@ -78,6 +78,7 @@ class Dispatcher {
           ready_(problem.num_ops),
           link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
           arrival_(problem.num_devices),
+          host_clock_(problem.num_devices),
           queues_(problem.num_devices) {}
 
     std::vector<int32_t> run() {
@@ -97,13 +98,21 @@ class Dispatcher {
         Queue* next = nullptr;
         for (Queue& queue : queues_)
             if (!queue.empty() && (next == nullptr || queue.next_start() < next->next_start())) next = &queue;
-        const int32_t op = next->pop();
-        const int64_t finish = next->run(problem_.op_time(op, device_of_[op]));
+        const auto device = static_cast<int32_t>(next - queues_.data());
+        const int32_t op = next->pop(launching(device));
+        const int64_t finish = next->run(problem_.op_time(op, device));
+        if (problem_.host_of[device] >= 0) host_clock_[problem_.host_of[device]] += problem_.launch(op, device).host_ns;
         for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
             send(tensor, device_of_[op], finish);
         for (int32_t follower : problem_.controls[op])
             ready_[follower] = std::max(ready_[follower], signal(op, follower, finish));
         return op;
+    }
+
+    // When an op of the device has been launched if its host turns to it now.
+    int64_t launching(int32_t device) const {
+        const int32_t host = problem_.host_of[device];
+        return host < 0 ? 0 : host_clock_[host] + problem_.launch_ns[device];
     }
 
     void send(int32_t tensor, int32_t source, int64_t finish) {
@@ -112,11 +121,18 @@ class Dispatcher {
             const int32_t device = device_of_[reader];
             if (device != source && !(sent >> device & 1)) {
                 int64_t& link = link_free_[size_t(source) * size_t(problem_.num_devices) + size_t(device)];
-                link = arrival_[device] = std::max(link, finish) + problem_.transfer_time(tensor, source, device);
+                link = arrival_[device] = std::max({link, finish, launched(tensor, source, device)}) +
+                                          problem_.transfer_time(tensor, source, device);
                 sent |= uint64_t{1} << device;
             }
             ready_[reader] = std::max(ready_[reader], device == source ? finish : arrival_[device]);
         }
+    }
+
+    int64_t launched(int32_t tensor, int32_t source, int32_t destination) {
+        const int32_t launcher = problem_.launcher(source, destination);
+        if (launcher < 0 || problem_.transfer_time(tensor, source, destination) == 0) return 0;
+        return host_clock_[problem_.host_of[launcher]] += problem_.launch_ns[launcher];
     }
 
     int64_t signal(int32_t op, int32_t follower, int64_t finish) const {
@@ -130,9 +146,10 @@ class Dispatcher {
     const Problem& problem_;
     std::span<const int32_t> device_of_;
     const std::vector<int64_t> level_;
-    std::vector<int64_t> ready_;      // [op]
-    std::vector<int64_t> link_free_;  // [source][destination]
-    std::vector<int64_t> arrival_;    // [device] of the tensor being sent
+    std::vector<int64_t> ready_;       // [op]
+    std::vector<int64_t> link_free_;   // [source][destination]
+    std::vector<int64_t> arrival_;     // [device] of the tensor being sent
+    std::vector<int64_t> host_clock_;  // [host]
     std::vector<Queue> queues_;
 };
 

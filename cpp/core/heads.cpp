@@ -9,14 +9,16 @@ namespace {
 
 class HeadSearch {
   public:
-    HeadSearch(const Delays& delays, const Durations& durations, int64_t budget)
+    HeadSearch(const Delays& delays, const Durations& durations, int64_t budget, std::vector<int64_t> least)
         : delays_(delays),
           durations_(durations),
           budget_(budget),
-          head_(delays.before.num_rows()),
+          head_(std::move(least)),
           seen_by_(delays.before.num_rows(), -1),
           rest_(delays.before.num_rows()),
-          apart_(delays.before.num_rows()) {}
+          apart_(delays.before.num_rows()) {
+        head_.resize(size_t(delays.before.num_rows()));
+    }
 
     std::vector<int64_t> run() {
         int64_t joins_left = 0;
@@ -142,8 +144,9 @@ class HeadSearch {
 
 }  // namespace
 
-std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int64_t budget) {
-    return HeadSearch(delays, durations, budget).run();
+std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int64_t budget,
+                           std::vector<int64_t> least) {
+    return HeadSearch(delays, durations, budget, std::move(least)).run();
 }
 
 }  // namespace placewright

@@ -100,7 +100,12 @@ void InputsAside::make_ops() {
         rest_->workspace_bytes.push_back(whole_.workspace_bytes[op]);
         const auto times = std::span(whole_.op_time_ns).subspan(size_t(op) * D, D);
         rest_->op_time_ns.insert(rest_->op_time_ns.end(), times.begin(), times.end());
+        if (!whole_.has_hosts) continue;
+        const auto launches = std::span(whole_.launches).subspan(size_t(op) * D, D);
+        rest_->launches.insert(rest_->launches.end(), launches.begin(), launches.end());
     }
+    rest_->host_of = whole_.host_of;
+    rest_->launch_ns = whole_.launch_ns;
     rest_->latency_ns = whole_.latency_ns;
     rest_->inverse_bandwidth = whole_.inverse_bandwidth;
     rest_->memory_limit = whole_.memory_limit;

@@ -9,6 +9,7 @@ PartialSchedule::PartialSchedule(const Problem& problem, bool with_memory)
     : problem_(problem),
       placement_(problem, with_memory),
       clock_(problem.num_devices),
+      host_clock_(problem.has_hosts ? problem.num_devices : 0),
       link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
       finish_(problem.num_ops),
       position_(problem.num_ops),
@@ -21,8 +22,16 @@ void PartialSchedule::reset() {
     placement_.reset();
     ops_.clear();
     std::ranges::fill(clock_, 0);
+    std::ranges::fill(host_clock_, 0);
     std::ranges::fill(link_free_, 0);
     std::ranges::fill(last_barrier_, 0);
+}
+
+// When the transfer has been launched.
+int64_t PartialSchedule::launched_transfer(int32_t source, int32_t destination, int64_t time, Trial& trial) const {
+    const int32_t launcher = problem_.launcher(source, destination);
+    if (launcher < 0 || time == 0) return 0;
+    return trial.host_clock[size_t(problem_.host_of[launcher])] += problem_.launch_ns[launcher];
 }
 
 int64_t& PartialSchedule::trial_time(Trial& trial, int32_t device, int64_t otherwise) const {
@@ -39,6 +48,7 @@ int64_t PartialSchedule::arrival_blocking(int32_t tensor, int32_t device, Trial&
     if (!caught) sender = receiver = std::max(sender, receiver);
     trial.barriers |= uint64_t{!caught} << source;
     const int64_t time = problem_.transfer_time(tensor, source, device);
+    if (problem_.has_hosts) receiver = std::max(receiver, launched_transfer(source, device, time, trial));
     sender += time;
     return receiver += time;
 }
@@ -46,12 +56,16 @@ int64_t PartialSchedule::arrival_blocking(int32_t tensor, int32_t device, Trial&
 int64_t PartialSchedule::arrival_overlapped(int32_t tensor, int32_t device, Trial& trial) const {
     const int32_t producer = problem_.producer[tensor], source = placement_.home(tensor);
     int64_t& link = trial_time(trial, source, link_free_[at(source, device)]);
-    return link = std::max(link, finish_[producer]) + problem_.transfer_time(tensor, source, device);
+    const int64_t time = problem_.transfer_time(tensor, source, device);
+    int64_t start = std::max(link, finish_[producer]);
+    if (problem_.has_hosts) start = std::max(start, launched_transfer(source, device, time, trial));
+    return link = start + time;
 }
 
 template <class F>
 int64_t PartialSchedule::start_after_transfers(int32_t op, int32_t device, Trial& trial, F&& on_transfer) const {
     int64_t start = clock_[device];
+    if (problem_.has_hosts) std::ranges::copy(host_clock_, trial.host_clock.begin());
     for (int32_t tensor : problem_.inputs[op]) {
         const int32_t source = placement_.home(tensor);
         if (source == device) continue;
@@ -64,6 +78,10 @@ int64_t PartialSchedule::start_after_transfers(int32_t op, int32_t device, Trial
         start = std::max(start, arrival);
         on_transfer(tensor, arrival);
     }
+    if (const int32_t host = problem_.host_of[device]; host >= 0 && problem_.launch(op, device).host_ns > 0) {
+        start = std::max(start, trial.host_clock[size_t(host)] + problem_.launch(op, device).lead_ns);
+        trial.host_clock[size_t(host)] += problem_.launch(op, device).host_ns;
+    }
     return placement_.after_signals(op, device, start, finish_);
 }
 
@@ -74,6 +92,7 @@ int64_t PartialSchedule::earliest_start(int32_t op, int32_t device) const {
 
 // Takes over what a trial for the device found.
 void PartialSchedule::keep(const Trial& trial, int32_t device) {
+    if (problem_.has_hosts) std::copy_n(trial.host_clock.begin(), host_clock_.size(), host_clock_.begin());
     for (uint64_t left = trial.touched; left != 0; left &= left - 1) {
         const int32_t other = std::countr_zero(left);
         (problem_.blocking ? clock_[other] : link_free_[at(other, device)]) = trial.free_at[other];

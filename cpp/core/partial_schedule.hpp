@@ -1,7 +1,7 @@
 // A schedule under construction: ops are appended one after another, each with the transfers it still needs right
 // before it (overlapped model) or at the last barrier of the two devices that its tensors can still catch (blocking).
 // Times are those of the simulation with late transfers (overlapped), or with batched ones (blocking; exact when
-// transfers are free).
+// transfers are free and nothing is launched).
 #pragma once
 
 #include <array>
@@ -38,10 +38,12 @@ class PartialSchedule {
     // device, taken over from the schedule at first touch.
     struct Trial {
         std::array<int64_t, 64> free_at;
+        std::array<int64_t, 64> host_clock;  // [host]
         uint64_t touched = 0;
         uint64_t barriers = 0;  // devices to which a barrier was added, blocking model
     };
 
+    int64_t launched_transfer(int32_t source, int32_t destination, int64_t time, Trial& trial) const;
     int64_t& trial_time(Trial& trial, int32_t device, int64_t otherwise) const;
     int64_t arrival_blocking(int32_t tensor, int32_t device, Trial& trial) const;
     int64_t arrival_overlapped(int32_t tensor, int32_t device, Trial& trial) const;
@@ -54,6 +56,7 @@ class PartialSchedule {
     PartialPlacement placement_;
     std::vector<int32_t> ops_;
     std::vector<int64_t> clock_;         // [device]
+    std::vector<int64_t> host_clock_;    // [host], where there are any
     std::vector<int64_t> link_free_;     // [source][destination]
     std::vector<int64_t> finish_;        // [op]
     std::vector<int32_t> position_;      // [op] how many were appended before it

@@ -227,9 +227,18 @@ PeakSearch::Scored PeakSearch::score(double most_energy) {
     return {fitness, energy(fitness)};
 }
 
-Fitness PeakSearch::fitness_one_device() const {
+// The order says how long the step takes only where a host launches.
+Fitness PeakSearch::fitness_one_device() {
     const int64_t peak = profile_->peak();
-    return problem_->fitness(std::max<int64_t>(0, peak - problem_->memory_limit[0]), one_device_time_ns_, peak);
+    const int64_t time = problem_->has_hosts ? simulate_time(*problem_, device_of_, order_one_device(), simulation_)
+                                             : one_device_time_ns_;
+    return problem_->fitness(std::max<int64_t>(0, peak - problem_->memory_limit[0]), time, peak);
+}
+
+std::span<const Step> PeakSearch::order_one_device() {
+    steps_.clear();
+    for (int32_t op : order_.ops()) steps_.push_back(Step::op(op));
+    return steps_;
 }
 
 // Where transfers block, eviction has counted the peaks on the way; times are left out as ties are settled elsewhere.
@@ -244,11 +253,7 @@ Fitness PeakSearch::fitness_evicted() {
 
 // Asserted in debug builds after every move.
 bool PeakSearch::agrees_with_simulation(const Fitness& fitness) {
-    if (profile_) {
-        steps_.clear();
-        for (int32_t op : order_.ops()) steps_.push_back(Step::op(op));
-    }
-    const auto order = profile_ ? std::span<const Step>(steps_) : eviction_.last_order();
+    const auto order = profile_ ? order_one_device() : eviction_.last_order();
     const Fitness simulated = evaluate(*problem_, device_of_, order, simulation_);
     return fitness.bytes_over_limit == simulated.bytes_over_limit && fitness.objective == simulated.objective;
 }

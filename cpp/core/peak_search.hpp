@@ -61,7 +61,8 @@ class PeakSearch {
     void undo_move();
 
     Scored score(double most_energy);
-    Fitness fitness_one_device() const;
+    Fitness fitness_one_device();
+    std::span<const Step> order_one_device();
     Fitness fitness_evicted();
     bool agrees_with_simulation(const Fitness& fitness);
     double energy(const Fitness& fitness) const;

@@ -117,6 +117,15 @@ int64_t most_memory(const Problem& p) {
     return bytes;
 }
 
+std::vector<Launch> launches_of_ops(const Problem& p) {
+    std::vector<Launch> launches(size_t(p.num_ops) * size_t(p.num_devices));
+    for (int32_t op = 0; op < p.num_ops; ++op)
+        for (int32_t device = 0; device < p.num_devices; ++device)
+            if (p.host_of[device] >= 0 && p.op_time(op, device) > 0)
+                launches[size_t(op) * p.num_devices + device] = {p.launch_ns[device], p.launch_ns[device]};
+    return launches;
+}
+
 }  // namespace
 
 void Problem::finish() {
@@ -136,6 +145,18 @@ void Problem::finish() {
     require_size(latency_ns, devices * devices, "latency_ns");
     require_size(inverse_bandwidth, devices * devices, "inverse_bandwidth");
     require_size(memory_limit, devices, "memory_limit");
+    if (host_of.empty()) {
+        host_of.assign(num_devices, -1);
+        launch_ns.assign(num_devices, 0);
+    }
+    require_size(host_of, devices, "host_of");
+    require_size(launch_ns, devices, "launch_ns");
+    has_hosts = std::ranges::any_of(host_of, [](int32_t host) { return host >= 0; });
+    require(std::ranges::all_of(host_of, [&](int32_t host) { return host >= -1 && host < num_devices; }),
+            "host_of names no host thread");
+    require(std::ranges::all_of(launch_ns, [](int64_t time) { return time >= 0; }), "launch_ns is negative");
+    if (has_hosts && launches.empty()) launches = launches_of_ops(*this);
+    require_size(launches, has_hosts ? ops * devices : 0, "launches");
     require_csr(inputs, num_ops, num_tensors, "inputs");
     require_csr(controls, num_ops, num_ops, "controls");
     require_csr(residents, num_ops, static_cast<int32_t>(resident_bytes.size()), "residents");

@@ -29,6 +29,15 @@ struct Step {
     static Step op(int32_t id) { return {id, -1}; }
 };
 
+// What a host thread does for an op before it can start: it is busy for host_ns, and the op may start lead_ns after it
+// began. The same for one op; several that run as one may start before the last of them is launched.
+struct Launch {
+    int64_t host_ns = 0;
+    int64_t lead_ns = 0;
+
+    bool operator==(const Launch&) const = default;
+};
+
 // What one schedule costs. Compared as DESIGN section 2 says: bytes over the limit, objective, other objective.
 struct Fitness {
     int64_t bytes_over_limit = INT64_MAX;
@@ -63,9 +72,14 @@ struct Problem {
     std::vector<int64_t> latency_ns;         // [source][destination]
     std::vector<int64_t> inverse_bandwidth;  // [source][destination] in 2^-32 ns per byte
     std::vector<int64_t> memory_limit;       // [device]; kNoLimit where there is none
+    std::vector<int32_t> host_of;            // [device] the host thread that launches its work, -1: none does
+    std::vector<int64_t> launch_ns;          // [device] what one launch takes its host
     bool blocking = false;
     bool signals = false;
     bool minimize_memory = false;
+
+    // [op][device], where a host launches: by default launch_ns for ops that take time there.
+    std::vector<Launch> launches;
 
     // Derived by finish().
     std::vector<int32_t> producer;      // [tensor]
@@ -82,6 +96,7 @@ struct Problem {
     std::vector<int32_t> tensor_of_consumer;  // [place in consumers.values] the tensor of that row
     bool constrained = false;                 // some op is grouped or may not go everywhere
     bool needs_memory = false;                // memory decides: it is the objective, or some plan exceeds a limit
+    bool has_hosts = false;                   // somewhere launching takes a host thread time
 
     static constexpr int64_t kNoLimit = int64_t{1} << 62;
 
@@ -102,6 +117,13 @@ struct Problem {
         const size_t link = size_t(source) * num_devices + destination;
         const auto scaled = static_cast<unsigned __int128>(remote_bytes[tensor]) * uint64_t(inverse_bandwidth[link]);
         return latency_ns[link] + static_cast<int64_t>((scaled + 0xffffffffu) >> 32);
+    }
+
+    // Only where has_hosts. What takes no time is not launched.
+    const Launch& launch(int32_t op, int32_t device) const { return launches[size_t(op) * num_devices + device]; }
+    // The device whose host launches transfers between the two: the source, else the destination; -1 for neither.
+    int32_t launcher(int32_t source, int32_t destination) const {
+        return host_of[source] >= 0 ? source : host_of[destination] >= 0 ? destination : -1;
     }
 
     // Length of a chromosome: op x device affinities, op priorities, tensor x device priorities (REGAL A.5).

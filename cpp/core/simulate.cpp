@@ -86,8 +86,24 @@ void signal(const Problem& p, std::span<const int32_t> device_of, SimulationScra
     }
 }
 
+// A host thread launches steps in the order's order and never waits. When it has done so, 0 for what nobody launches.
+int64_t launched_op(const Problem& p, SimulationScratch& s, int32_t op, int32_t device) {
+    if (p.host_of[device] < 0) return 0;
+    const Launch& launch = p.launch(op, device);
+    int64_t& clock = s.host_clock[p.host_of[device]];
+    const int64_t begin = clock;
+    clock += launch.host_ns;
+    return launch.host_ns == 0 ? 0 : begin + launch.lead_ns;
+}
+
+int64_t launched_transfer(const Problem& p, SimulationScratch& s, int32_t source, int32_t destination, int64_t time) {
+    const int32_t launcher = p.launcher(source, destination);
+    if (launcher < 0 || time == 0) return 0;
+    return s.host_clock[p.host_of[launcher]] += p.launch_ns[launcher];
+}
+
 // In the blocking model every device works through its steps in the order's order, so memory is exact on the way.
-template <bool kMemory>
+template <bool kMemory, bool kHosts>
 int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                      SimulationScratch& s, std::span<int64_t> start, std::span<int64_t> finish) {
     const bool signals = p.signals && !p.controls.values.empty();
@@ -99,6 +115,7 @@ int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::
         if (step.is_op()) {
             const int32_t device = device_of[step.id];
             begin = clock[device];
+            if constexpr (kHosts) begin = std::max(begin, launched_op(p, s, step.id, device));
             if (signals) begin = std::max(begin, s.earliest[step.id]);
             end = begin + p.op_time(step.id, device);
             clock[device] = end;
@@ -109,8 +126,10 @@ int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::
             }
         } else {
             const int32_t source = device_of[p.producer[step.id]];
+            const int64_t time = p.transfer_time(step.id, source, step.destination);
             begin = std::max(clock[source], clock[step.destination]);
-            end = begin + p.transfer_time(step.id, source, step.destination);
+            if constexpr (kHosts) begin = std::max(begin, launched_transfer(p, s, source, step.destination, time));
+            end = begin + time;
             clock[source] = clock[step.destination] = end;
             if constexpr (kMemory) {
                 memory.start_transfer(step);
@@ -125,6 +144,7 @@ int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::
     return std::ranges::max(s.clock);
 }
 
+template <bool kHosts>
 int64_t run_overlapped(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                        SimulationScratch& s, std::span<int64_t> start, std::span<int64_t> finish) {
     const int32_t D = p.num_devices;
@@ -136,6 +156,7 @@ int64_t run_overlapped(const Problem& p, std::span<const int32_t> device_of, std
         if (step.is_op()) {
             const int32_t device = device_of[step.id];
             begin = s.clock[device];
+            if constexpr (kHosts) begin = std::max(begin, launched_op(p, s, step.id, device));
             if (signals) begin = std::max(begin, s.earliest[step.id]);
             for (int32_t tensor : p.inputs[step.id])
                 if (device_of[p.producer[tensor]] != device)
@@ -146,14 +167,29 @@ int64_t run_overlapped(const Problem& p, std::span<const int32_t> device_of, std
         } else {
             const int32_t source = device_of[p.producer[step.id]];
             int64_t& link_free = s.link_free[size_t(source) * D + step.destination];
+            const int64_t time = p.transfer_time(step.id, source, step.destination);
             begin = std::max(link_free, s.finish[p.producer[step.id]]);
-            end = begin + p.transfer_time(step.id, source, step.destination);
+            if constexpr (kHosts) begin = std::max(begin, launched_transfer(p, s, source, step.destination, time));
+            end = begin + time;
             link_free = s.arrival[size_t(step.id) * D + step.destination] = end;
         }
         start[k] = begin;
         finish[k] = end;
     }
     return std::ranges::max(s.clock);
+}
+
+template <bool kMemory>
+int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
+                     SimulationScratch& s, std::span<int64_t> start, std::span<int64_t> finish) {
+    return p.has_hosts ? run_blocking<kMemory, true>(p, device_of, order, s, start, finish)
+                       : run_blocking<kMemory, false>(p, device_of, order, s, start, finish);
+}
+
+int64_t run_overlapped(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
+                       SimulationScratch& s, std::span<int64_t> start, std::span<int64_t> finish) {
+    return p.has_hosts ? run_overlapped<true>(p, device_of, order, s, start, finish)
+                       : run_overlapped<false>(p, device_of, order, s, start, finish);
 }
 
 // Positions of the ops of each device, ascending: in time order too, since a device runs them one by one.
@@ -217,6 +253,7 @@ void replay_memory(const Problem& p, std::span<const int32_t> device_of, std::sp
 
 void reset(const Problem& p, SimulationScratch& s) {
     std::ranges::fill(s.clock, 0);
+    std::ranges::fill(s.host_clock, 0);
     if (p.signals) std::ranges::fill(s.earliest, 0);
 }
 
@@ -237,6 +274,7 @@ Outcome outcome(const Problem& p, const SimulationScratch& s, int64_t step_time_
 
 SimulationScratch::SimulationScratch(const Problem& problem)
     : clock(problem.num_devices),
+      host_clock(problem.num_devices),
       link_free(size_t(problem.num_devices) * problem.num_devices),
       earliest(problem.num_ops),
       finish(problem.num_ops),

@@ -13,6 +13,7 @@ struct SimulationScratch {
     explicit SimulationScratch(const Problem& problem);
 
     std::vector<int64_t> clock;         // [device] when it is free
+    std::vector<int64_t> host_clock;    // [host] when it has launched all so far
     std::vector<int64_t> link_free;     // [source][destination]
     std::vector<int64_t> earliest;      // [op] no start before this: signals
     std::vector<int64_t> finish;        // [op], overlapped model

@@ -68,7 +68,7 @@ void limit(int32_t& end, uint64_t& devices, int32_t segment, uint64_t device, Is
 }  // namespace
 
 bool has_free_barriers(const Problem& p) {
-    bool free = p.num_devices > 1 && p.blocking && !p.minimize_memory;
+    bool free = p.num_devices > 1 && p.blocking && !p.minimize_memory && !p.has_hosts;
     for (int32_t link = 0; link < p.num_devices * p.num_devices; ++link) {
         const bool joins_two = link % (p.num_devices + 1) != 0;
         free = free && !(joins_two && (p.latency_ns[link] != 0 || p.inverse_bandwidth[link] != 0));

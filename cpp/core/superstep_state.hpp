@@ -11,8 +11,8 @@
 
 namespace placewright {
 
-// Whether transfers block and cost nothing and the step time is the objective, so that supersteps say what a step
-// takes.
+// Whether transfers block and cost nothing, the step time is the objective and no host launches, so that supersteps say
+// what a step takes.
 bool has_free_barriers(const Problem& problem);
 
 struct Place {

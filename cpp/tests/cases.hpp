@@ -34,6 +34,8 @@ inline RandomProblemConfig varied(uint64_t seed) {
     config.with_empty_tensors = coin(11);
     config.with_unequal_devices = coin(12);
     if (coin(13)) config.memory_limit = stream.below(14, 2000);
+    config.launching = static_cast<RandomProblemConfig::Launching>(stream.below(15, 3));
+    config.launch_ns = 1 + stream.below(16, 200);  // ops take 50 to some hundred ns
     return config;
 }
 

@@ -23,7 +23,7 @@ class ExpectedTimes {
     Times times() const {
         Times times;
         for (size_t k = 0; k < order_.size(); ++k) {
-            int64_t start = 0;
+            int64_t start = launched(k);
             for (size_t before = 0; before < k; ++before)
                 start = std::max(start, released(before, order_[k], times.finish[before]));
             times.start.push_back(start);
@@ -39,6 +39,28 @@ class ExpectedTimes {
     int64_t duration(const Step& step) const {
         return step.is_op() ? problem_.op_time(step.id, device_of_[step.id])
                             : problem_.transfer_time(step.id, source(step), step.destination);
+    }
+
+    // The host that launches a step, -1 for none, and what of its time the step takes and waits for.
+    std::pair<int32_t, Launch> launch(const Step& step) const {
+        int32_t device = source(step);
+        if (!step.is_op() && problem_.host_of[device] < 0) device = step.destination;
+        const int32_t host = problem_.host_of[device];
+        if (host < 0 || (!step.is_op() && duration(step) == 0)) return {-1, {}};
+        const int64_t time = problem_.launch_ns[device];
+        const Launch found = step.is_op() ? problem_.launch(step.id, device) : Launch{time, time};
+        return {found.host_ns > 0 ? host : -1, found};
+    }
+
+    // When its host has launched a step: all it launches before it in the order, and the step itself.
+    int64_t launched(size_t k) const {
+        const auto [host, own] = launch(order_[k]);
+        if (host < 0) return 0;
+        int64_t time = own.lead_ns;
+        for (size_t before = 0; before < k; ++before)
+            if (const auto [other, launch_before] = launch(order_[before]); other == host)
+                time += launch_before.host_ns;
+        return time;
     }
 
     bool occupies(const Step& step, int32_t device) const {

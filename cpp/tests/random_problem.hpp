@@ -27,6 +27,8 @@ struct RandomProblemConfig {
     bool with_inputs = false;           // every other op takes no time
     bool with_unequal_devices = false;  // times, limits and links differ
     int64_t memory_limit = Problem::kNoLimit;
+    enum Launching { nobody, host_thread, device_threads } launching = nobody;
+    int64_t launch_ns = 0;  // of the first device; 1 ns more for each other, and every third launches itself
 };
 
 inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& config, uint64_t seed) {
@@ -116,6 +118,12 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
         for (int64_t& inverse : p->inverse_bandwidth) inverse += uniform(0, int64_t{1} << 33);
         for (int64_t& limit : p->memory_limit) limit = chance(0.5) ? Problem::kNoLimit : limit;
     }
+    if (config.launching != RandomProblemConfig::nobody)
+        for (int32_t device = 0; device < d; ++device) {
+            const int32_t host = config.launching == RandomProblemConfig::host_thread ? 0 : device;
+            p->host_of.push_back(device % 3 == 2 ? -1 : host);
+            p->launch_ns.push_back(config.launch_ns + device);
+        }
     p->finish();
     return p;
 }

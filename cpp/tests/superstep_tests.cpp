@@ -16,6 +16,8 @@ void for_each_superstep_problem(uint64_t count, F&& f) {
         auto p = std::make_shared<Problem>(*varied_problem);
         p->blocking = true;
         p->minimize_memory = false;
+        std::ranges::fill(p->host_of, -1);
+        p->has_hosts = false;
         p->needs_memory = std::ranges::any_of(p->memory_limit, [](int64_t x) { return x != Problem::kNoLimit; });
         std::ranges::fill(p->latency_ns, 0);
         std::ranges::fill(p->inverse_bandwidth, 0);

@@ -14,7 +14,7 @@ from placewright.constraints import placement_groups, recorded_constraints
 from placewright.errors import InputError
 from placewright.evidence import about_configuration, about_evidence, about_time_sources
 from placewright.graph import Graph
-from placewright.plan import Metrics, Plan, ScheduledOp, Transfer
+from placewright.plan import WAITS_FOR_LAUNCH, Metrics, Plan, ScheduledOp, Transfer
 from placewright.problem import Problem
 from placewright.replay import (
     Demands,
@@ -23,6 +23,7 @@ from placewright.replay import (
     demands,
     held_memory,
     in_place_neighbours,
+    launch_times,
     memory_curve,
     moved_bytes,
     signal_ns,
@@ -56,7 +57,7 @@ def check_plan(
     held = held_memory(graph, wanted, steps, times)
     metrics = _metrics(plan, graph, steps, times, held, time_ns)
     return [
-        *_about_times(plan, wanted, steps, times),
+        *_about_times(plan, wanted, steps, times, launch_times(graph, machine, steps, time_ns)),
         *_about_ops(plan, graph),
         *_about_buffers(plan, held, metrics.step_time_ns),
         *_about_curves(plan, held),
@@ -269,13 +270,19 @@ def _metrics(
     )
 
 
-def _about_times(plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times) -> list[str]:
+def _about_times(
+    plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times, launched: Sequence[int]
+) -> list[str]:
     problems = []
-    for record, step, expected in zip(_records(plan), steps, times, strict=True):
+    for record, step, expected, launched_ns in zip(_records(plan), steps, times, launched, strict=True):
         found = (record.start_ns, record.finish_ns)
         if found != expected:
             problems.append(f"{_label(record)} starts and finishes at {found} ns, expected {expected}")
-        if not _may_wait_for(plan, wanted, steps, times, step, expected[0], record.waits_for):
+        if record.waits_for == WAITS_FOR_LAUNCH:
+            explained = expected[0] == launched_ns
+        else:
+            explained = _may_wait_for(plan, wanted, steps, times, step, expected[0], record.waits_for)
+        if not explained:
             waits = f"which waiting for position {record.waits_for} does not explain"
             problems.append(f"{_label(record)} starts at {expected[0]} ns, {waits}")
     return problems

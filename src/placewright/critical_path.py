@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placewright.plan import Plan, ScheduledOp, Transfer
+from placewright.plan import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transfer
 
 Step = ScheduledOp | Transfer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Successive steps of the critical path on one device or one link, or a wait between steps.
+    """Successive steps of the critical path on one device or one link, a wait between steps, or the launches of a host
+    thread up to that of the step behind them.
 
-    what: "compute", "transfer" or "waiting". where: device, or source of the link; destination: -1 but for links.
-    steps: none for a wait. busy_ns: sum of the steps' times, or the length of the wait.
+    what: "compute", "transfer", "waiting" or "launching". where: device, or source of the link; destination: -1 but for
+        links.
+    steps: none for a wait or launches. busy_ns: sum of the steps' times, or the length of the rest.
     """
 
     what: str
@@ -28,7 +30,8 @@ class Run:
 
 
 def critical_path(plan: Plan) -> list[Step]:
-    """Steps from the first to the one that finishes last; of equal finishes the latest in the order."""
+    """Steps from the first to the one that finishes last; of equal finishes the latest in the order. The first starts
+    at 0, or when its host thread, busy from 0 on, has launched it."""
     every: list[Step] = [*plan.ops, *plan.transfers]
     steps = {step.position: step for step in every}
     step = max(every, key=lambda step: (step.finish_ns, step.position), default=None)
@@ -40,7 +43,8 @@ def critical_path(plan: Plan) -> list[Step]:
 
 
 def runs_of(path: Sequence[Step]) -> list[Run]:
-    """The path in runs of one device or link; a gap between two steps is a run of waiting."""
+    """The path in runs of one device or link; a gap between two steps is a run of waiting, one before a step that
+    waited for its launch is a run of launching."""
     runs: list[Run] = []
     gathered: list[Step] = []
     finish = 0
@@ -49,15 +53,16 @@ def runs_of(path: Sequence[Step]) -> list[Run]:
             runs.append(_run(gathered))
             gathered = []
         if step.start_ns > finish:
-            runs.append(_wait(_place(step)[1], finish, step.start_ns))
+            what = "launching" if step.waits_for == WAITS_FOR_LAUNCH else "waiting"
+            runs.append(_without_steps(what, _place(step)[1], finish, step.start_ns))
         gathered.append(step)
         finish = step.finish_ns
     return [*runs, _run(gathered)] if gathered else runs
 
 
 def shares_of(runs: Sequence[Run]) -> dict[str, int]:
-    """Nanoseconds of the path spent in compute, transfer and waiting."""
-    shares = {"compute": 0, "transfer": 0, "waiting": 0}
+    """Nanoseconds of the path spent in compute, transfer, waiting and launching."""
+    shares = {"compute": 0, "transfer": 0, "waiting": 0, "launching": 0}
     for run in runs:
         shares[run.what] += run.busy_ns
     return shares
@@ -82,9 +87,9 @@ def _run(steps: Sequence[Step]) -> Run:
     )
 
 
-def _wait(where: int, start_ns: int, finish_ns: int) -> Run:
+def _without_steps(what: str, where: int, start_ns: int, finish_ns: int) -> Run:
     return Run(
-        what="waiting",
+        what=what,
         where=where,
         destination=-1,
         steps=(),

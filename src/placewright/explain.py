@@ -65,11 +65,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathExplanation:
-    """The chain of steps that decides the step time: the shares add up to it. stretches: longest first."""
+    """The chain of steps that decides the step time: the shares add up to it. launching_ns: until the host thread has
+    launched the first of them. stretches: longest first."""
 
     compute_ns: int
     transfer_ns: int
     waiting_ns: int
+    launching_ns: int
     num_steps: int
     num_device_changes: int
     stretches: tuple[Stretch, ...]
@@ -209,6 +211,7 @@ def explain_path(plan: Plan) -> PathExplanation:
         compute_ns=shares["compute"],
         transfer_ns=shares["transfer"],
         waiting_ns=shares["waiting"],
+        launching_ns=shares["launching"],
         num_steps=len(path),
         num_device_changes=sum(a != b for a, b in pairwise(devices)),
         stretches=tuple(sorted(stretches, key=lambda stretch: -stretch.time_ns)),
@@ -222,6 +225,7 @@ def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]
         parts = [
             ("devices wait for transfers", sum(device.transfer_ns for device in idle) // len(idle)),
             ("devices wait for one another", sum(device.others_ns for device in idle) // len(idle)),
+            ("devices wait for launches", sum(device.launch_ns for device in idle) // len(idle)),
             ("devices have nothing left to do at the end", sum(device.end_ns for device in idle) // len(idle)),
         ]
         rest = "ops that run on a slower device"
@@ -229,6 +233,7 @@ def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]
         parts = [
             ("transfers on the critical path", path.transfer_ns),
             ("waits on the critical path", path.waiting_ns),
+            ("launches on the critical path", path.launching_ns),
         ]
         rest = "ops that queue for a device or run on a slower one"
     return [*parts, (rest, gap - sum(amount for _, amount in parts))]

@@ -54,6 +54,10 @@ class Fields:
         value: int | None = self._checked(key, "a whole number", is_integer)
         return value
 
+    def flag(self, key: str) -> bool | None:
+        value: bool | None = self._checked(key, "true or false", lambda value: isinstance(value, bool))
+        return value
+
     def number(self, key: str) -> float | None:
         value: float | None = self._checked(key, "a number", is_number)
         return value

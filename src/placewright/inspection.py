@@ -192,7 +192,7 @@ def _on_one_device(problem: Problem) -> tuple[int, int]:
     """Peak memory of the input order on one device without a limit, and the lower bound there."""
     machine = problem.machine
     device = replace(machine.devices[0], memory_bytes=None)
-    single = Machine(name=device.kind, devices=(device,), links=((machine.links[0][0],),))
+    single = Machine(name=device.kind, devices=(device,), links=((machine.links[0][0],),), launch=machine.launch)
     alone = replace(
         problem,
         machine=single,

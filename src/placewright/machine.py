@@ -1,16 +1,21 @@
-"""The machine: devices, the links between them, and how transfers share time with computing."""
+"""The machine: devices, the links between them, how transfers share time with computing, and who launches work."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Literal, get_args
 
 from placewright.errors import InputError
+from placewright.suggestion import did_you_mean
 
 TransferModel = Literal["blocking", "overlapped"]
+LaunchMode = Literal["host-thread", "device-threads", "graphs"]
 MAX_DEVICES = 64
+#: One Python thread launches for all GPUs, and so will the executor of plans.
+DEFAULT_LAUNCH: LaunchMode = "host-thread"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +27,10 @@ class Device:
     peak_flops_per_s: peak arithmetic rate by dtype ("float32", "float16" ...); "default" serves those not listed.
         Empty for a device whose op times are all given with the graph.
     memory_bandwidth_bytes_per_s: of the device's own memory; None when op times are given.
-    launch_overhead_ns: added to every op that does work.
+    launch_overhead_ns: what it takes to launch one op or transfer: time of a host thread (see Machine.launch), or of
+        the device itself where it launches its own work.
+    kernel_gap_ns: between two ops on the device, whoever launches them; the cost model adds it to every op.
+    launches_itself: the device, a CPU say, launches its own ops, each before it runs it.
     compute_efficiency, bandwidth_efficiency: share of the peaks that real kernels reach, in (0, 1].
     """
 
@@ -32,6 +40,8 @@ class Device:
     peak_flops_per_s: Mapping[str, float] = field(default_factory=dict)
     memory_bandwidth_bytes_per_s: float | None = None
     launch_overhead_ns: int = 0
+    kernel_gap_ns: int = 0
+    launches_itself: bool = False
     compute_efficiency: float = 1.0
     bandwidth_efficiency: float = 1.0
 
@@ -40,6 +50,8 @@ class Device:
             raise InputError(f"device '{self.name}' has an impossible memory of {self.memory_bytes} bytes")
         if not 0 <= self.launch_overhead_ns < 2**62:
             raise InputError(f"device '{self.name}' has an impossible launch overhead of {self.launch_overhead_ns} ns")
+        if not 0 <= self.kernel_gap_ns < 2**62:
+            raise InputError(f"device '{self.name}' has an impossible gap of {self.kernel_gap_ns} ns between kernels")
         rates = [*self.peak_flops_per_s.values(), self.memory_bandwidth_bytes_per_s]
         if any(rate is not None and not 0 < rate < float("inf") for rate in rates):
             raise InputError(f"device '{self.name}' has a rate that is not a positive finite number")
@@ -89,12 +101,15 @@ class Machine:
 
     links: links[source][destination], one row per device; the diagonal is never used.
     transfer_model: "blocking" (a transfer occupies both devices) or "overlapped" (each link works beside the devices).
+    launch: who launches the work of devices that do not launch it themselves: "host-thread" (one thread for all of
+        them, as a PyTorch program), "device-threads" (a thread for each) or "graphs" (recorded beforehand: nobody).
     """
 
     name: str
     devices: tuple[Device, ...]
     links: tuple[tuple[Link, ...], ...]
     transfer_model: TransferModel = "overlapped"
+    launch: LaunchMode = DEFAULT_LAUNCH
 
     def __post_init__(self) -> None:
         count = len(self.devices)
@@ -106,6 +121,9 @@ class Machine:
             raise InputError(f"machine '{self.name}' needs {count} x {count} links")
         if self.transfer_model not in ("blocking", "overlapped"):
             raise InputError(f"machine '{self.name}' has the unknown transfer model '{self.transfer_model}'")
+        if self.launch not in get_args(LaunchMode):
+            known = did_you_mean(str(self.launch), get_args(LaunchMode))
+            raise InputError(f"machine '{self.name}' has the unknown way to launch '{self.launch}'{known}")
 
     def __repr__(self) -> str:
         kinds = Counter(device.kind for device in self.devices)
@@ -115,3 +133,16 @@ class Machine:
     @property
     def num_devices(self) -> int:
         return len(self.devices)
+
+    @cached_property
+    def hosts(self) -> tuple[int, ...]:
+        """Per device the host thread that launches its work; -1 where none does, or where that takes no time."""
+        launched = [device.launch_overhead_ns > 0 and not device.launches_itself for device in self.devices]
+        if self.launch == "graphs":
+            return (-1,) * len(launched)
+        one = self.launch == "host-thread"
+        return tuple((0 if one else index) if asks else -1 for index, asks in enumerate(launched))
+
+    def launcher(self, source: int, destination: int) -> int:
+        """The device whose host thread launches a transfer: the source, else the destination; -1 for neither."""
+        return next((device for device in (source, destination) if self.hosts[device] >= 0), -1)

@@ -27,6 +27,10 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "between them, take that long",
     "work between earliest starts and latest finishes": "some ops come first, some last, and the work that must "
     "lie between keeps all devices busy",
+    "launches and what follows the last of them": "the host launches one step after the other, and the last has to run "
+    "then",
+    "work divided over all devices and host threads": "the devices and the threads that launch their work need that "
+    "long together",
     "largest op with its inputs, outputs and parameters": "one op alone holds that much while it runs",
     "parameters and outputs spread over all devices": "parameters and outputs, spread evenly, take that much of every "
     "device",

@@ -20,13 +20,17 @@ BoundReason = Literal[
     "work of ops that must share a device",
     "critical path with shared work and transfers",
     "work between earliest starts and latest finishes",
+    "launches and what follows the last of them",
+    "work divided over all devices and host threads",
     "largest op with its inputs, outputs and parameters",
     "parameters and outputs spread over all devices",
     "tensors alive together spread over all devices",
     "proven by the solver",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+#: waits_for of a step that starts at 0, and of one that starts when its host thread has launched it.
+STARTS_AT_ZERO, WAITS_FOR_LAUNCH = -1, -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,8 @@ class ScheduledOp:
     """One op of the plan. Views are not listed: they take no time and stand on their base's device.
 
     position: place in the total order over ops and transfers. device: index into machine.devices.
-    waits_for: position of the step whose finish (or arrival) decided this start; -1 when it starts at 0.
+    waits_for: position of the step whose finish (or arrival) decided this start; -1 when it starts at 0, -2 when its
+        host thread's launch of it did.
     output_bytes: memory its outputs take on the device.
     """
 

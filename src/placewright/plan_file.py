@@ -22,6 +22,7 @@ from placewright.machine import Machine
 from placewright.machines import machine_from_json, machine_to_json
 from placewright.plan import (
     SCHEMA_VERSION,
+    WAITS_FOR_LAUNCH,
     BaselineOutcome,
     Buffer,
     MemoryCurve,
@@ -43,6 +44,8 @@ _ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_or
 #: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
 #: which may be the whole file.
 _ABSENT = object()
+#: In version 1 a machine said nothing of who launches work (`machine_from_json`); the rest was as now.
+_READABLE = (1, SCHEMA_VERSION)
 #: How many differences of one sort `match_graph` names before it only counts.
 _NUM_NAMED = 3
 
@@ -75,7 +78,7 @@ def read_plan(path: str | Path) -> Plan:
             raise InputError(f"'{name}' is not a whole plan: '{lacking}' is missing") from None
         raise InputError(_sentence(error, data, name)) from None
     values = dict(read)
-    if values["schema_version"] != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:
+    if values["schema_version"] not in _READABLE or b"NaN" in data or b"Infinity" in data:
         _check_version(data, name)
     if absent := next(_absent(read), None):
         raise InputError(f"'{name}' is not a whole plan: '{absent}' is missing")
@@ -236,14 +239,14 @@ def _record(
 
 
 def _limited(name: str, hint: Any) -> Any:
-    """The type with its dataclasses as records and every whole number from 0 (waits_for: -1) to 2**62 - 1; a seed may
+    """The type with its dataclasses as records and every whole number from 0 (waits_for: -2) to 2**62 - 1; a seed may
     be any."""
     from pydantic import FailFast, Field
 
     if is_dataclass(hint):
         return _record(hint)  # type: ignore[arg-type]
     if hint is int and name != "seed":
-        return Annotated[int, Field(ge=-1 if name == "waits_for" else 0, lt=2**62)]
+        return Annotated[int, Field(ge=WAITS_FOR_LAUNCH if name == "waits_for" else 0, lt=2**62)]
     if get_origin(hint) is tuple:
         return Annotated[tuple[_limited(name, get_args(hint)[0]), ...], FailFast()]  # type: ignore[misc]
     if get_origin(hint) is UnionType:
@@ -284,9 +287,10 @@ def _check_version(data: bytes, name: str) -> None:
     if not isinstance(document, dict) or "schema_version" not in document:
         raise InputError(f"'{name}' is not a plan: it has no schema_version")
     found = document["schema_version"]
-    if found != SCHEMA_VERSION or isinstance(found, bool):
+    if found not in _READABLE or isinstance(found, bool):
         found_text = shown(found) if isinstance(found, int) and not isinstance(found, bool) else _dumps(found)
-        raise InputError(f"'{name}' has schema_version {found_text}; this placewright reads version {SCHEMA_VERSION}")
+        known = " and ".join(map(str, _READABLE))
+        raise InputError(f"'{name}' has schema_version {found_text}; this placewright reads versions {known}")
 
 
 def _sentence(error: ValidationError, data: bytes, name: str) -> str:

@@ -104,6 +104,8 @@ class Problem:
             latency_ns=np.array([[link.latency_ns for link in row] for row in machine.links], np.int64),
             inverse_bandwidth=np.array([[link.inverse_bandwidth for link in row] for row in machine.links], np.int64),
             memory_limit=np.array([2**62 if x is None else x for x in self.memory_limits_bytes], np.int64),
+            host_of=np.array(machine.hosts, np.int32),
+            launch_ns=np.array([device.launch_overhead_ns for device in machine.devices], np.int64),
             blocking=machine.transfer_model == "blocking",
             signals=self.control == "signal",
             minimize_memory=self.objective == "peak-memory",
@@ -124,7 +126,11 @@ def _check_sums(problem: Problem) -> None:
         1 + max(link.latency_ns for link in links)
     )
     compute_ns = sum(problem.time_ns.max(axis=1).tolist())
-    if compute_ns + transfer_ns * machine.num_devices >= 2**62:
-        raise InputError(f"graph '{problem.graph.name}': the times of ops and transfers add up to more than 2**62 ns")
+    num_launches = len(problem.graph.ops) + (len(tensors) + len(problem.graph.ops)) * machine.num_devices
+    launch_ns = num_launches * max(device.launch_overhead_ns for device in machine.devices)
+    if compute_ns + transfer_ns * machine.num_devices + launch_ns >= 2**62:
+        raise InputError(
+            f"graph '{problem.graph.name}': the times of ops, transfers and launches add up to more than 2**62 ns"
+        )
     if total_bytes * machine.num_devices >= 2**62:
         raise InputError(f"graph '{problem.graph.name}': the sizes of tensors add up to more than 2**62 bytes")

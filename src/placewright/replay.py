@@ -138,23 +138,23 @@ def step_times(
     graph: Graph, machine: Machine, wanted: Demands, steps: Sequence[Step], time_ns: NDArray[np.int64], *, signals: bool
 ) -> list[tuple[int, int]]:
     """Start and finish of every step, in the machine's transfer model; signals: whether a wait takes time."""
+    launched = launch_times(graph, machine, steps, time_ns)
     blocking = machine.transfer_model == "blocking"
     free_at: dict[object, int] = defaultdict(int)
     done: dict[int, tuple[int, int]] = {}
     arrival: dict[tuple[int, int], int] = {}
     times = []
-    for step in steps:
+    for position, step in enumerate(steps):
         if step.value is None:
             engines: list[object] = [step.source]
             earliest = [arrival.get((value, step.source), 0) for value in wanted.reads[step.op]]
             if signals:
                 earliest += [signal_ns(machine, *done[before], step.source) for before in wanted.waits[step.op]]
-            duration = int(time_ns[step.op, step.source])
         else:
             engines = [step.source, step.destination] if blocking else [(step.source, step.destination)]
             earliest = [done[step.op][1]]
-            duration = machine.links[step.source][step.destination].transfer_time_ns(moved_bytes(graph, step.value))
-        start = max([*earliest, *(free_at[engine] for engine in engines)])
+        duration = _duration_ns(graph, machine, step, time_ns)
+        start = max([launched[position], *earliest, *(free_at[engine] for engine in engines)])
         free_at.update(dict.fromkeys(engines, start + duration))
         times.append((start, start + duration))
         if step.value is None:
@@ -162,6 +162,27 @@ def step_times(
         else:
             arrival[step.value, step.destination] = start + duration
     return times
+
+
+def launch_times(graph: Graph, machine: Machine, steps: Sequence[Step], time_ns: NDArray[np.int64]) -> list[int]:
+    """When its host thread has launched each step; 0 where none does. A host launches in the order's order, never
+    waits, and what takes no time is not launched."""
+    clock: dict[int, int] = defaultdict(int)
+    launched = []
+    for step in steps:
+        launcher = machine.launcher(step.source, step.destination)
+        if launcher < 0 or _duration_ns(graph, machine, step, time_ns) == 0:
+            launched.append(0)
+            continue
+        clock[machine.hosts[launcher]] += machine.devices[launcher].launch_overhead_ns
+        launched.append(clock[machine.hosts[launcher]])
+    return launched
+
+
+def _duration_ns(graph: Graph, machine: Machine, step: Step, time_ns: NDArray[np.int64]) -> int:
+    if step.value is None:
+        return int(time_ns[step.op, step.source])
+    return machine.links[step.source][step.destination].transfer_time_ns(moved_bytes(graph, step.value))
 
 
 def signal_ns(machine: Machine, source: int, finish_ns: int, destination: int) -> int:

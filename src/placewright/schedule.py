@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.garbage import collection_paused
-from placewright.plan import ScheduledOp, Transfer
+from placewright.plan import STARTS_AT_ZERO, WAITS_FOR_LAUNCH, ScheduledOp, Transfer
 from placewright.problem import Problem
 from placewright.search.result import Solution
 
@@ -70,7 +70,8 @@ class Schedule:
 
     @cached_property
     def waits_for(self) -> list[int]:
-        """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0."""
+        """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0, -2 when
+        its launch did."""
         return _waits_for(self)
 
     @cached_property
@@ -158,11 +159,12 @@ def transfers(schedule: Schedule) -> tuple[Transfer, ...]:
 
 
 def _waits_for(schedule: Schedule) -> list[int]:
-    """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0.
+    """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0, -2 when its
+    launch did.
 
     Candidates are what the simulation looks at: the step before it on its device or link, its inputs' producers and
     transfers, its control predecessors, whose signal takes a link's latency. The last to take effect is what it waited
-    for.
+    for; where all come before the start, it waited for its launch.
     """
     finish = schedule.finish_ns
     needs = [_steps_before(schedule), _arrivals(schedule)]
@@ -172,7 +174,10 @@ def _waits_for(schedule: Schedule) -> list[int]:
     signals = _signals(schedule)
     step, need, effect = (np.concatenate(pair) for pair in zip((step, need, effect), signals, strict=True))
     waits = latest(len(finish), step, effect, need)
-    waits[schedule.start_ns == 0] = -1
+    last = np.full(len(finish), -1)
+    np.maximum.at(last, step, effect)
+    waits[last < schedule.start_ns] = WAITS_FOR_LAUNCH
+    waits[schedule.start_ns == 0] = STARTS_AT_ZERO
     positions: list[int] = waits.tolist()
     return positions
 

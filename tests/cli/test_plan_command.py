@@ -93,7 +93,7 @@ def test_at_80_columns_no_bound_loses_part_of_its_name(
 
 
 def test_json_is_all_there_is_on_stdout(placewright: Placewright, model: Path) -> None:
-    outcome = placewright("plan", model, "-d", "2xp100", "--evaluations", "50", "--json")
+    outcome = placewright("plan", model, "-d", "2xp100@graphs", "--evaluations", "50", "--json")
     summary = json.loads(outcome.out)
     assert outcome.err == ""
     # The bound counts the transfer that brings the towers together, so it proves what the baselines find.

@@ -11,13 +11,13 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
 
-#: 1 TFLOP/s and 100 GB/s at full efficiency, 1 us to launch.
+#: 1 TFLOP/s and 100 GB/s at full efficiency, 1 us between kernels.
 PLAIN = Device(
     name="plain",
     kind="plain",
     peak_flops_per_s={"default": 1e12, "float16": 8e12, "int8": 16e12, "float8": 32e12},
     memory_bandwidth_bytes_per_s=100e9,
-    launch_overhead_ns=1000,
+    kernel_gap_ns=1000,
 )
 
 
@@ -87,11 +87,11 @@ def test_float32_convolutions_use_tensor_cores_where_the_device_has_them_but_pro
     costs = estimate_costs(Graph(name="conv", ops=ops, tensors=tensors), load_machine("a100+v100"))
     flops = 64 * 231_211_008
     assert costs.flops[1] == flops
-    assert costs.time_ns[1, 0] == pytest.approx(5000 + flops / (156e3 * 0.7), abs=1)
-    assert costs.time_ns[1, 1] == pytest.approx(5000 + flops / (15.7e3 * 0.7), abs=1)
+    assert costs.time_ns[1, 0] == pytest.approx(1500 + flops / (156e3 * 0.7), abs=1)
+    assert costs.time_ns[1, 1] == pytest.approx(1500 + flops / (15.7e3 * 0.7), abs=1)
     product = one_op(matmul(flops))
     on_a100 = estimate_costs(product, load_machine("a100")).time_ns[1, 0]
-    assert on_a100 == pytest.approx(5000 + flops / (19.5e3 * 0.7), abs=1)
+    assert on_a100 == pytest.approx(1500 + flops / (19.5e3 * 0.7), abs=1)
 
 
 def test_each_device_has_its_own_time() -> None:
@@ -172,3 +172,10 @@ def test_work_beyond_any_number_of_digits_is_refused_in_one_sentence() -> None:
     graph = Graph(name="g", ops=(ops[0], replace(ops[1], kind="softmax")), tensors=(tensor,))
     with pytest.raises(InputError, match=r"op 'relu' is too large: a number of 24,004 bits operations"):
         estimate_costs(graph, load_machine("cpu"))
+
+
+def test_only_a_device_that_launches_itself_spends_its_own_time_on_launching() -> None:
+    # 10 MFLOP take 10 us, 1 us passes between kernels; a host thread's 5 us are none of the device's
+    launched = replace(PLAIN, launch_overhead_ns=5000)
+    assert time_ns(one_op(matmul(10_000_000)), launched) == 1000 + 10_000
+    assert time_ns(one_op(matmul(10_000_000)), replace(launched, launches_itself=True)) == 6000 + 10_000

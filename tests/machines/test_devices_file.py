@@ -26,8 +26,10 @@ def test_presets_with_overrides_keep_what_is_not_overridden(tmp_path: Path) -> N
         """
         name = "office"
         transfers = "blocking"
+        launch = "device-threads"
         [[devices]]
         preset = "a100-80g"
+        kernel_gap = "2us"
         count = 2
         memory = "70GiB"
         peak_flops = { float32 = 156e12 }
@@ -44,6 +46,8 @@ def test_presets_with_overrides_keep_what_is_not_overridden(tmp_path: Path) -> N
     assert first.peak_flops_per_s == {**preset.peak_flops_per_s, "float32": 156e12}
     assert first.memory_bandwidth_bytes_per_s == preset.memory_bandwidth_bytes_per_s
     assert machine.devices[2].launch_overhead_ns == 2000
+    assert (machine.launch, first.kernel_gap_ns, machine.devices[2].launches_itself) == ("device-threads", 2000, True)
+    assert machine.hosts == (0, 1, -1)
     assert machine.links[0][1] == find_link("nvlink3").link  # no [links]: as on the command line
     assert machine.links[0][2] == find_link("pcie4").link
 

@@ -22,6 +22,8 @@ devices = st.builds(
     peak_flops_per_s=st.dictionaries(names, rates, max_size=3),
     memory_bandwidth_bytes_per_s=st.none() | rates,
     launch_overhead_ns=st.integers(0, 10**9),
+    kernel_gap_ns=st.integers(0, 10**9),
+    launches_itself=st.booleans(),
     compute_efficiency=st.floats(0.01, 1),
     bandwidth_efficiency=st.floats(0.01, 1),
 )
@@ -37,6 +39,7 @@ def machines(draw: st.DrawFn) -> Machine:
         devices=tuple(chosen),
         links=draw(st.tuples(*[row] * len(chosen))),
         transfer_model=draw(st.sampled_from(["blocking", "overlapped"])),
+        launch=draw(st.sampled_from(["host-thread", "device-threads", "graphs"])),
     )
 
 

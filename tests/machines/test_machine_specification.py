@@ -77,6 +77,13 @@ def test_nvlink_does_not_reach_a_cpu(name: str) -> None:
     assert load_machine(f"cpu+a100/{name}").links[0][1] == link("pcie4")
 
 
+def test_who_launches_stands_behind_an_at_sign() -> None:
+    assert load_machine("cpu+2xh100").hosts == (-1, 0, 0)  # a CPU launches its own work
+    assert load_machine("cpu+2xh100/nvlink@device-threads").hosts == (-1, 1, 2)
+    assert load_machine("2xh100@GRAPHS").hosts == (-1, -1)
+    assert load_machine("2xideal/free").hosts == (-1, -1)  # launching takes no time
+
+
 def test_the_papers_machine_is_free_and_blocking() -> None:
     assert load_machine("2xideal/free").transfer_model == "blocking"
     assert load_machine("2xideal").transfer_model == "blocking"
@@ -100,6 +107,8 @@ def test_the_papers_machine_is_free_and_blocking() -> None:
         ("0xh100", "asks for 0"),
         ("65xh100", "1 to 64"),
         ("999999999xh100", "1 to 64"),
+        ("4xh100@", "known are host-thread, device-threads, graphs"),
+        ("4xh100@graph", "did you mean graphs"),
         ("missing.toml", "cannot read 'missing.toml'"),
     ],
 )

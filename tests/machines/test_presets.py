@@ -23,12 +23,14 @@ def test_every_device_has_a_source_and_links_that_exist(preset: DevicePreset) ->
 def test_every_device_but_the_ideal_one_has_rates_and_memory(preset: DevicePreset) -> None:
     device = preset.device
     if preset.name == "ideal":
-        assert (device.memory_bytes, device.peak_flops_per_s, device.launch_overhead_ns) == (None, {}, 0)
+        assert (device.memory_bytes, device.peak_flops_per_s) == (None, {})
+        assert (device.launch_overhead_ns, device.kernel_gap_ns, device.launches_itself) == (0, 0, False)
         return
     assert device.memory_bytes is not None
     assert device.memory_bandwidth_bytes_per_s is not None
     assert device.peak_flops_per_s["default"] == device.peak_flops_per_s["float32"]
-    assert device.launch_overhead_ns == {"cpu": 8000, "tpu": 1000}.get(preset.family, 5000)
+    times = (device.launch_overhead_ns, device.kernel_gap_ns, device.launches_itself)
+    assert times == {"cpu": (8000, 0, True), "tpu": (0, 1000, False)}.get(preset.family, (5000, 1500, False))
 
 
 def test_gpu_generations_are_ordered_by_compute_and_by_bandwidth() -> None:

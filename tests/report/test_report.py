@@ -295,7 +295,7 @@ def test_the_critical_path_follows_what_each_step_waited_for() -> None:
 def test_the_shares_of_the_critical_path_add_up_to_the_step_time() -> None:
     """Compute 10 + 30 + 10 us, transfers 2 x 89,382 ns, no waiting: 228,764 ns."""
     shares = shares_of(runs_of(critical_path(small_plan())))
-    assert shares == {"compute": 50_000, "transfer": 178_764, "waiting": 0}
+    assert shares == {"compute": 50_000, "transfer": 178_764, "waiting": 0, "launching": 0}
     plan = layered_plan(2_000, 4)
     assert sum(shares_of(runs_of(critical_path(plan))).values()) == plan.metrics.step_time_ns
 

@@ -79,7 +79,8 @@ def exact_models(problem: Problem) -> list[ModuleType]:
 @settings(max_examples=40)
 @given(problem=problems(max_ops=4))
 def test_every_model_finds_and_proves_what_brute_force_finds(problem: Problem) -> None:
-    problem = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
+    unlaunched = replace(problem.machine, launch="graphs")
+    problem = replace(problem, machine=unlaunched, memory_limits_bytes=(None,) * problem.machine.num_devices)
     optimum = by_brute_force(problem)
     for model in exact_models(problem):
         assert solved_by(model, problem) == (optimum, optimum), model.__name__

@@ -38,12 +38,12 @@ BY_BRUTE_FORCE = 500
 
 @st.composite
 def overlapped(draw: st.DrawFn, max_ops: int) -> Problem:
-    """Problems that windows are for, without limits."""
+    """Problems that windows are for, without limits and host threads."""
     problem = draw(problems(max_ops=max_ops))
     return replace(
         problem,
         objective="step-time",
-        machine=replace(problem.machine, transfer_model="overlapped"),
+        machine=replace(problem.machine, transfer_model="overlapped", launch="graphs"),
         memory_limits_bytes=(None,) * problem.machine.num_devices,
     )
 

@@ -13,7 +13,15 @@ from placewright.bounds.peak_memory import (
     nothing_fits,
     spread_residents,
 )
-from placewright.bounds.step_time import critical_path, delayed_path, fullest_window, shared_device, total_work
+from placewright.bounds.step_time import (
+    critical_path,
+    delayed_path,
+    fullest_window,
+    launches,
+    launches_and_work,
+    shared_device,
+    total_work,
+)
 from placewright.problem import Problem
 
 __all__ = [
@@ -22,6 +30,8 @@ __all__ = [
     "delayed_path",
     "fullest_window",
     "largest_op",
+    "launches",
+    "launches_and_work",
     "live_tensors",
     "lower_bound",
     "memory_floor_bytes",
@@ -36,6 +46,8 @@ _STEP_TIME: tuple[Callable[[Problem], Bound], ...] = (
     critical_path,
     total_work,
     shared_device,
+    launches,
+    launches_and_work,
     delayed_path,
     fullest_window,
 )

@@ -3,6 +3,7 @@ these times holds for any placement."""
 
 from __future__ import annotations
 
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from placewright import _core
 from placewright.bounds.bound import Bound
+from placewright.plan import BoundReason
 from placewright.problem import Problem
 
 #: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.
@@ -17,6 +19,7 @@ _MOST_ANCESTORS = 500_000
 #: How many entries of the table of times are enough to weigh the devices by.
 _MOST_TIMES = 100_000
 _FORBIDDEN = np.iinfo(np.int64).max
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 def critical_path(problem: Problem) -> Bound:
@@ -58,11 +61,32 @@ def fullest_window(problem: Problem) -> Bound:
     return Bound(_core_bounds(problem)[2], "work between earliest starts and latest finishes")
 
 
-_FROM_CORE: WeakKeyDictionary[Problem, tuple[int, int, int]] = WeakKeyDictionary()
+def launches(problem: Problem) -> Bound:
+    """A host thread launches one step after the other. Of any ops that hosts launch the last waits for the launches of
+    all, then it runs and what must follow it: over k hosts the step takes at least a k-th of the launches, its time and
+    its tail. The other argument is a chain of ops, each of which starts no earlier than its own launch on the device it
+    runs on. The tails are those of `delayed_path`."""
+    return Bound(_core_bounds(problem)[3], "launches and what follows the last of them")
 
 
-def _core_bounds(problem: Problem) -> tuple[int, int, int]:
-    """Longest path, the same with delays, fullest window."""
+def launches_and_work(problem: Problem) -> Bound:
+    """`total_work` with host threads beside the devices: for weights that sum to 1 over devices and hosts, the sum over
+    groups of min over devices of the weighted time there and the weighted launches."""
+    if not problem.core.has_hosts:
+        return Bound(0, _DIVIDED_LAUNCHES)
+    times, launched, (host, num_hosts) = _group_ns(problem), _group_launches(problem), _hosts(problem)
+    weights, scale = _integers(_weights(times, launched, host, num_hosts), times, launched)
+    allowed = times != _FORBIDDEN
+    weighted = np.where(allowed, times, 0) * weights[: len(host)] + launched * _of_host(weights, host)
+    return Bound(-(-sum(np.where(allowed, weighted, _FORBIDDEN).min(axis=1).tolist()) // scale), _DIVIDED_LAUNCHES)
+
+
+_DIVIDED_LAUNCHES: BoundReason = "work divided over all devices and host threads"
+_FROM_CORE: WeakKeyDictionary[Problem, tuple[int, int, int, int]] = WeakKeyDictionary()
+
+
+def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
+    """Longest path, the same with delays, fullest window, launches."""
     known = _FROM_CORE.get(problem)
     if known is None:
         weights, scale = _device_weights(problem)
@@ -89,6 +113,30 @@ def _group_ns(problem: Problem) -> NDArray[np.int64]:
     return sums
 
 
+def _group_launches(problem: Problem) -> NDArray[np.int64]:
+    """Summed launches of the ops of each group on each device, of those a host launches; as `_group_ns`."""
+    machine, groups = problem.machine, problem.groups[0]
+    hosts = zip(machine.devices, machine.hosts, strict=True)
+    overhead = np.array([device.launch_overhead_ns if host >= 0 else 0 for device, host in hosts], np.int64)
+    own = np.where(problem.time_ns[problem.lowered.graph_op] > 0, overhead, 0)
+    firsts, index = np.unique(groups, return_inverse=True)
+    sums = np.zeros((len(firsts), machine.num_devices), np.int64)
+    np.add.at(sums, index, own)
+    return sums
+
+
+def _hosts(problem: Problem) -> tuple[NDArray[np.int64], int]:
+    """Per device the number of its host thread, counted from 0, behind the last for a device without one; and how many
+    there are."""
+    known = sorted(set(problem.machine.hosts) - {-1})
+    return np.array([known.index(host) if host >= 0 else len(known) for host in problem.machine.hosts]), len(known)
+
+
+def _of_host(weights: NDArray[Number], host: NDArray[np.int64]) -> NDArray[Number]:
+    """Per device the weight of its host, which stands behind those of the devices; 0 where it has none."""
+    return np.append(weights, weights.dtype.type(0))[len(host) + host]
+
+
 def _work(times: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """Least weighted time of each row over the devices it may use; int64 [num rows]."""
     allowed = times != _FORBIDDEN
@@ -101,31 +149,43 @@ def _device_weights(problem: Problem) -> tuple[NDArray[np.int64], int]:
     """Weights of the devices and what they sum to at most: found in floating point, used as integers. All work, so
     weighted, stays below 2**62. Equal weights are exact."""
     times = _group_ns(problem)
-    num_devices = times.shape[1]
-    total = int(np.where(times == _FORBIDDEN, 0, times).max(axis=1).sum())
-    bits = min(20, 61 - total.bit_length()) - num_devices.bit_length()
-    scale = num_devices * 2**bits if bits >= 0 else 1
-    weights = np.rint(_dual_weights(times) * scale).astype(np.int64)
-    weights[weights.argmax()] -= max(0, int(weights.sum()) - scale)
-    return weights, scale
+    no_launches = np.zeros_like(times)
+    return _integers(_weights(times, no_launches, np.zeros(times.shape[1], np.int64), 0), times, no_launches)
 
 
-def _dual_weights(times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights of the devices, summing to 1, for which the divided work is largest among 60 trials, each of which gives
-    more weight to devices that have more to do (multiplicative updates)."""
-    some = times[:: 1 + times.size // _MOST_TIMES]
-    times = np.where(some == _FORBIDDEN, np.inf, some)
-    weights = np.full(times.shape[1], 1.0 / times.shape[1])
+def _integers(
+    weights: NDArray[np.float64], times: NDArray[np.int64], launches: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int]:
+    total = int((np.where(times == _FORBIDDEN, 0, times) + launches).max(axis=1).sum())
+    bits = min(20, 61 - total.bit_length()) - len(weights).bit_length()
+    scale = len(weights) * 2**bits if bits >= 0 else 1
+    rounded = np.rint(weights * scale).astype(np.int64)
+    rounded[rounded.argmax()] -= max(0, int(rounded.sum()) - scale)
+    return rounded, scale
+
+
+def _weights(
+    times: NDArray[np.int64], launches: NDArray[np.int64], host: NDArray[np.int64], num_hosts: int
+) -> NDArray[np.float64]:
+    """Weights of the devices and behind them of the hosts (`_hosts`), summing to 1, for which the divided work is
+    largest among 60 trials, each of which gives more weight to those that have more to do (multiplicative updates)."""
+    every = slice(None, None, 1 + times.size // _MOST_TIMES)
+    some, launches = np.where(times[every] == _FORBIDDEN, np.inf, times[every]), launches[every]
+    num_devices = len(host)
+    rows = np.arange(len(some))
+    weights = np.full(num_devices + num_hosts, 1.0 / (num_devices + num_hosts))
     best, best_value = weights, 0.0
-    for step in range(1, 61):
-        choice = (times * weights).argmin(axis=1)
-        chosen = times[np.arange(len(times)), choice]
-        value = float((chosen * weights[choice]).sum())
+    for trial in range(1, 61):
+        cost = some * weights[:num_devices] + launches * _of_host(weights, host)
+        choice = cost.argmin(axis=1)
+        value = float(cost[rows, choice].sum())
         if value > best_value:
             best, best_value = weights, value
-        load = np.bincount(choice, weights=chosen, minlength=len(weights))
+        load = np.bincount(choice, weights=some[rows, choice], minlength=num_devices)
+        launched = np.bincount(host[choice], weights=launches[rows, choice], minlength=num_hosts)
+        load = np.append(load, launched[:num_hosts])
         if load.max() == 0:
             break
-        weights = weights * np.exp(load / load.max() / step)
+        weights = weights * np.exp(load / load.max() / trial)
         weights = weights / weights.sum()
     return best

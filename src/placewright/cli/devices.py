@@ -56,6 +56,7 @@ def detect(output: _Output = None) -> int:
 
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
+    from placewright.basis import launch_words
     from placewright.cli.printing import print_parts
     from placewright.quantities import counted
     from placewright.terminal.tables import heading, table
@@ -64,7 +65,8 @@ def _show(machine: Machine, output: Path | None, source: str | None = None) -> N
     if output is not None:
         _write(machine, output, source)
     devices = [[device.name, device.kind, *_rates(device)] for device in machine.devices]
-    what = f"{counted(machine.num_devices, 'device')}, {machine.transfer_model} transfers"
+    launched = launch_words(machine)
+    what = f"{counted(machine.num_devices, 'device')}, {machine.transfer_model} transfers{launched and f', {launched}'}"
     print_parts(
         heading(f"{machine.name}: {what}"),
         table(["<device", "<kind", "memory", "bandwidth", "fp32", "bf16", "best"], devices),

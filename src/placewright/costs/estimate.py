@@ -1,7 +1,7 @@
 """How long every op takes on every device: stated times, a roofline over FLOPs and bytes, measured overrides.
 
 The roofline: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 2009; with the
-launch overhead added to it.
+gap between kernels added to it, and the launch overhead where the device launches its own work.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class TimeOrigin(IntEnum):
 class Costs:
     """What each op costs.
 
-    time_ns: int64 [num_ops, num_devices]. flops, bytes_moved: int64 [num_ops].
+    time_ns: int64 [num_ops, num_devices], on the device; what a host thread spends on launching stands beside it.
+    flops, bytes_moved: int64 [num_ops].
     origin: int8 [num_ops, num_devices], a TimeOrigin each.
     without_formula: names of ops whose time is a guess: no formula for their kind, or attributes, shapes or dtypes are
-        absent. What is known of their work, at least the bytes they move, and the launch overhead count.
+        absent. What is known of their work, at least the bytes they move, and the gap between kernels count.
     measured: names of ops whose time on some device comes from the file of measured times.
     """
 
@@ -165,7 +166,8 @@ def _work(op: Op, graph: Graph) -> _Work:
 def _roofline_ns(
     flops: NDArray[np.int64], bytes_moved: NDArray[np.int64], dtypes: list[str | None], machine: Machine
 ) -> NDArray[np.int64]:
-    """max(compute, memory) + launch overhead, rounded up; int64 [num_ops, num_devices], _UNKNOWN without a rate."""
+    """max(compute, memory), rounded up, + what the device spends beside; int64 [num_ops, num_devices], _UNKNOWN without
+    a rate."""
     distinct = list(dict.fromkeys(dtypes))
     row_of = {dtype: row for row, dtype in enumerate(distinct)}
     rows = np.array([row_of[dtype] for dtype in dtypes], dtype=np.int64)
@@ -177,9 +179,8 @@ def _roofline_ns(
         busy_ns = np.maximum(compute_ns, bytes_moved * 1e9 / bandwidth)
         whole_ns = np.ceil(np.clip(busy_ns - _ROUNDING_NS, 0, _LARGEST))
         known = ~np.isnan(whole_ns)
-        times[:, column] = np.where(
-            known, np.where(known, whole_ns, 0).astype(np.int64) + device.launch_overhead_ns, _UNKNOWN
-        )
+        beside_ns = device.kernel_gap_ns + (device.launch_overhead_ns if device.launches_itself else 0)
+        times[:, column] = np.where(known, np.where(known, whole_ns, 0).astype(np.int64) + beside_ns, _UNKNOWN)
     return times
 
 

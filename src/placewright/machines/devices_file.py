@@ -7,12 +7,12 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from placewright.errors import InputError, parser_message, shown
 from placewright.fields import Fields, placing, required
 from placewright.files import read_text
-from placewright.machine import Device, Machine, TransferModel
+from placewright.machine import Device, LaunchMode, Machine, TransferModel
 from placewright.machines.links_table import read_links
 from placewright.machines.presets import DevicePreset, default_rates, find_preset
 from placewright.machines.serialization import machine_from_json
@@ -53,6 +53,7 @@ def read_machine_file(path: Path) -> Machine:
 def _read_machine(fields: Fields, file_stem: str) -> Machine:
     name = fields.text("name") or file_stem
     transfers = cast(TransferModel | None, fields.choice("transfers", ("blocking", "overlapped")))
+    launch = cast(LaunchMode | None, fields.choice("launch", get_args(LaunchMode)))
     tables = required("devices", fields.rows("devices"))
     table = fields.take("links")
     fields.finish()
@@ -62,7 +63,7 @@ def _read_machine(fields: Fields, file_stem: str) -> Machine:
     devices = _named(entries, number_devices(presets))
     with placing("links"):
         links = all_to_all(presets, default_link) if table is None else read_links(Fields(table), presets, devices)
-    return assemble(name, devices, links, transfers)
+    return assemble(name, devices, links, transfers, launch)
 
 
 def _read_entry(table: object, place: str) -> _Entry:
@@ -97,6 +98,8 @@ def _overridden(fields: Fields, device: Device) -> Device:
         "memory_bytes": fields.size_bytes("memory"),
         "memory_bandwidth_bytes_per_s": fields.bandwidth("bandwidth"),
         "launch_overhead_ns": fields.duration_ns("launch_overhead"),
+        "kernel_gap_ns": fields.duration_ns("kernel_gap"),
+        "launches_itself": fields.flag("launches_itself"),
         "compute_efficiency": fields.number("compute_efficiency"),
         "bandwidth_efficiency": fields.number("bandwidth_efficiency"),
     }

@@ -76,7 +76,7 @@ def find_link(name: str) -> LinkPreset:
 
 
 def default_rates() -> Device:
-    """A device without rates, with the launch overhead and the efficiencies all presets share."""
+    """A device without rates, with how work is launched and the efficiencies all presets share."""
     return _presets()[2]
 
 
@@ -111,6 +111,8 @@ def _device(name: str, table: Mapping[str, Any]) -> Device:
         peak_flops_per_s=table.get("peak_flops", {}),
         memory_bandwidth_bytes_per_s=parse_bandwidth(table["bandwidth"]) if "bandwidth" in table else None,
         launch_overhead_ns=parse_duration_ns(table["launch_overhead"]),
+        kernel_gap_ns=parse_duration_ns(table["kernel_gap"]),
+        launches_itself=table["launches_itself"],
         compute_efficiency=table["compute_efficiency"],
         bandwidth_efficiency=table["bandwidth_efficiency"],
     )

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from placewright.errors import InputError, shown
 from placewright.fields import Fields, is_integer, is_number, placing, required
-from placewright.machine import Device, Link, Machine, TransferModel
+from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:
@@ -14,6 +14,7 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
     return {
         "name": machine.name,
         "transfer_model": machine.transfer_model,
+        "launch": machine.launch,
         "devices": [_device_to_json(device) for device in machine.devices],
         "link_bandwidth_bytes_per_s": [[link.bandwidth_bytes_per_s for link in row] for row in machine.links],
         "link_latency_ns": [[link.latency_ns for link in row] for row in machine.links],
@@ -21,21 +22,26 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 
 
 def machine_from_json(data: object) -> Machine:
-    """The machine that `machine_to_json` described. Raises InputError for missing, unknown or impossible values."""
+    """The machine that `machine_to_json` described. Raises InputError for missing, unknown or impossible values.
+
+    Without "launch" it was written when every device's launch overhead was time of the device: each launches itself.
+    """
     fields = Fields(data)
     name = required("name", fields.text("name"))
     transfer_model = required("transfer_model", fields.text("transfer_model"))
+    launch = fields.text("launch")
     tables = required("devices", fields.rows("devices"))
     bandwidths = _matrix(fields, "link_bandwidth_bytes_per_s", len(tables))
     latencies = _matrix(fields, "link_latency_ns", len(tables))
     fields.finish()
     return Machine(
         name=name,
-        devices=tuple(_device_from_json(table, f"devices[{i}]") for i, table in enumerate(tables)),
+        devices=tuple(_device_from_json(table, f"devices[{i}]", launch is None) for i, table in enumerate(tables)),
         links=tuple(
             tuple(_link(*pair) for pair in zip(*rows, strict=True)) for rows in zip(bandwidths, latencies, strict=True)
         ),
         transfer_model=cast(TransferModel, transfer_model),
+        launch=cast(LaunchMode, launch or "host-thread"),
     )
 
 
@@ -47,14 +53,18 @@ def _device_to_json(device: Device) -> dict[str, Any]:
         "peak_flops_per_s": dict(device.peak_flops_per_s),
         "memory_bandwidth_bytes_per_s": device.memory_bandwidth_bytes_per_s,
         "launch_overhead_ns": device.launch_overhead_ns,
+        "kernel_gap_ns": device.kernel_gap_ns,
+        "launches_itself": device.launches_itself,
         "compute_efficiency": device.compute_efficiency,
         "bandwidth_efficiency": device.bandwidth_efficiency,
     }
 
 
-def _device_from_json(table: object, place: str) -> Device:
+def _device_from_json(table: object, place: str, launches_itself: bool) -> Device:
+    """launches_itself: where the table says nothing of it."""
     with placing(place):
         fields = Fields(table)
+        stated = fields.flag("launches_itself")
         device = Device(
             name=required("name", fields.text("name")),
             kind=required("kind", fields.text("kind")),
@@ -62,6 +72,8 @@ def _device_from_json(table: object, place: str) -> Device:
             peak_flops_per_s=required("peak_flops_per_s", fields.numbers("peak_flops_per_s")),
             memory_bandwidth_bytes_per_s=fields.number("memory_bandwidth_bytes_per_s"),
             launch_overhead_ns=required("launch_overhead_ns", fields.integer("launch_overhead_ns")),
+            kernel_gap_ns=fields.integer("kernel_gap_ns") or 0,
+            launches_itself=launches_itself if stated is None else stated,
             compute_efficiency=required("compute_efficiency", fields.number("compute_efficiency")),
             bandwidth_efficiency=required("bandwidth_efficiency", fields.number("bandwidth_efficiency")),
         )

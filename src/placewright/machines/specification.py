@@ -1,21 +1,24 @@
-"""Machines in one word: "2xh100", "cpu+2xk80", "4xa100-80g/nvlink", "2xideal/free".
+"""Machines in one word: "2xh100", "cpu+2xk80", "4xa100-80g/nvlink", "4xh100@graphs", "2xideal/free".
 
-specification = group ("+" group)* ["/" link];  group = [count "x"] device;  device and link are names of presets.
+specification = group ("+" group)* ["/" link] ["@" launch];  group = [count "x"] device;  device and link are names of
+presets, launch says who launches work.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast, get_args
 
 from placewright.errors import InputError, shown
-from placewright.machine import Machine
+from placewright.machine import LaunchMode, Machine
 from placewright.machines.devices_file import read_machine_file
 from placewright.machines.presets import DevicePreset, find_preset
 from placewright.machines.spelling import check_numbered, meant
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
+from placewright.suggestion import did_you_mean
 
-_GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/]+)", re.IGNORECASE)
+_GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+)", re.IGNORECASE)
 
 
 def load_machine(specification: str | Path) -> Machine:
@@ -31,7 +34,11 @@ def load_machine(specification: str | Path) -> Machine:
 def parse_specification(text: str) -> Machine:
     """The machine of a specification; see the module for its grammar. Raises InputError."""
     name = text.strip().lower()
-    devices_part, slash, link = name.partition("/")
+    place, at, launch = name.partition("@")
+    if at and launch not in get_args(LaunchMode):
+        known = did_you_mean(launch, get_args(LaunchMode))
+        raise InputError(f"machine '{shown(text)}' has the unknown way to launch '{shown(launch)}'{known}")
+    devices_part, slash, link = place.partition("/")
     if slash and not link:
         raise InputError(f"machine '{shown(text)}' ends in '/' without a link; write it like 4xa100/nvlink")
     groups = _parse_groups(devices_part, text)
@@ -40,7 +47,7 @@ def parse_specification(text: str) -> Machine:
     if link.startswith("nvlink") and all(preset.family == "cpu" for preset in presets):
         raise InputError(f"machine '{shown(text)}' names NVLink, which no CPU has")
     links = all_to_all(presets, named_link(link) if link else default_link)
-    return assemble(name, number_devices(presets), links, None)
+    return assemble(name, number_devices(presets), links, None, cast(LaunchMode, launch) if at else None)
 
 
 def _parse_groups(devices: str, text: str) -> list[tuple[int, DevicePreset]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from placewright.errors import InputError, shown
-from placewright.machine import MAX_DEVICES, Device, Link, Machine, TransferModel
+from placewright.machine import DEFAULT_LAUNCH, MAX_DEVICES, Device, LaunchMode, Link, Machine, TransferModel
 from placewright.machines.presets import DevicePreset, find_link
 
 LinkMatrix = tuple[tuple[Link, ...], ...]
@@ -34,12 +34,21 @@ def number_devices(presets: Sequence[DevicePreset]) -> list[Device]:
     return devices
 
 
-def assemble(name: str, devices: Sequence[Device], links: LinkMatrix, transfers: TransferModel | None) -> Machine:
-    """The machine. Where transfers are not given, free links mean the papers' blocking model, others overlapped."""
+def assemble(
+    name: str,
+    devices: Sequence[Device],
+    links: LinkMatrix,
+    transfers: TransferModel | None,
+    launch: LaunchMode | None = None,
+) -> Machine:
+    """The machine. Where transfers are not given, free links mean the papers' blocking model, others overlapped; where
+    launch is not, one host thread launches."""
     pairs = [link for i, row in enumerate(links) for j, link in enumerate(row) if i != j]
     free = bool(pairs) and all(link == Link() for link in pairs)
     model: TransferModel = transfers or ("blocking" if free else "overlapped")
-    return Machine(name=name, devices=tuple(devices), links=links, transfer_model=model)
+    return Machine(
+        name=name, devices=tuple(devices), links=links, transfer_model=model, launch=launch or DEFAULT_LAUNCH
+    )
 
 
 def default_link(first: DevicePreset, second: DevicePreset) -> Link:

@@ -35,6 +35,7 @@ _STYLE = Markup(
     ".placewright-plan .compute{background:#4477aa}"
     ".placewright-plan .transfer{background:#dd9a2b}"
     ".placewright-plan .waiting{background:#8888}"
+    ".placewright-plan .launching{background:#8a6fb0}"
     ".placewright-plan .ended{background:#8883}"
     ".placewright-plan .figures ul{list-style:none;margin:0;padding:0;font-size:.85em}"
 )

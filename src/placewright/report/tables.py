@@ -37,6 +37,7 @@ def critical_path_section(plan: Plan) -> Markup:
             f" {format_time_ns(time)}",
         )
         for what, time in shares.items()
+        if time or what != "launching"
     ]
     return joined(
         [

@@ -14,6 +14,7 @@ USES = (
     ("compute", "computing", "busy_ns"),
     ("transfer", "waiting for transfers", "transfer_ns"),
     ("waiting", "waiting for other ops", "others_ns"),
+    ("launching", "waiting for launches", "launch_ns"),
     ("ended", "nothing left to do", "end_ns"),
 )
 

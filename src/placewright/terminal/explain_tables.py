@@ -100,6 +100,8 @@ def _path(plan: Plan, path: PathExplanation) -> Iterator[RenderableType]:
         f"critical path: {counted(path.num_steps, 'step')}, {counted(path.num_device_changes, 'change')} of device"
     )
     shares = {"computing": path.compute_ns, "transferring": path.transfer_ns, "waiting": path.waiting_ns}
+    if path.launching_ns:
+        shares["its first step waiting for its launch"] = path.launching_ns
     texts = [f"{what} {format_time_ns(time)} ({share(time, step)})" for what, time in shares.items()]
     yield line(", ".join(texts))
     rows = [
@@ -124,18 +126,21 @@ def _idle(plan: Plan, idle: tuple[IdleExplanation, ...]) -> Iterator[RenderableT
     step = plan.metrics.step_time_ns
     yield heading("what each device does")
     shown = sorted(idle, key=lambda device: device.busy_ns)[:_MOST_IDLE]
+    launched = any(device.launch_ns for device in idle)
     rows = [
         [
             plan.machine.devices[device.device].name,
             share(device.busy_ns, step),
             share(device.transfer_ns, step),
             share(device.others_ns, step),
+            *([share(device.launch_ns, step)] if launched else []),
             share(device.end_ns, step),
             plan.machine.devices[device.waits_on[0][0]].name if device.waits_on else "",
         ]
         for device in sorted(shown, key=lambda device: device.device)
     ]
-    yield table(["<device", "computes", "awaits transfers", "awaits others", "done", "<mostly for"], rows)
+    launches = ["awaits launches"] if launched else []
+    yield table(["<device", "computes", "awaits transfers", "awaits others", *launches, "done", "<mostly for"], rows)
     if len(idle) > _MOST_IDLE:
         yield line(f"the {_MOST_IDLE} idlest of {len(idle)} devices", "dim")
 

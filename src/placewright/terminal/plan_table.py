@@ -36,6 +36,8 @@ _BOUND_NAMES: Mapping[str, str] = {
     "work of ops that must share a device": "work that shares a device",
     "critical path with shared work and transfers": "critical path, transfers",
     "work between earliest starts and latest finishes": "work in its time windows",
+    "launches and what follows the last of them": "launches",
+    "work divided over all devices and host threads": "divided work, launches",
     "tensors alive together spread over all devices": "tensors alive together",
     "largest op with its inputs, outputs and parameters": "largest op",
     "parameters and outputs spread over all devices": "parameters spread",

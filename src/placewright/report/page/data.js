@@ -11,6 +11,7 @@ const startOf = both('start');
 const finishOf = both('duration').map((duration, step) => startOf[step] + duration);
 const positionOf = both('position');
 const waitsFor = both('waits');
+const WAITS_FOR_LAUNCH = -2;
 const bytesOf = both('bytes');
 
 const stepAtPosition = new Map();

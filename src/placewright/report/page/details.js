@@ -56,7 +56,8 @@ const unpinnedText = () => make('span', {class: 'muted'}, 'Nothing pinned. ',
 
 function pinnedContent(step) {
   const before = stepAtPosition.get(waitsFor[step]);
-  const waited = before === undefined ? 'Nothing to wait for' : `Waited for ${shortened(nameOf(before), 48)}`;
+  const nobody = waitsFor[step] === WAITS_FOR_LAUNCH ? 'Waited for its launch' : 'Nothing to wait for';
+  const waited = before === undefined ? nobody : `Waited for ${shortened(nameOf(before), 48)}`;
   const back = make('button', {type: 'button', onclick: () => goToWaitedFor()}, waited);
   back.disabled = before === undefined;
   const zoom = make('button', {type: 'button', onclick: () => zoomToStep(step)}, 'Zoom to it');

@@ -24,8 +24,8 @@ _SIZE, _LEAST, _MOST = 30, 10, 100
 @dataclass(frozen=True, kw_only=True)
 class CpWindows:
     """`auto`, then CP-SAT on one window of its plan after another: the ops that start in a stretch of time are placed
-    and ordered anew, all others stay. A window counts as one evaluation. For step time with overlapped transfers; what
-    else there is comes back as `auto` left it, "complete".
+    and ordered anew, all others stay. A window counts as one evaluation. For step time with overlapped transfers,
+    without host threads; what else there is comes back as `auto` left it, "complete".
 
     warm_share: of the budget, for `auto`.
     effort: of CP-SAT on one window, in its own deterministic measure, about seconds; windows grow or shrink so that
@@ -151,5 +151,6 @@ def _has_windows(problem: Problem) -> bool:
         problem.objective == "step-time"
         and machine.transfer_model == "overlapped"
         and machine.num_devices > 1
+        and not problem.core.has_hosts
         and len(problem.lowered.graph_op) > 1
     )

@@ -1,0 +1,125 @@
+"""Who launches work, from the machine to the explanation of a plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from instances import graph_of, problem_of
+from test_checker import plan_of
+
+from placewright import api
+from placewright.bounds import launches, launches_and_work, lower_bound
+from placewright.checker import check_plan
+from placewright.explain import explain
+from placewright.graph import Graph
+from placewright.machine import Device, LaunchMode, Link, Machine
+from placewright.plan import WAITS_FOR_LAUNCH
+from placewright.plan_file import read_plan
+from placewright.problem import Problem
+from placewright.search.budget import Budget
+from placewright.search.method import make_method
+from placewright.search.result import Result, Solution
+
+EIGHT = graph_of(dict.fromkeys("abcdefgh", ("", 1)))
+
+
+def gpus(count: int, launch: LaunchMode = "host-thread", overhead_ns: int = 5, link: Link | None = None) -> Machine:
+    devices = tuple(Device(name=f"gpu{index}", kind="any", launch_overhead_ns=overhead_ns) for index in range(count))
+    return Machine(name="gpus", devices=devices, links=((link or Link(latency_ns=3),) * count,) * count, launch=launch)
+
+
+def solved(problem: Problem, solver: str = "auto") -> Result:
+    return make_method(solver).solve(problem, Budget(evaluations=500), 0)
+
+
+@pytest.mark.parametrize(
+    ("launch", "step_time_ns"),
+    [
+        ("host-thread", 42),  # 8 launches of 5 ns by one thread, then the last op
+        ("device-threads", 12),  # 2 launches by each of four threads, then the last op
+        ("graphs", 4),  # 2 ops of 2 ns on each device
+    ],
+)
+def test_short_ops_on_four_devices_take_as_long_as_their_launches(launch: LaunchMode, step_time_ns: int) -> None:
+    problem = problem_of(EIGHT, gpus(4, launch), 2)
+    assert solved(problem).metrics.step_time_ns == lower_bound(problem).value == step_time_ns
+
+
+def test_a_launch_bound_network_on_one_device_is_proven_optimal_without_a_search() -> None:
+    # 300 ops of 2 ns in layers of three: 300 launches of 5 ns and the last op
+    names = [f"op{index}" for index in range(300)]
+    graph = graph_of({name: (names[i - 3] if i >= 3 else "", 1) for i, name in enumerate(names)})
+    problem = problem_of(graph, gpus(1), 2)
+    result = solved(problem)
+    assert (result.metrics.step_time_ns, result.stopped_because) == (1502, "optimal")
+    assert launches(problem).value == 1502
+    assert result.evaluations < 100  # baselines alone
+
+
+def test_hosts_and_devices_that_launch_themselves_share_the_work_in_the_bound() -> None:
+    # A GPU does each of 8 ops in 1 ns after a launch of 5; a CPU, which has no host, takes 5 ns each. Four ops each:
+    # the CPU is done at 20, the GPU at 21. Of the weighted sum no split of the work is below 20.
+    cpu = Device(name="cpu0", kind="cpu", launch_overhead_ns=5, launches_itself=True)
+    machine = replace(gpus(2), devices=(cpu, gpus(1).devices[0]))
+    problem = Problem(graph=EIGHT, machine=machine, time_ns=np.array([[5, 1]] * 8))
+    assert launches(problem).value <= 6  # the CPU could take all but one
+    assert 18 <= launches_and_work(problem).value <= 20
+    assert solved(problem).metrics.step_time_ns == 21
+
+
+def test_annealing_sends_fewer_tensors_where_each_transfer_is_launched() -> None:
+    # Two chains of 20 ops of 40 ns that start from one op: apart they take 840 ns and need one transfer.
+    ops = {"start": ("", 1)}
+    for chain in "ab":
+        for index in range(20):
+            ops[f"{chain}{index}"] = (f"{chain}{index - 1}" if index else "start", 1)
+    problem = problem_of(graph_of(ops), gpus(2), 40)
+    result = solved(problem, "schedule-annealing")
+    assert result.metrics.num_transfers == 1
+    assert result.metrics.step_time_ns <= 21 * 40 + 5 + 3 + 5
+
+
+def chain_plan(launch: LaunchMode = "host-thread") -> tuple[Graph, Problem, Solution]:
+    """a -> b on one device: a runs 5-7, b is launched at 10 and runs 10-12."""
+    graph = graph_of({"a": ("", 1), "b": ("a", 1)})
+    problem = problem_of(graph, gpus(1, launch), 2)
+    order = np.array([[0, -1], [1, -1]], np.int32)
+    return graph, problem, Solution(device_of=np.zeros(2, np.int32), order=order)
+
+
+def test_a_plan_says_that_a_step_waited_for_its_launch_and_explains_the_time() -> None:
+    graph, problem, solution = chain_plan()
+    plan = plan_of(problem, solution)
+    assert [(op.start_ns, op.finish_ns, op.waits_for) for op in plan.ops] == [(5, 7, -2), (10, 12, WAITS_FOR_LAUNCH)]
+    assert check_plan(plan, graph, problem.time_ns) == []
+    found = explain(plan)
+    assert (found.path.launching_ns, found.path.compute_ns, found.path.waiting_ns) == (10, 2, 0)
+    assert (found.idle[0].busy_ns, found.idle[0].launch_ns, found.idle[0].others_ns) == (4, 8, 0)
+
+
+def test_the_checker_finds_a_launch_that_does_not_explain_the_start() -> None:
+    graph, problem, solution = chain_plan("graphs")
+    plan = plan_of(problem, solution)
+    wrong = replace(plan, ops=(plan.ops[0], replace(plan.ops[1], waits_for=WAITS_FOR_LAUNCH)))
+    assert check_plan(plan, graph, problem.time_ns) == []
+    assert "waiting for position -2 does not explain" in " ".join(check_plan(wrong, graph, problem.time_ns))
+
+
+def test_a_plan_from_before_launches_were_told_apart_reads_as_devices_that_launch_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    _, problem, solution = chain_plan("graphs")
+    api.save(plan_of(problem, solution), path)
+    document = json.loads(path.read_text())
+    document["schema_version"] = 1
+    del document["machine"]["launch"]
+    for device in document["machine"]["devices"]:
+        del device["kernel_gap_ns"], device["launches_itself"]
+    path.write_text(json.dumps(document))
+    read = read_plan(path)
+    assert [(d.launches_itself, d.kernel_gap_ns, d.launch_overhead_ns) for d in read.machine.devices] == [(True, 0, 5)]
+    assert read.machine.hosts == (-1,)
+    assert check_plan(read, problem.graph, problem.time_ns) == []
