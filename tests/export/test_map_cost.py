@@ -25,13 +25,15 @@ from placewright.search.result import Result, Solution, measure
 Row = tuple[str, int, str, int, int]
 
 
-def planned(rows: Mapping[str, Row], latency_ns: int = 1) -> tuple[Plan, Graph]:
+def planned(rows: Mapping[str, Row], latency_ns: int = 1, launch_ns: int = 0) -> tuple[Plan, Graph]:
     """The plan that runs the ops in this order on the devices they name, and its graph."""
     bare = graph_of({name: row[:2] for name, row in rows.items()})
     ops = [replace(op, module=rows[op.name][2], time_ns=rows[op.name][3]) for op in bare.ops]
     graph = replace(bare, ops=tuple(ops))
     times = np.array([[row[3]] * 2 for row in rows.values()])
-    problem = Problem(graph=graph, machine=machine_of(2, Link(latency_ns=latency_ns)), time_ns=times)
+    machine = machine_of(2, Link(latency_ns=latency_ns))
+    devices = tuple(replace(device, launch_overhead_ns=launch_ns) for device in machine.devices)
+    problem = Problem(graph=graph, machine=replace(machine, devices=devices), time_ns=times)
     device_of = np.array([row[4] for row in rows.values()], np.int32)
     order, _, evaluations = _core.best_transfers(problem.core, device_of, np.arange(len(rows), dtype=np.int32), 3)
     solution = Solution(device_of=device_of, order=order)
@@ -79,6 +81,12 @@ def test_a_tensor_is_moved_once_to_a_device_however_many_read_it_there() -> None
     """x on d0 for 10; y and z read it on d1, 5 each; one transfer of 7: 27 one at a time."""
     rows: dict[str, Row] = {"x": ("", 4, "a", 10, 0), "y": ("x", 4, "b", 5, 1), "z": ("x", 4, "b", 5, 1)}
     assert judge_map(*planned(rows, latency_ns=7)).own.one_at_a_time_ns == 27
+
+
+def test_one_at_a_time_ops_wait_for_the_thread_that_launches_them() -> None:
+    """Launches of 30: x is launched by 30 and done at 40, its transfer by 60, 67, y by 90, 95, and z by 120: 125."""
+    rows: dict[str, Row] = {"x": ("", 4, "a", 10, 0), "y": ("x", 4, "b", 5, 1), "z": ("x", 4, "b", 5, 1)}
+    assert judge_map(*planned(rows, latency_ns=7, launch_ns=30)).own.one_at_a_time_ns == 125
 
 
 def test_where_one_device_is_too_small_a_map_of_whole_layers_is_told_if_it_is_better() -> None:

@@ -131,19 +131,36 @@ def _cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> MapCost:
     method = make_method("auto")
     evaluations = max(1, int(default_evaluations(method, pinned) * _SHARE_OF_EVALUATIONS))
     result = method.solve(pinned, Budget(evaluations=evaluations), seed)
-    work = int(problem.time_ns[problem.lowered.graph_op, device_of].sum())
-    return MapCost(anew=result.metrics, one_at_a_time_ns=work + _moving_ns(problem, device_of))
+    return MapCost(anew=result.metrics, one_at_a_time_ns=_one_at_a_time_ns(problem, device_of))
 
 
-def _moving_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
-    """All transfers of a placement, one after the other."""
-    lowered, links = problem.lowered, problem.machine.links
-    home, readers = device_of[lowered.producer[lowered.inputs]], device_of[lowered.reader]
-    moved = {
-        (t, s, d) for t, s, d in zip(lowered.inputs.tolist(), home.tolist(), readers.tolist(), strict=True) if s != d
-    }
-    sizes = lowered.remote_bytes.tolist()
-    return sum(links[source][destination].transfer_time_ns(sizes[tensor]) for tensor, source, destination in moved)
+def _one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
+    """The captured order with nothing side by side: what an op reads from elsewhere is sent right before it, each
+    tensor once to a device. A host thread launches ahead of what runs."""
+    lowered, machine = problem.lowered, problem.machine
+    times = problem.time_ns[lowered.graph_op, device_of].tolist()
+    places, homes = device_of.tolist(), device_of[lowered.producer].tolist()
+    begin, inputs, sizes = (column.tolist() for column in (lowered.input_begin, lowered.inputs, lowered.remote_bytes))
+    launched = [0] * machine.num_devices
+    present: set[tuple[int, int]] = set()
+    now = 0
+
+    def run(launcher: int, time_ns: int) -> None:
+        nonlocal now
+        if launcher >= 0 and machine.hosts[launcher] >= 0 and time_ns:
+            host = machine.hosts[launcher]
+            launched[host] += machine.devices[launcher].launch_overhead_ns
+            now = max(now, launched[host])
+        now += time_ns
+
+    for op, (place, time_ns) in enumerate(zip(places, times, strict=True)):
+        for tensor in inputs[begin[op] : begin[op + 1]]:
+            home = homes[tensor]
+            if home != place and (tensor, place) not in present:
+                present.add((tensor, place))
+                run(machine.launcher(home, place), machine.links[home][place].transfer_time_ns(sizes[tensor]))
+        run(place, time_ns)
+    return now
 
 
 def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
