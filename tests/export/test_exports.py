@@ -28,6 +28,7 @@ from placewright.export.perfetto import _microseconds
 from placewright.export.perfetto import to_bytes as to_perfetto
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
+from placewright.machines import load_machine
 from placewright.plan import Plan
 from placewright.spreadsheet import guarded, unguarded
 
@@ -152,11 +153,12 @@ def test_perfetto_has_the_critical_path_as_a_process_of_its_own() -> None:
 
 
 def test_perfetto_flows_lead_from_a_transfer_to_all_that_read_it_where_the_graph_says_who_does() -> None:
-    """y's MiB crosses for z and for u; only the first of them waited for it."""
+    """y's MiB crosses for z and for u; only the first of them waited for it, since nobody waits for a launch."""
+    machine = replace(load_machine("2xh100"), launch="graphs")
     graph = flowing_graph()
     more = (*graph.ops, Op(name="u", kind="other", inputs=(1,), outputs=(5,)))
     graph = replace(graph, ops=more, tensors=(*graph.tensors, Tensor(name="u:0", size_bytes=1)))
-    found = plan(graph, "2xh100", pins={"x": 0, "y": 0, "w": 1, "z": 1, "u": 1}, evaluations=1)
+    found = plan(graph, machine, pins={"x": 0, "y": 0, "w": 1, "z": 1, "u": 1}, evaluations=1)
     (sent,) = found.transfers
     ends = sorted(event["ts"] for event in events_of(found, "f", graph))
     readers = [op.start_ns / 1000 for op in found.ops if op.name in "zu"]
