@@ -304,6 +304,16 @@ def test_the_status_says_whether_the_limits_are_kept(limit: int, status: Status)
         assert problem.endswith(f"expected {status}")
 
 
+def test_a_baseline_over_the_limits_may_be_below_what_a_solver_proved_within_them() -> None:
+    plan, graph, time_ns = right_plan()
+    value = plan.metrics.step_time_ns
+    proven = replace(plan, lower_bound=value, bound_reason="proven by the solver", status="optimal")
+    below = replace(plan.metrics, step_time_ns=value - 1)
+    for over, complaints in ((0, 2), (1, 0)):  # within the limits it would also be better than the plan
+        baseline = BaselineOutcome(name="x", metrics=replace(below, bytes_over_limit=over), seconds=0.1)
+        assert len(check_plan(replace(proven, baselines=(baseline,)), graph, time_ns)) == complaints
+
+
 def test_a_plan_at_its_bound_is_optimal_and_nothing_else() -> None:
     plan, graph, time_ns = right_plan()
     problem = Problem(graph=graph, machine=plan.machine, time_ns=time_ns)
