@@ -68,7 +68,7 @@ GUIDED := regal,idrs,gas
 POLICIES := benchmarks/policies
 EVIDENCE := regal:runtime-synthetic-lazy$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2 \
   runtime-synthetic-segment-fill transfers elite-bias placement scheduling autoregressive)
-BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
+BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,insertion,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
 

@@ -13,34 +13,6 @@ namespace placewright {
 
 namespace {
 
-// A link that stands for all of the machine's.
-struct StandIn {
-    int64_t latency_ns = 0;
-    int64_t inverse_bandwidth = 0;
-
-    StandIn(const Problem& problem, Outlook outlook) {
-        const int32_t D = problem.num_devices;
-        if (D == 1 || outlook == Outlook::best) return;
-        double latency = 0, inverse = 0;
-        for (int32_t source = 0; source < D; ++source)
-            for (int32_t destination = 0; destination < D; ++destination) {
-                if (source == destination) continue;
-                const auto link = size_t(source * D + destination);
-                latency += double(problem.latency_ns[link]);
-                inverse += double(problem.inverse_bandwidth[link]);
-                latency_ns = std::max(latency_ns, problem.latency_ns[link]);
-                inverse_bandwidth = std::max(inverse_bandwidth, problem.inverse_bandwidth[link]);
-            }
-        if (outlook == Outlook::worst) return;
-        latency_ns = static_cast<int64_t>(latency / (D * (D - 1)));
-        inverse_bandwidth = static_cast<int64_t>(inverse / (D * (D - 1)));
-    }
-    int64_t transfer_time(int64_t bytes) const {
-        const auto scaled = static_cast<unsigned __int128>(bytes) * static_cast<uint64_t>(inverse_bandwidth);
-        return latency_ns + static_cast<int64_t>(scaled >> 32);
-    }
-};
-
 int64_t stand_in_time(const Problem& problem, int32_t op, Outlook outlook) {
     const auto row = std::span(problem.op_time_ns).subspan(size_t(op) * problem.num_devices, problem.num_devices);
     if (outlook == Outlook::best) return std::ranges::min(row);
@@ -60,6 +32,31 @@ void for_each_device(uint64_t mask, F&& f) {
 }
 
 }  // namespace
+
+StandIn::StandIn(const Problem& problem, Outlook outlook) {
+    const int32_t D = problem.num_devices;
+    if (D == 1 || outlook == Outlook::best) return;
+    double latency = 0, inverse = 0;
+    for (int32_t source = 0; source < D; ++source)
+        for (int32_t destination = 0; destination < D; ++destination) {
+            if (source == destination) continue;
+            const auto link = size_t(source * D + destination);
+            latency += double(problem.latency_ns[link]);
+            inverse += double(problem.inverse_bandwidth[link]);
+            latency_ns = std::max(latency_ns, problem.latency_ns[link]);
+            inverse_bandwidth = std::max(inverse_bandwidth, problem.inverse_bandwidth[link]);
+        }
+    if (outlook == Outlook::worst) return;
+    const int32_t pairs = outlook == Outlook::pairs ? D * (D + 1) : D * (D - 1);
+    latency_ns = static_cast<int64_t>(latency / pairs);
+    inverse_bandwidth = static_cast<int64_t>(inverse / pairs);
+}
+
+std::vector<int64_t> stand_in_times(const Problem& problem, Outlook outlook) {
+    std::vector<int64_t> times(problem.num_ops);
+    for (int32_t op = 0; op < problem.num_ops; ++op) times[op] = stand_in_time(problem, op, outlook);
+    return times;
+}
 
 std::vector<int64_t> bottom_levels(const Problem& problem, Outlook outlook) {
     const StandIn link(problem, outlook);

@@ -11,8 +11,24 @@
 namespace placewright {
 
 // What stands for the time of an op or a transfer while nothing is placed: its mean over devices or links, the least
-// (of a transfer that is none), or the largest (Zhao and Sakellariou 2003).
-enum class Outlook { mean, best, worst };
+// (of a transfer that is none), or the largest (Zhao and Sakellariou 2003); or the mean, of a transfer over all pairs
+// of devices, where one with itself needs none.
+enum class Outlook { mean, best, worst, pairs };
+
+// A link that stands for all of the machine's.
+struct StandIn {
+    int64_t latency_ns = 0;
+    int64_t inverse_bandwidth = 0;
+
+    StandIn(const Problem& problem, Outlook outlook);
+    int64_t transfer_time(int64_t bytes) const {
+        const auto scaled = static_cast<unsigned __int128>(bytes) * static_cast<uint64_t>(inverse_bandwidth);
+        return latency_ns + static_cast<int64_t>(scaled >> 32);
+    }
+};
+
+// What stands for the time of each op.
+std::vector<int64_t> stand_in_times(const Problem& problem, Outlook outlook);
 
 // Per op, ns from its start to the end of the step along its longest path of successors; with mean times HEFT's upward
 // rank (Topcuoglu, Hariri and Wu 2002, section 4.1).

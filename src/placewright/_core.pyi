@@ -125,6 +125,11 @@ class Outlook(enum.Enum):
     worst = 2
     """The largest over all devices, or links."""
 
+    pairs = 3
+    """
+    The mean over all devices, or pairs of them, a device with itself among them.
+    """
+
 def bottom_levels(problem: Problem, outlook: Outlook = Outlook.mean) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """Per op the ns along its longest path to the end."""
 
@@ -138,6 +143,24 @@ def list_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(sh
 
 def earliest_task_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """Device and order of ops, the one that can start first next."""
+
+def insertion_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], links_queue: bool, fixed: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, outlook: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], int]:
+    """
+    Device and order of ops inserted one by one where they finish first, and when the last of them does if links are as planned. fixed: a device per op, or -1. outlook: ns per op and device, added where devices are compared.
+    """
+
+def optimistic_costs(problem: Problem) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+    """
+    Per op and device the ns that its longest path takes at least afterwards.
+    """
+
+def optimistic_order(problem: Problem, costs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
+    """Ops by mean optimistic cost, highest first, in a valid order."""
+
+def critical_path_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+    """
+    Ops by the longest path through them, in a valid order; and per op the device of the critical path for those on it, else -1.
+    """
 
 def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """

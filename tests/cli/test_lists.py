@@ -70,7 +70,7 @@ def test_every_solver_is_listed_in_one_line(placewright: Placewright) -> None:
     assert "default" in lines["auto"]
     assert "needs the extra cp" in lines["cp-sat"]
     assert "baseline" in lines["etf"]
-    assert "peer" in lines["heft"]
+    assert "peer" in lines["m-topo"]
 
 
 def test_own_solvers_are_listed_too(placewright: Placewright, monkeypatch: pytest.MonkeyPatch) -> None:

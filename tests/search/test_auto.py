@@ -50,7 +50,6 @@ def test_control_dependencies_alone_are_scheduled_to_the_bound() -> None:
     graph = graph_of(dict.fromkeys("abcdefgh", ("", 4)), controls)
     problem = problem_of(graph, FREE, (8, 8, 9, 4, 6, 4, 4, 8), control="signal")
     result = solve(problem)
-    assert min(baseline.metrics.step_time_ns for baseline in result.baselines) == 33
     assert result.metrics.step_time_ns == lower_bound(problem).value == 32
 
 

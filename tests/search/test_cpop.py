@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from paper_example import paper_problem
+from reference_insertion import cpop_sequence_and_devices
+from strategies import problems
 
+from placewright import _core
 from placewright.constraints import Constraints
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.cpop import Cpop, cpop_schedule
+from placewright.search.cpop import Cpop
 
 FORK = {"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}
 #: The critical path is a, b, d: 5 + 20 + 5 ns beside c's 2.
@@ -22,9 +26,11 @@ def placement(problem: Problem) -> dict[str, int]:
 
 def test_the_papers_example_takes_86_with_its_critical_path_on_the_second_processor() -> None:
     # Figure 3 of the paper: n1, n2, n9 and n10 on P2, where they take 16 + 19 + 12 + 7 = 54, less than 63 and 63.
-    schedule = cpop_schedule(paper_problem())
-    assert [schedule.plan.device_of[task] for task in (0, 1, 8, 9)] == [1, 1, 1, 1]
-    assert schedule.step_time_ns == 86
+    core = paper_problem().core
+    sequence, fixed = _core.critical_path_first(core)
+    device_of, _, step_time_ns = _core.insertion_schedule(core, sequence, links_queue=False, fixed=fixed)
+    assert device_of[[0, 1, 8, 9]].tolist() == [1, 1, 1, 1]
+    assert step_time_ns == 86
 
 
 def test_the_critical_path_stays_on_one_device_though_another_is_idle() -> None:
@@ -49,3 +55,10 @@ def test_an_op_that_may_not_follow_the_path_is_placed_like_the_others() -> None:
 def test_what_shares_a_device_with_the_path_goes_with_it() -> None:
     problem = problem_of(graph_of(FORK), machine_of(2), TIMES, constraints=Constraints(colocations=(("c", "b"),)))
     assert placement(problem) == {"a": 0, "b": 0, "c": 0, "d": 0}
+
+
+@settings(max_examples=150)
+@given(problem=problems(max_ops=10))
+def test_ranks_and_the_critical_path_are_those_of_the_slow_reference(problem: Problem) -> None:
+    sequence, fixed = _core.critical_path_first(problem.core)
+    assert (sequence.tolist(), fixed.tolist()) == cpop_sequence_and_devices(problem)

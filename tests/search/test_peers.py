@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,15 +11,16 @@ import pytest
 from instances import machine_of
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.problem import Problem
+from placewright.search.auto import Auto
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-from placewright.search.heft import heft_schedule
-from placewright.search.insertion import InsertionSchedule
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NUM_GRAPHS, GENERATIONS = 10, 20
 
 
@@ -62,6 +65,35 @@ def pymoo_brkga(problem: Problem, seed: int) -> tuple[float, int]:
     return float(found.F[0]), int(found.algorithm.evaluator.n_eval)
 
 
+def worse_than_saga(seeds: range, schedulers: set[str] | None = None) -> list[int]:
+    """Of the graphs of benchmarks/saga_schedules.py those on which `auto` with 5,000 evaluations is worse than the best
+    of the named schedulers, by default of all."""
+    pytest.importorskip("saga", reason="anrg-saga is not installed")
+    script = runpy.run_path(str(BENCHMARKS / "saga_schedules.py"))
+    worse = []
+    for seed in seeds:
+        drawn = script["instance"](seed)
+        problem = drawn.problem
+        theirs = [
+            script["simulated_ns"](problem, method.schedule(*drawn.theirs))
+            for name, method in script["schedulers"]()
+            if schedulers is None or name in schedulers
+        ]
+        assert len(theirs) == (19 if schedulers is None else len(schedulers))
+        ours = Auto().solve(problem, Budget(evaluations=5000), seed=0).metrics.step_time_ns
+        worse += [seed] if ours > min(theirs) else []
+    return worse
+
+
+def test_auto_is_no_worse_than_the_best_of_anrg_sagas_fast_schedulers_on_unequal_devices() -> None:
+    assert worse_than_saga(range(2000, 2006), {"heft", "cpop", "fastest_node", "fcp", "minmin", "sufferage"}) == []
+
+
+@pytest.mark.long
+def test_auto_is_no_worse_than_the_best_of_all_of_anrg_sagas_schedulers_on_unequal_devices() -> None:
+    assert worse_than_saga(range(2000, 2020)) == []
+
+
 def task_graph(random: np.random.Generator, num_tasks: int) -> tuple[Graph, dict[tuple[int, int], int]]:
     """Random tasks between one first and one last task, with a tensor of its own for every edge; and the edges'
     sizes. Sizes and times are large random numbers, so that nothing ties."""
@@ -102,12 +134,10 @@ def test_heft_takes_exactly_as_long_as_anrg_sagas(seed: int, free_links: bool) -
     problem = Problem(graph=graph, machine=machine_of(3, link), time_ns=times)
     network, tasks = saga_instance(costs, sizes, slowness, float("inf") if free_links else 0.5)
     theirs = HeftScheduler().schedule(network, tasks).makespan
-    in_their_order = InsertionSchedule(problem)
-    for name in heft_rank_sort(network, tasks):
-        in_their_order.place(int(name[1:]))
-    assert in_their_order.step_time_ns == pytest.approx(theirs, rel=1e-12)
-    if free_links:
-        assert heft_schedule(problem).step_time_ns == pytest.approx(theirs, rel=1e-12)
+    in_their_order = np.array([int(name[1:]) for name in heft_rank_sort(network, tasks)], np.int32)
+    for sequence in (in_their_order, _core.bottom_level_order(problem.core))[: 2 if free_links else 1]:
+        *_, step_time_ns = _core.insertion_schedule(problem.core, sequence, links_queue=False)
+        assert step_time_ns == pytest.approx(theirs, rel=1e-12)
 
 
 def saga_instance(

@@ -7,9 +7,12 @@ from placewright.search.bfs import BFS
 from placewright.search.cluster_list import CLUSTER_LIST
 from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.contiguous_split import ContiguousSplit
+from placewright.search.cpop import Cpop
 from placewright.search.dfs import DFS
 from placewright.search.etf import EarliestTaskFirst
+from placewright.search.heft import Heft
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.insertion import INSERTION
 from placewright.search.list_scheduling import ListScheduling
 from placewright.search.lpmf import LPMF
 from placewright.search.reverse_greedy import REVERSE_GREEDY
@@ -29,6 +32,9 @@ BASELINES: tuple[Baseline, ...] = (
     ListScheduling(),
     EarliestTaskFirst(),
     SegmentFill(),
+    Heft(),
+    Cpop(),
+    INSERTION,
     CLUSTER_LIST,
     CLUSTER_PARTITION,
 )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,20 +81,6 @@ class ContentionFree:
         if source == device:
             return self.finish[previous]
         return self.finish[previous] + self._latency[source][device] if self._signals else self.start[previous]
-
-
-def by_priority(plan: ContentionFree, keys: Sequence[Any]) -> Iterator[int]:
-    """All ops, of those whose predecessors came already always the one of least key, then of least index."""
-    awaited = list(plan.num_awaited)
-    ready = [(keys[op], op) for op, count in enumerate(awaited) if count == 0]
-    heapq.heapify(ready)
-    while ready:
-        _, op = heapq.heappop(ready)
-        yield op
-        for successor in plan.successors[op]:
-            awaited[successor] -= 1
-            if awaited[successor] == 0:
-                heapq.heappush(ready, (keys[successor], successor))
 
 
 def rows(begin: NDArray[np.int32], values: NDArray[np.int32]) -> list[list[int]]:

@@ -1,58 +1,50 @@
-"""Insertion-based scheduling, what HEFT and CPOP share (Topcuoglu, Hariri and Wu 2002, section 4)."""
+"""Insertion-based list scheduling that knows that tensors queue at the links, and looks ahead."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.problem import Problem
-from placewright.search.baseline import Candidate
-from placewright.search.contention_free import ContentionFree, by_priority
-from placewright.search.idle_slots import IdleSlots
+from placewright.search.baseline import Baseline, Candidate
+from placewright.search.heft import OUTLOOKS
+from placewright.search.inputs_aside import scopes
 
 
-class InsertionSchedule:
-    """Ops are placed one after another, each in the earliest idle slot that is long enough.
+@dataclass(frozen=True, kw_only=True)
+class Insertion(Baseline):
+    """Ops by rank, each inserted where it finishes first, its tensors inserted into the idle time of the links; or
+    where it finishes first with what its longest path takes at least afterwards.
 
-    plan: placement and times so far. Its links never queue, so the problem's own simulation of the same decisions may
-    take longer, and less only where control dependencies are but an order: there the plan has an op wait for the start
-    of what it must follow, though it need not, so that sorting the ops by start gives a valid order.
+    Five ranks: the upward ranks of `heft`, and the mean of the optimistic costs by which devices are compared too
+    (PEFT, Arabnejad and Barbosa 2014). Links that carry one tensor after another are those of Sinnen and Sousa
+    (Communication Contention in Task Scheduling, 2005). Blocking transfers are planned as if devices computed
+    meanwhile. Constraints hold; memory limits are unknown to the method.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.plan = ContentionFree(problem)
-        self._idle = [IdleSlots() for _ in problem.machine.devices]
-        self._sequence: list[int] = []
+    name: str = "insertion"
 
-    @property
-    def step_time_ns(self) -> int:
-        """Finish of the last op placed, in the schedule's own model."""
-        return max(self.plan.finish)
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        tried = set[bytes]()
+        for scope in scopes(problem.core):
+            costs = _core.optimistic_costs(scope.core)
+            for rank, sequence in _sequences(scope.core, costs):
+                for suffix, outlook in (("", None), (", looking ahead", costs)):
+                    placed = _core.insertion_schedule(scope.core, sequence, links_queue=True, outlook=outlook)
+                    device_of, order = scope.with_inputs(*placed[:2])
+                    if (key := device_of.tobytes() + order.tobytes()) not in tried:
+                        tried.add(key)
+                        yield Candidate(name=f"{rank}{suffix}{scope.suffix}", device_of=device_of, order=order)
 
-    def place(self, op: int) -> None:
-        """Places the op, whose predecessors must stand, where it finishes first; the first device of equals."""
-        best_finish, best_start, best_device = -1, 0, 0
-        for device in self.plan.devices(op):
-            duration = self.plan.times[op][device]
-            start = self._idle[device].earliest(self.plan.ready_ns(op, device), duration)
-            if best_finish < 0 or start + duration < best_finish:
-                best_finish, best_start, best_device = start + duration, start, device
-        self._idle[best_device].occupy(best_start, best_finish - best_start)
-        self.plan.place(op, best_device, best_start)
-        self._sequence.append(op)
 
-    def candidate(self, name: str) -> Candidate:
-        """The placement, and the ops by start time."""
-        return Candidate(
-            name=name,
-            device_of=np.array(self.plan.device_of, np.int32),
-            order=np.array(self._order(), np.int32),
-        )
+def _sequences(core: _core.Problem, costs: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    for name, outlook in OUTLOOKS.items():
+        yield name, _core.bottom_level_order(core, outlook)
+    yield "optimistic cost", _core.optimistic_order(core, costs)
 
-    def _order(self) -> list[int]:
-        """Of the ops whose predecessors stand in the order always the one that starts first, then finishes first: an op
-        of no time stands before one that starts with it. Where control dependencies are only an order, an op may start
-        with what it must follow, so sorting by time alone would not do."""
-        keys = [(0, 0, 0)] * len(self._sequence)
-        for position, op in enumerate(self._sequence):
-            keys[op] = (self.plan.start[op], self.plan.finish[op], position)
-        return list(by_priority(self.plan, keys))
+
+INSERTION = Insertion()

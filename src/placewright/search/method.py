@@ -20,9 +20,7 @@ from placewright.search.baselines import BASELINES
 from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
 from placewright.search.budget import Budget, Interrupted, OnProgress, key_search_evaluations
 from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.cpop import Cpop
 from placewright.search.graph_partition import GP_DFS, METIS_DFS
-from placewright.search.heft import Heft
 from placewright.search.local_search import LocalSearch
 from placewright.search.m_etf import MemoryEtf
 from placewright.search.m_topo import MemoryTopo
@@ -69,8 +67,6 @@ _ALL: tuple[Method, ...] = (
     Regal(name="idrs", search=RandomSearch()),
     Regal(name="gas", network="sequence"),
     *BASELINES,
-    Heft(),
-    Cpop(),
     MemoryTopo(),
     MemoryEtf(),
     RandomSearch(),

@@ -13,18 +13,19 @@ from placewright.search.baselines import BASELINES
 from placewright.search.budget import Interrupted, OnProgress
 from placewright.search.cluster_list import CLUSTER_LIST
 from placewright.search.cluster_partition import CLUSTER_PARTITION
+from placewright.search.insertion import INSERTION
 from placewright.search.result import Result
 
 #: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
-_COSTLY: dict[Baseline, int] = {CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}
+_COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}
 #: How many candidates there are, mostly.
-_NUM_CANDIDATES: dict[Baseline, int] = {CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
+_NUM_CANDIDATES: dict[Baseline, int] = {INSERTION: 8, CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
 #: What all others take together, in ns per op.
-_CHEAP = 15_000
+_CHEAP = 20_000
 #: Of a time limit, for all baselines.
 _SHARE = 0.5
-#: For all baselines where there is no time limit, and the least per op: 20,000 ops have half a second.
-_SECONDS, _NS_PER_OP = 0.5, 25_000
+#: For all baselines where there is no time limit, and the least per op: 16,000 ops have half a second.
+_SECONDS, _NS_PER_OP = 0.5, 30_000
 
 
 def run_baselines(
@@ -39,7 +40,7 @@ def run_baselines(
 
     seconds: the time limit of the whole search, half of which is for the baselines. How many candidates of the costly
     ones fit into it is planned by the number of ops before any is made; where the clock is ahead of the plan there are
-    fewer. Without a limit half a second is planned with, more for graphs of more than 20,000 ops, and no clock is
+    fewer. Without a limit half a second is planned with, more for graphs of more than 16,000 ops, and no clock is
     looked at: the same candidates are made each time. One that was begun is finished and counts. A cheap baseline makes
     a candidate whatever the limit. After an interrupt none begins.
     """

@@ -1,0 +1,224 @@
+"""Insertion-based scheduling the slow, obvious way: lists of busy times, looked through from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from reference import structure_of
+
+from placewright import _core
+from placewright.problem import Problem
+from placewright.search.contention_free import ContentionFree
+
+Busy = list[tuple[int, int]]  # (start, finish), sorted
+
+
+@dataclass(kw_only=True)
+class Inserted:
+    """device_of, start, finish: per op. step_time_ns: when the last op ends."""
+
+    device_of: list[int]
+    start: list[int]
+    finish: list[int]
+    sequence: list[int] = field(default_factory=list)
+
+    @property
+    def step_time_ns(self) -> int:
+        return max(self.finish)
+
+
+def insert(
+    problem: Problem,
+    sequence: Sequence[int],
+    *,
+    links_queue: bool = False,
+    fixed: Sequence[int] = (),
+    outlook: Sequence[Sequence[int]] = (),
+) -> Inserted:
+    """As the core's insertion_schedule."""
+    structure, machine = structure_of(problem), problem.machine
+    group, allowed = (array.tolist() for array in problem.groups)
+    times = problem.time_ns[problem.lowered.graph_op].tolist()
+    open_to = {g: [d for d in range(machine.num_devices) if allowed[g] >> d & 1] for g in set(group)}
+    for op, device in enumerate(fixed):
+        if device >= 0:
+            open_to[group[op]] = [device]
+    devices: list[Busy] = [[] for _ in machine.devices]
+    links: dict[tuple[int, int], Busy] = {}
+    arrived: dict[tuple[int, int], int] = {}
+    size = len(group)
+    plan = Inserted(device_of=[-1] * size, start=[0] * size, finish=[0] * size)
+
+    def transfers(op: int, device: int) -> list[tuple[int, int, int, int]]:
+        """(tensor, source, start, finish) of each of its inputs that must still come."""
+        coming: list[tuple[int, int, int, int]] = []
+        for tensor in structure.inputs[op]:
+            source = plan.device_of[structure.producer[tensor]]
+            if source == device or (tensor, device) in arrived:
+                continue
+            made = plan.finish[structure.producer[tensor]]
+            took = machine.links[source][device].transfer_time_ns(int(problem.lowered.remote_bytes[tensor]))
+            if links_queue:
+                made = max([made, *(end for _, other, _, end in coming if other == source)])
+                made = _first_fit(links.get((source, device), []), made, took)
+            coming.append((tensor, source, made, made + took))
+        return coming
+
+    def ready(op: int, device: int) -> int:
+        moments = [0, *(end for *_, end in transfers(op, device))]
+        for tensor in structure.inputs[op]:
+            producer = structure.producer[tensor]
+            if plan.device_of[producer] == device:
+                moments.append(plan.finish[producer])
+            elif (tensor, device) in arrived:
+                moments.append(arrived[tensor, device])
+        for before in structure.predecessors[op]:
+            source = plan.device_of[before]
+            if source == device:
+                moments.append(plan.finish[before])
+            elif problem.control == "signal":
+                moments.append(plan.finish[before] + machine.links[source][device].latency_ns)
+            else:
+                moments.append(plan.start[before])
+        return max(moments)
+
+    for op in sequence:
+        choices = []
+        for device in open_to[group[op]]:
+            start = _first_fit(devices[device], ready(op, device), times[op][device])
+            later = outlook[op][device] if len(outlook) else 0
+            choices.append((start + times[op][device] + later, device, start))
+        _, device, start = min(choices)
+        if links_queue:
+            for tensor, source, begin, end in transfers(op, device):
+                _occupy(links.setdefault((source, device), []), begin, end)
+                arrived[tensor, device] = end
+        plan.device_of[op], plan.start[op], plan.finish[op] = device, start, start + times[op][device]
+        _occupy(devices[device], start, plan.finish[op])
+        open_to[group[op]] = [device]
+    return plan
+
+
+def _first_fit(busy: Busy, ready: int, duration: int) -> int:
+    """The first moment from `ready` on at which nothing of a positive length is in the way; work of no length may stand
+    between two others."""
+    moments = [ready, *(end for _, end in busy if end > ready)]
+    return min(t for t in moments if all(t + duration <= start or end <= t for start, end in busy))
+
+
+def _occupy(busy: Busy, start: int, finish: int) -> None:
+    busy.append((start, finish))
+    busy.sort()
+
+
+def in_order(problem: Problem, plan: Inserted, sequence: Sequence[int]) -> list[int]:
+    """Of the ops whose predecessors stand in the order always the one that starts first, then finishes first, then was
+    placed first."""
+    structure = structure_of(problem)
+    place = {op: position for position, op in enumerate(sequence)}
+    order: list[int] = []
+    while len(order) < len(place):
+        ready = [
+            op
+            for op in place
+            if op not in order
+            and {structure.producer[t] for t in structure.inputs[op]} | set(structure.predecessors[op]) <= set(order)
+        ]
+        order.append(min(ready, key=lambda op: (plan.start[op], plan.finish[op], place[op])))
+    return order
+
+
+def optimistic_costs(problem: Problem) -> list[list[int]]:
+    """Per op and device: the most over successors of the least over their devices of what the path from there takes."""
+    structure, machine = structure_of(problem), problem.machine
+    count = machine.num_devices
+    links = [machine.links[a][b] for a in range(count) for b in range(count) if a != b]
+    latency = sum(link.latency_ns for link in links) // len(links) if links else 0
+    inverse = sum(link.inverse_bandwidth for link in links) // len(links) if links else 0
+    times = problem.time_ns[problem.lowered.graph_op].tolist()
+    costs = [[0] * count for _ in range(structure.num_ops)]
+    for op in reversed(range(structure.num_ops)):
+        for later in range(op + 1, structure.num_ops):
+            read = [t for t in structure.inputs[later] if structure.producer[t] == op]
+            moving = [latency + (int(problem.lowered.remote_bytes[t]) * inverse >> 32) for t in read]
+            moving += [0] * (op in structure.predecessors[later])
+            for device in range(count):
+                for took in moving:
+                    best = min(costs[later][d] + times[later][d] + (0 if d == device else took) for d in range(count))
+                    costs[op][device] = max(costs[op][device], best)
+    return costs
+
+
+#: Of the graph: the op at the other end of an edge and the mean time of what moves along it.
+Edge = tuple[int, int]
+
+
+def cpop_sequence_and_devices(problem: Problem) -> tuple[list[int], list[int]]:
+    """As the core's critical_path_first."""
+    plan = ContentionFree(problem)
+    edges = _edges(plan, _mean_transfer_ns(problem))
+    upward: list[int] = _core.bottom_levels(problem.core).tolist()
+    downward = _downward_ranks(plan, edges)
+    path = _critical_path(plan, edges, upward)
+    allowed = [set(plan.devices(op)) for op in path]
+
+    def cost(device: int) -> tuple[int, int]:
+        return sum(device not in own for own in allowed), sum(plan.times[op][device] for op in path)
+
+    best = min(range(problem.machine.num_devices), key=cost)
+    on_path = {op for op, own in zip(path, allowed, strict=True) if best in own}
+    keys = [-up - down for up, down in zip(upward, downward, strict=True)]
+    return list(_by_key(plan, keys)), [best if op in on_path else -1 for op in range(len(upward))]
+
+
+def _by_key(plan: ContentionFree, keys: Sequence[int]) -> Iterator[int]:
+    """All ops, of those whose predecessors came already always the one of least key, then of least index."""
+    awaited = list(plan.num_awaited)
+    for _ in keys:
+        op = min((op for op, count in enumerate(awaited) if count == 0), key=lambda op: (keys[op], op))
+        yield op
+        awaited[op] = -1
+        for successor in plan.successors[op]:
+            awaited[successor] -= 1
+
+
+def _mean_transfer_ns(problem: Problem) -> list[int]:
+    """Per tensor the time over a link that stands for all of the machine's, as in the core's bottom levels."""
+    count = problem.machine.num_devices
+    links = [problem.machine.links[a][b] for a in range(count) for b in range(count) if a != b]
+    if not links:
+        return [0] * len(problem.lowered.remote_bytes)
+    latency = sum(link.latency_ns for link in links) // len(links)
+    inverse_bandwidth = sum(link.inverse_bandwidth for link in links) // len(links)
+    return [latency + (size * inverse_bandwidth >> 32) for size in problem.lowered.remote_bytes.tolist()]
+
+
+def _edges(plan: ContentionFree, transfer_ns: Sequence[int]) -> list[list[Edge]]:
+    """Per op one edge per tensor that another reads and per control dependency."""
+    edges: list[list[Edge]] = [[] for _ in plan.inputs]
+    for op, tensors in enumerate(plan.inputs):
+        for tensor in tensors:
+            edges[plan.producer[tensor]].append((op, transfer_ns[tensor]))
+        for previous in plan.before[op]:
+            edges[previous].append((op, 0))
+    return edges
+
+
+def _downward_ranks(plan: ContentionFree, edges: Sequence[Sequence[Edge]]) -> list[int]:
+    """Per op the longest path from the start to it, over mean times, its own not counted."""
+    rank = [0] * len(edges)
+    for op, own in enumerate(edges):
+        after = rank[op] + sum(plan.times[op]) // len(plan.times[op])
+        for successor, transfer_ns in own:
+            rank[successor] = max(rank[successor], after + transfer_ns)
+    return rank
+
+
+def _critical_path(plan: ContentionFree, edges: Sequence[Sequence[Edge]], upward: Sequence[int]) -> list[int]:
+    """The longest path: from the first op of highest upward rank, always on along what that rank counts."""
+    sources = [op for op, count in enumerate(plan.num_awaited) if count == 0]
+    path = [max(sources, key=lambda op: upward[op])]
+    while own := edges[path[-1]]:
+        path.append(max(own, key=lambda edge: edge[1] + upward[edge[0]])[0])
+    return path
