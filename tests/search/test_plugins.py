@@ -83,7 +83,7 @@ class Unsolving:
         (Nameless(), "a method's name is None; it must be"),
         (Unsolving(), "method 'unsolving' has no 'solve'"),
     ],
-    ids=str,
+    ids=["taken", "letters", "empty", "nameless", "unsolving"],
 )
 def test_what_is_no_method_is_not_registered(method: object, complaint: str) -> None:
     before = dict(METHODS)
