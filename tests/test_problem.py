@@ -353,7 +353,10 @@ def test_the_core_has_the_sizes_of_the_lowered_graph() -> None:
         ({"time_ns": np.ones((4, 2), np.int64)}, r"op times have shape \(4, 2\)"),
         ({"time_ns": np.ones((5, 1), np.int64)}, r"op times have shape \(5, 1\)"),
         ({"time_ns": np.full((5, 2), -1)}, "graph 'sketch' has an op with a negative time"),
-        ({"time_ns": np.full((5, 2), 2**60)}, r"the times of ops and transfers add up to more than 2\*\*62 ns"),
+        (
+            {"time_ns": np.full((5, 2), 2**60)},
+            r"the times of ops, transfers and launches add up to more than 2\*\*62 ns",
+        ),
         ({"memory_limits_bytes": (None,)}, "1 memory limits? given for 2 devices"),
         ({"objective": "energy"}, "unknown objective 'energy'"),
         ({"control": "never"}, "unknown control mode .never."),
@@ -383,7 +386,7 @@ def test_transfers_that_could_overflow_are_refused() -> None:
     machine = replace(two_devices(), links=((Link(bandwidth_bytes_per_s=1.0),) * 2,) * 2)  # 2**30 ns a byte
     graph = layered()
     large = tuple(replace(tensor, size_bytes=2**40) for tensor in graph.tensors)
-    with pytest.raises(InputError, match="the times of ops and transfers add up"):
+    with pytest.raises(InputError, match="the times of ops, transfers and launches add up"):
         make_problem(graph=replace(graph, tensors=large), machine=machine)
 
 

@@ -264,7 +264,8 @@ def test_an_interrupt_ends_it_with_the_best_so_far() -> None:
 
 
 def test_without_a_time_limit_the_same_effort_gives_the_same_solution() -> None:
-    rng, ops = np.random.default_rng(2), dict[str, tuple[str, int]]()
+    # Its baselines are at 292 bytes.
+    rng, ops = np.random.default_rng(3), dict[str, tuple[str, int]]()
     for index in range(24):
         before = {f"op{other}" for other in rng.integers(max(0, index - 6), max(index, 1), 2) if other < index}
         ops[f"op{index}"] = (" ".join(sorted(before)), int(rng.integers(1, 100)))

@@ -25,11 +25,12 @@ def pack(sources: Sequence[str | Path], out: Path, device: str) -> dict[Path, in
     """Writes the graphs of all sources, each as `load_graphs` takes it; how many each file holds.
 
     out: a file NAME.graphs.gz for one set of all; otherwise a folder, made when missing, for train, valid and test.
-    device: its roofline gives a time to every op that states none, so that the set needs no particular machine.
+    device: its roofline and launch give a time to every op that states none, so that the set needs no particular
+        machine.
 
     Raises InputError when a source cannot be read or no file written, and for too few graphs to split.
     """
-    machine = load_machine(device)
+    machine = with_launches(load_machine(device))
     graphs = _named_apart([(label, timed(graph, machine)) for label, graph in _loaded(sources)])
     metadata = {"device": device}
     if out.name.endswith(SUFFIX):
@@ -44,6 +45,12 @@ def pack(sources: Sequence[str | Path], out: Path, device: str) -> dict[Path, in
     for name, part in parts.items():
         write_graph_set(out / f"{name}{SUFFIX}", part, {**metadata, "part": name})
     return {out / f"{name}{SUFFIX}": len(part) for name, part in parts.items()}
+
+
+def with_launches(machine: Machine) -> Machine:
+    """The machine where an op's time holds its launch, as the papers' machine wants it, which launches nothing."""
+    devices = tuple(replace(device, launches_itself=True, kernel_gap_ns=0) for device in machine.devices)
+    return replace(machine, devices=devices)
 
 
 def timed(graph: Graph, machine: Machine) -> Graph:

@@ -22,7 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 #: What a file unpacks to is refused rather than held in memory where it is more than this in all, or more than so many
 #: times the file and some bytes beside: graphs and plans unpack to 8 to 20 times their size.
 MAX_UNPACKED_BYTES = 2**31
-_MOST_TIMES_UNPACKED, _FREE_BYTES = 50, 2**20
+_MOST_TIMES_UNPACKED, _FREE_BYTES = 50, 2**23
 #: Text in which an object begins every 16 bytes, or a list every 8, becomes Python objects of many times its size;
 #: graphs and plans have 50 and more. So many are allowed beside, for small files.
 _BYTES_PER_OBJECT, _BYTES_PER_LIST, _FREE_LISTS = 16, 8, 200_000

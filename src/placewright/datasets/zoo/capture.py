@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placewright.datasets.pack import timed
+from placewright.datasets.pack import timed, with_launches
 from placewright.datasets.zoo.network import Mode, Network
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.torch_module import Optimizer, from_torch
@@ -20,9 +20,11 @@ DEVICE = "p100"
 OPTIMIZER: Optimizer = "adam"
 
 
-def capture_network(network: Network, mode: Mode, device: str = DEVICE) -> Graph:
+def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launches: bool = True) -> Graph:
     """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it, costed for the
     device of that name.
+
+    launches: whether an op's time holds its launch, as the papers' machine wants it, or is that on the device alone.
 
     Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
     """
@@ -31,7 +33,8 @@ def capture_network(network: Network, mode: Mode, device: str = DEVICE) -> Graph
         model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
     )
     metadata = {"network": network.name, "family": network.family, "mode": mode, "device": device}
-    return stripped(timed(captured, load_machine(device)), metadata)
+    machine = load_machine(device)
+    return stripped(timed(captured, with_launches(machine) if launches else machine), metadata)
 
 
 def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
