@@ -279,7 +279,7 @@ def _about_times(
         if found != expected:
             problems.append(f"{_label(record)} starts and finishes at {found} ns, expected {expected}")
         if record.waits_for == WAITS_FOR_LAUNCH:
-            explained = expected[0] == launched_ns
+            explained = 0 < launched_ns == expected[0]
         else:
             explained = _may_wait_for(plan, wanted, steps, times, step, expected[0], record.waits_for)
         if not explained:

@@ -83,11 +83,10 @@ class AnnealingRounds:
 def _parts(problem: Problem, budget: Budget, spent: int) -> Iterator[tuple[Budget, int | None]]:
     """What each search has, one after another, and whose turn it is where it starts from another baseline. Those of
     half the evaluations come first."""
-    by_time = budget.evaluations >= UNLIMITED // 2
+    seconds = budget.seconds if budget.evaluations >= UNLIMITED // 2 else None
     total = budget.evaluations
-    if by_time:
-        assert budget.seconds is not None, "a budget without an end"
-        spent, total = 0, evaluations_in(problem, budget.seconds)
+    if seconds is not None:
+        spent, total = 0, evaluations_in(problem, seconds)
     ends = [total]
     while ends[-1] // 2 - spent >= max(_FEWEST, _FEWEST_PER_OP * problem.core.num_ops):
         ends.append(ends[-1] // 2)
@@ -97,9 +96,8 @@ def _parts(problem: Problem, budget: Budget, spent: int) -> Iterator[tuple[Budge
         for evaluations, turn in ((other, index - 1), (end - before - other, None)):
             if evaluations == 0:
                 continue
-            if by_time:
-                assert budget.seconds is not None
-                yield replace(budget, seconds=budget.seconds * evaluations / (total - spent)), turn
+            if seconds is not None:
+                yield replace(budget, seconds=seconds * evaluations / (total - spent)), turn
             else:
                 yield replace(budget, evaluations=evaluations), turn
         before = end
