@@ -9,6 +9,7 @@ from plans import small_plan
 from placewright.comparison import MovedOps, TransferChange, compare
 from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
+from placewright.importers import load_graph
 from placewright.inspection import inspect_graph
 from placewright.machine import Device, Machine
 from placewright.machines import load_machine
@@ -17,6 +18,8 @@ from placewright.planning import assemble_plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.method import make_method
+from placewright.terminal.inspect_tables import inspect_tables
+from placewright.terminal.tables import drawn
 
 MIB = 2**20
 
@@ -70,6 +73,18 @@ def test_kinds_are_listed_by_time_and_add_up(graph: Graph) -> None:
     assert sum(kind.time_ns for kind in found.kinds) == found.work_ns
     # A chain leaves nothing to do in parallel.
     assert found.critical_path_ns == found.work_ns
+
+
+def test_launches_of_one_host_thread_bound_what_several_devices_gain(graph: Graph) -> None:
+    # Three products, each launched in 5 us; the view and the input take no time and are not launched.
+    assert inspect_graph(graph, load_machine("2xp100")).launch_ns == 15_000
+    for machine in ("2xp100@graphs", "2xp100@device-threads", "cpu"):
+        assert inspect_graph(graph, load_machine(machine)).launch_ns == 0
+    found = inspect_graph(load_graph("example:gnmt-train"), load_machine("4xh100"))
+    # Twice the critical path at least, and less than the work: the launches are the floor.
+    assert 2 * found.critical_path_ns < found.launch_ns < found.work_ns
+    text = drawn(inspect_tables(found), roomy=True)
+    assert f"so at most {found.work_ns / found.launch_ns:.2f} times faster on several" in text
 
 
 def test_peaks_are_those_of_one_device_without_its_limit(graph: Graph) -> None:

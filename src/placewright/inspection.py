@@ -68,7 +68,9 @@ class Inspection:
     parameter_bytes, constant_bytes, activation_bytes, output_bytes: sums over tensors that own their memory.
     device_kind: of the machine's fastest device, the one on which all ops together take least. flops, bytes_moved: sums
     over ops. work_ns: sum of op times on the fastest device. critical_path_ns: longest chain, each op on its fastest
-    device and transfers free; work over critical path is the most that the machine, with more such devices, could gain.
+    device and transfers free. launch_ns: what one host thread that launches for all devices takes to launch all ops; 0
+    where there is no such thread. The longer of work and launches over the longer of critical path and launches is the
+    most that the machine, with more such devices, could gain.
     input_order_peak_bytes: on one device, in the captured order. one_device_bound_bytes, machine_bound_bytes: what no
     plan can go below, on one device and on the machine (its fullest device).
     fits: every distinct device of the machine, then known devices by memory.
@@ -94,6 +96,7 @@ class Inspection:
     bytes_moved: int
     kinds: tuple[KindSummary, ...]
     work_ns: int
+    launch_ns: int
     critical_path_ns: int
     input_order_peak_bytes: int
     one_device_bound_bytes: int
@@ -143,6 +146,7 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         bytes_moved=int(costs.bytes_moved.sum()),
         kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, fastest]),
         work_ns=int(costs.time_ns[:, fastest].sum()),
+        launch_ns=_launch_ns(problem, fastest),
         critical_path_ns=critical_path(problem).value,
         input_order_peak_bytes=peak,
         one_device_bound_bytes=bound,
@@ -168,6 +172,14 @@ def describe_metadata(metadata: Mapping[str, object]) -> str:
     if isinstance(size := metadata.get("batch_size", metadata.get("batch")), int):
         known.append(f"batch size {size:,}")
     return ", ".join(known)
+
+
+def _launch_ns(problem: Problem, device: int) -> int:
+    machine = problem.machine
+    if machine.launch != "host-thread" or machine.hosts[device] < 0:
+        return 0
+    num_launches = int(np.count_nonzero(problem.time_ns[problem.lowered.graph_op, device]))
+    return num_launches * machine.devices[device].launch_overhead_ns
 
 
 def _kinds(graph: Graph, flops: Numbers, bytes_moved: Numbers, time_ns: Numbers) -> tuple[KindSummary, ...]:

@@ -40,7 +40,7 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
         f"constants {format_bytes(found.constant_bytes)}",
         "work": f"{format_count(found.flops)}FLOP, {format_bytes(found.bytes_moved)} read and written",
         "time": f"{format_time_ns(found.work_ns)} on one {found.device_kind}; critical path "
-        f"{format_time_ns(found.critical_path_ns)}{_most_gained(found)}",
+        f"{format_time_ns(found.critical_path_ns)}{_launching(found)}{_most_gained(found)}",
         "peak memory": f"{format_bytes(found.input_order_peak_bytes)} in the input order on one device, "
         f"at least {bound} in any",
         "on machine": f"{found.machine}: at least {format_bytes(found.machine_bound_bytes)} on its fullest device",
@@ -60,9 +60,17 @@ def _inputs(found: Inspection) -> str:
 
 def _most_gained(found: Inspection) -> str:
     """What several devices of the kind could gain at most."""
-    if not found.critical_path_ns or found.work_ns <= found.critical_path_ns:
+    one, least = max(found.work_ns, found.launch_ns), max(found.critical_path_ns, found.launch_ns)
+    if not least or one <= least:
+        return ", so several gain nothing" if found.launch_ns > found.critical_path_ns else ""
+    return f", so at most {one / least:.2f} times faster on several"
+
+
+def _launching(found: Inspection) -> str:
+    """Where it decides, what the host takes."""
+    if found.launch_ns <= found.critical_path_ns:
         return ""
-    return f", so at most {found.work_ns / found.critical_path_ns:.2f} times faster on several"
+    return f"; launching {format_time_ns(found.launch_ns)}"
 
 
 def _kind_rows(found: Inspection) -> Iterator[list[str]]:
