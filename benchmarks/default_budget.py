@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from large_graphs import random_layers, transformer
-from placewright.datasets.graph_set import read_graph_set
 
 import placewright
 from placewright.api import make_problem
 from placewright.graph import Graph
+from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations, work_per_evaluation

@@ -1,11 +1,13 @@
 """Data flows one way: graph, costs, problem, search, plan, show. A module imports only from what stands before it."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "placewright"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "placewright"
 
 #: From first to last; modules of one row may import each other.
 ROWS = (
@@ -68,3 +70,15 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     later = {name for name in imported_modules(path) if ROW_OF[name] > ROW_OF[own]}
     assert not later, f"{path.relative_to(SOURCE)} imports {later}, which stand after it"
+
+
+SCRIPTS = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples").glob("*.py")]
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS), ids=lambda path: path.name)
+def test_what_a_script_imports_of_the_package_exists(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "placewright":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.import_module(f"{node.module}.{alias.name}")
