@@ -16,7 +16,7 @@ namespace {
 enum Purpose : uint64_t { kMove = 1 };
 enum Draw : uint64_t { kAccept, kTargeted, kKind, kOp, kPlace, kDevice, kCluster, kPeak, kTensor };
 
-// Tuned on synthetic training graphs; docs/algorithms.md says what they gain.
+// Tuned on synthetic training graphs; docs/notes/searches.md says what they gain.
 constexpr double kTargetedShare = 0.7;                                   // of the moves; the others may be of any op
 constexpr double kDeviceShare = 0.25;                                    // of the moves; the others change the order
 constexpr double kLeastReach = 20, kMostReach = 200, kReachPerOp = 0.1;  // places of a move beyond the peak

@@ -34,7 +34,7 @@ _WORTH_CLUSTERING = 200
 @dataclass(frozen=True, kw_only=True)
 class ScheduleAnnealing:
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983) over schedules, with moves evaluated on the disjunctive
-    graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument and the figures.
+    graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument.
 
     The first two fifths of the budget go to coarse problems of clusters, each finer than the one before, where one move
     reorders or places many ops. What is found there is a start for the ops themselves. With limits, bytes over them
