@@ -7,7 +7,7 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-long lint sanitize bench bench-quick tables tables-real tables-stg stubs format clean
+.PHONY: FORCE demo test test-long lint package sanitize bench bench-quick tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
 	mkdir -p out
@@ -29,6 +29,10 @@ lint: $(VENV)/dev
 	$(BIN)/clang-format --dry-run --Werror $(wildcard cpp/*/*.?pp)
 	$(BIN)/python -m nanobind.stubgen -q -m placewright._core -O build/stubs
 	diff -u src/placewright/_core.pyi build/stubs/_core.pyi
+
+# What users install: sdist and wheel, in build/dist, and an empty environment that plans with the wheel.
+package: $(VENV)/dev
+	$(BIN)/python -m pytest -m long tests/test_distribution.py
 
 stubs: $(VENV)/dev
 	$(BIN)/python -m nanobind.stubgen -q -m placewright._core -o src/placewright/_core.pyi

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from placewright import cli
+from placewright.bench import rows
+from placewright.importers import graph_set, json_graph
+from placewright.plan import SCHEMA_VERSION as PLAN_VERSION
+from placewright.policies import policy_file
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def run_blocks(document: Path) -> None:
@@ -50,3 +59,16 @@ def test_the_places_that_the_page_about_the_paper_names_exist() -> None:
     places = re.findall(r"`((?:src|cpp|docs|benchmarks)/[^`]+)`", (ROOT / "docs" / "paper.md").read_text())
     assert len(places) > 20
     assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_the_page_about_compatibility_tells_the_numbers_of_the_code() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    told = {name: int(number) for name, number in re.findall(r"^\| \[([^\]]+)\][^|]*\| (\d+)", page, re.MULTILINE)}
+    assert told == {
+        "Plan JSON": PLAN_VERSION,
+        "Graph JSON": json_graph.SCHEMA_VERSION,
+        "Graph set": graph_set.SCHEMA_VERSION,
+        "Policy file": policy_file.SCHEMA_VERSION,
+        "Rows and `run.json`": rows.SCHEMA_VERSION,
+        "What `--json` prints": 1,
+    }
