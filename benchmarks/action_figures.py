@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from placewright.bench.figure_style import LINE_COLOURS, as_files, headline, style
 from placewright.bench.suite import Suite, read_suite, spread
-from placewright.files import write_atomically
 from placewright.policies.actions import ActionSpace, op_bytes
 from placewright.policies.features import context_of
 from placewright.policies.forward import logits_of
 from placewright.policies.policy import Policy, choose
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
+from placewright.support.files import write_atomically
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

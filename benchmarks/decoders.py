@@ -21,7 +21,8 @@ from placewright.decoder import DECODERS
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
-from placewright.problem import ControlMode, Objective, Problem
+from placewright.problem import Problem
+from placewright.problem.objective import ControlMode, Objective
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from large_graphs import random_layers, transformer
 
 from placewright.datasets.synthetic import random_graph
-from placewright.files import make_folder, write_atomically
 from placewright.graph import Graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.support.files import make_folder, write_atomically
 
 SIZES = (20_000, 100_000)
 SYNTHETIC_SCALE, SYNTHETIC_COUNT, SYNTHETIC_SEED = 10, 60, 2021

@@ -12,7 +12,7 @@ from placewright.datasets.zoo.capture import capture_network
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.datasets.zoo.network import Mode
 from placewright.machines import load_machine
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright import _core
+import placewright._core as _core
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
 from placewright.search.annealing_rounds import NUM_SEEDS

@@ -14,9 +14,9 @@ import csv
 from collections import defaultdict
 from pathlib import Path
 
-from placewright.files import make_folder, write_atomically
 from placewright.importers import load_graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.support.files import make_folder, write_atomically
 
 SUITE = """graphs = "{name}.graphs.gz"
 optima = "{name}.csv"

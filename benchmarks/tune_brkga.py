@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite, read_suite
-from placewright.files import write_atomically
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.support.files import write_atomically
 
 EVALUATIONS = Budget(evaluations=5000)
 #: The uniform one first.

@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import mean
 
 from placewright.api import make_problem
-from placewright.files import write_atomically
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.search.annealing_rounds import NUM_SEEDS
@@ -25,6 +24,7 @@ from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.support.files import write_atomically
 
 NETWORKS = (
     *("gru1-training", "elman2-training", "lstm2-training", "gnmt2-training", "tagger1-training"),

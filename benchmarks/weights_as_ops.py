@@ -16,9 +16,9 @@ import numpy as np
 
 from placewright.api import make_problem
 from placewright.bench.suite import read_suite
-from placewright.constraints import Constraints
 from placewright.graph import Graph, Op
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from placewright.machine import Device, Link, Machine
-from placewright.plan import BaselineOutcome, Buffer, MemoryCurve, Metrics, Plan, ScheduledOp, Transfer
+from placewright.plans.record import BaselineOutcome, Buffer, MemoryCurve, Plan, ScheduledOp, Transfer
+from placewright.problem.objective import Metrics
 
 MICROSECOND = 1_000
 MIB = 2**20

@@ -10,9 +10,9 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from placewright.constraints import placement_groups
-from placewright.lowering import Lowered
 from placewright.problem import Problem
+from placewright.problem.constraints import placement_groups
+from placewright.problem.lowering import Lowered
 
 Order = list[tuple[int, int]]  # (op, -1) or (tensor, destination)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from reference import Order, _devices, _op_time, _signal_time, _transfer_time, structure_of
 
-from placewright import _core
-from placewright.constraints import placement_groups
+import placewright._core as _core
 from placewright.problem import Problem
+from placewright.problem.constraints import placement_groups
 
 Devices = list[int]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from reference import structure_of
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.contention_free import ContentionFree
 

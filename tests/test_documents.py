@@ -10,7 +10,7 @@ import pytest
 from placewright import cli
 from placewright.bench import rows
 from placewright.importers import graph_set, json_graph
-from placewright.plan import SCHEMA_VERSION as PLAN_VERSION
+from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 from placewright.policies import policy_file
 
 ROOT = Path(__file__).parent.parent

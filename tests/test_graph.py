@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs
 
-from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor, in_topological_order
+from placewright.support.errors import InputError
 
 
 def chain() -> Graph:

@@ -11,43 +11,18 @@ SOURCE = ROOT / "src" / "placewright"
 
 #: From first to last; modules of one row may import each other.
 ROWS = (
-    {
-        "_core",
-        "errors",
-        "version",
-        "quantities",
-        "files",
-        "fields",
-        "suggestion",
-        "garbage",
-        "spreadsheet",
-        "early_interrupt",
-    },
-    {"graph", "machine", "plan", "proposal", "decoder"},
+    {"_core", "version", "support"},
+    {"graph", "machine", "proposal", "decoder"},
     {"examples", "importers", "costs", "machines"},
-    {"lowering", "constraints", "problem"},
+    {"problem"},
     {"bounds", "policies"},
     {"search"},
     {"datasets"},
-    {"schedule", "buffers", "one_device", "planning", "replay", "evidence", "checker"},
-    {
-        "plan_file",
-        "provenance",
-        "outcome",
-        "basis",
-        "critical_path",
-        "memory_events",
-        "idle",
-        "module_pattern",
-        "explain",
-        "op_explanation",
-        "advice",
-        "layers",
-        "comparison",
-        "inspection",
-    },
+    {"plans"},
+    {"verification"},
+    {"analysis"},
     {"report", "export", "terminal"},
-    {"arguments", "memory_limits", "questions", "api"},
+    {"api"},
     {"bench"},
     {"training"},
     {"__init__", "cli", "__main__"},
@@ -62,6 +37,9 @@ def imported_modules(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "placewright":
             rest = node.module.split(".")[1:]
             names |= {rest[0]} if rest else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            parts = [alias.name.split(".") for alias in node.names]
+            names |= {rest[1] for rest in parts if rest[0] == "placewright" and len(rest) > 1}
     return names
 
 

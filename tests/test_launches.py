@@ -12,17 +12,17 @@ from instances import graph_of, problem_of
 from test_checker import plan_of
 
 from placewright import api
+from placewright.analysis.explain import explain
 from placewright.bounds import launches, launches_and_work, lower_bound
-from placewright.checker import check_plan
-from placewright.explain import explain
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine
-from placewright.plan import WAITS_FOR_LAUNCH
-from placewright.plan_file import read_plan
+from placewright.plans.file import read_plan
+from placewright.plans.record import WAITS_FOR_LAUNCH
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.method import make_method
 from placewright.search.result import Result, Solution
+from placewright.verification.checker import check_plan
 
 EIGHT = graph_of(dict.fromkeys("abcdefgh", ("", 1)))
 

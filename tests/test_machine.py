@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.errors import InputError
 from placewright.machine import MAX_DEVICES, Device, Link, Machine
+from placewright.support.errors import InputError
 
 
 def machine_of(count: int) -> Machine:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
+from placewright.support.errors import InputError
 
 
 def proposal_of(alpha: object = (1.0, 2.0), beta: object = (3.0, 4.0), row: object = (0, 1, 1)) -> Proposal:

@@ -9,13 +9,13 @@ import pytest
 from reference import launched, simulate
 from test_checker import plan_of
 
-from placewright.checker import check_plan
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
-from placewright.plan import ControlMode
 from placewright.problem import Problem
-from placewright.replay import BEGIN, Step, demands, held_memory, memory_curve, step_times
+from placewright.problem.objective import ControlMode
 from placewright.search.result import Solution
+from placewright.verification.checker import check_plan
+from placewright.verification.replay import BEGIN, Step, demands, held_memory, memory_curve, step_times
 
 SEMANTICS = Path(__file__).parents[1] / "docs/semantics.md"
 MODELS: tuple[TransferModel, ...] = ("overlapped", "blocking")

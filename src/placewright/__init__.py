@@ -3,16 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import placewright.early_interrupt  # noqa: F401, before what takes longer to import
+import placewright.support.early_interrupt  # noqa: F401, before what takes longer to import
 from placewright.api import inspect, load, plan, save
-from placewright.errors import InputError, MissingExtraError, PlacewrightError
+from placewright.api.questions import Plan
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph, save_graph
 from placewright.importers.torch_module import from_torch
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
-from placewright.questions import Plan
 from placewright.search.method import register_method
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.version import VERSION
 
 if TYPE_CHECKING:

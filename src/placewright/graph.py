@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
-from placewright.errors import InputError, shown
-from placewright.quantities import counted
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
 
 TensorRole = Literal["activation", "parameter", "constant"]
 Phase = Literal["", "forward", "backward", "optimizer"]

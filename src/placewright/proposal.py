@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
+from placewright.support.errors import InputError
 
 #: What the core numbers a distribution with, uint16, tells that many apart.
 MAX_DISTRIBUTIONS = 2**16

@@ -16,7 +16,7 @@ from placewright.bench.figures import draw_figure
 from placewright.bench.report import read_report, write_figures
 from placewright.bench.standings import standings
 from placewright.cli.bench_report import report
-from placewright.errors import MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 FIGURES = ("2", "3", "seconds")
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ import pytest
 from bench_rows import HEADER, row
 
 from placewright.bench.rows import Results, read_results
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 ROW = row("a", "brkga", 10, 5000)
 ROWS = [ROW, replace(ROW, seed=1), replace(ROW, graph="b", time_limit_s=1.0, evaluations_limit=None)]

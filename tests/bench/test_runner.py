@@ -16,14 +16,14 @@ from placewright.bench.runner import Pool, missing_jobs, plan_runs
 from placewright.bench.suite import Suite, header_of, read_suite
 from placewright.bench.work import Failure, Job, Run, method_of
 from placewright.bounds import lower_bound
-from placewright.checker import check_plan
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.importers.graph_set import write_graph_set
 from placewright.policies.shipped import find_policy
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 from placewright.search.regal import Regal
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
+from placewright.verification.checker import check_plan
 
 RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
 

@@ -12,7 +12,7 @@ from placewright.bench.contestant import Contestant
 from placewright.bench.rows import Row
 from placewright.bench.standings import Standing, num_proven, standings
 from placewright.bench.statistics import clustered_mean, t_quantile
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 
 def standing_of(rows: list[Row], label: str, copies: int = 0) -> Standing:

@@ -10,11 +10,11 @@ import pytest
 
 from placewright.bench.suite import read_suite, spread
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
 from placewright.importers.graph_set import write_graph_set
 from placewright.machines import load_machine, machine_to_json
 from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.support.errors import InputError
 
 
 @pytest.fixture

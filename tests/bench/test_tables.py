@@ -13,7 +13,7 @@ from placewright.bench.report import read_report, write_tables
 from placewright.bench.standings import standings
 from placewright.bench.statistics import Mean
 from placewright.cli.bench_report import report
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 SMALL = [
     row("a", "brkga", 100, 5000, bound=50, seconds=0.05),

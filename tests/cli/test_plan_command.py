@@ -10,10 +10,10 @@ import pytest
 from command_line import Outcome, Placewright, chain_graph
 
 from placewright import load
+from placewright.bounds.bound import BoundReason
 from placewright.importers import save_graph
 from placewright.importers.graph_set import write_graph_set
-from placewright.plan import BoundReason
-from placewright.plan_file import write_plan
+from placewright.plans.file import write_plan
 from placewright.report import write_report
 
 

@@ -171,7 +171,9 @@ def test_an_early_ctrl_c_is_one_line_and_130(command: tuple[str, ...], model: Pa
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["numpy", "placewright.api", "placewright.questions", "placewright.cli", "typer"])
+@pytest.mark.parametrize(
+    "module", ["numpy", "placewright.api", "placewright.api.questions", "placewright.cli", "typer"]
+)
 def test_ctrl_c_while_anything_is_still_imported_is_one_line_and_130(module: str, tmp_path: Path) -> None:
     # The signal arrives with the first import of the module, however deep in the imports of others that is.
     (tmp_path / "sitecustomize.py").write_text(

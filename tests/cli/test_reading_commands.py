@@ -9,10 +9,10 @@ import pytest
 from command_line import Placewright, chain_graph
 
 from placewright import load
+from placewright.costs.estimate import TimeSources
 from placewright.importers import save_graph
-from placewright.plan import TimeSources
-from placewright.plan_file import write_plan
-from placewright.quantities import format_time_ns
+from placewright.plans.file import write_plan
+from placewright.support.quantities import format_time_ns
 
 
 def test_show_prints_the_table_of_plan(placewright: Placewright, model: Path, saved: Path) -> None:

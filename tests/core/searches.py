@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright import _core
+import placewright._core as _core
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from placewright import _core
+import placewright._core as _core
 
 SHAPES = [(1, 1), (2, 5), (5, 2), (0.5, 0.5), (0.2, 3), (30, 70), (100, 0.7), (800, 800)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from searches import random_problem, search
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 
 SEVERAL = {"populations": 3, "exchanged": 2}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 
 
 def placed(core: _core.Problem) -> tuple[np.ndarray, np.ndarray]:

@@ -13,16 +13,16 @@ from instances import graph_of, machine_of, problem_of
 from reference import rule_broken_by
 from strategies import chromosomes, problems
 
-from placewright import _core
-from placewright.constraints import placement_groups
+import placewright._core as _core
 from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
-from placewright.errors import InputError
 from placewright.problem import Problem
+from placewright.problem.constraints import placement_groups
 from placewright.proposal import Proposal
 from placewright.search.annealing import Annealing
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
+from placewright.support.errors import InputError
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS)
 

@@ -10,7 +10,7 @@ from instances import graph_of, machine_of, problem_of
 from reference import decode, rule_broken_by
 from strategies import chromosomes, problems
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 
 

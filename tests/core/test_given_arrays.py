@@ -9,7 +9,7 @@ import pytest
 from fuzz.core_arrays import arrays_of, run
 from instances import graph_of, machine_of, problem_of
 
-from placewright import _core
+import placewright._core as _core
 from placewright.machine import Link
 
 

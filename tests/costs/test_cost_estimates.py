@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from placewright.costs import estimate_costs
-from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
+from placewright.support.errors import InputError
 
 #: 1 TFLOP/s and 100 GB/s at full efficiency, 1 us between kernels.
 PLAIN = Device(

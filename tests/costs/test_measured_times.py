@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from placewright.costs import Costs, estimate_costs
-from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
+from placewright.support.errors import InputError
 
 NAMES = ("layer.0.conv", "layer.0.relu", "layer.1.conv", "odd[0]")
 

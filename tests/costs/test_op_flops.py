@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from placewright.costs.flops import NoFormulaError, count_flops
-from placewright.errors import InputError
 from placewright.graph import OP_KINDS, Op, Tensor
+from placewright.support.errors import InputError
 
 Shape = tuple[int, ...]
 

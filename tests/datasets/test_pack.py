@@ -10,10 +10,10 @@ from placewright.costs import estimate_costs
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.pack import pack
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
 from placewright.importers import load_graphs, save_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.machines import load_machine
+from placewright.support.errors import InputError
 
 
 @pytest.fixture

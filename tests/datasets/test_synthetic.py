@@ -11,13 +11,13 @@ import pytest
 
 from placewright.api import make_problem
 from placewright.datasets.synthetic import interesting_graphs, is_interesting, random_graph, write_synthetic
-from placewright.errors import InputError
-from placewright.files import locked_folder
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.support.errors import InputError
+from placewright.support.files import locked_folder
 
 GRAPHS = [random_graph(5, index) for index in range(150)]
 

@@ -15,10 +15,10 @@ from placewright.costs import estimate_costs  # noqa: E402
 from placewright.datasets.zoo.build import ZooProgress, ZooSummary, build_zoo  # noqa: E402
 from placewright.datasets.zoo.capture import capture_network  # noqa: E402
 from placewright.datasets.zoo.network import Mode, Network  # noqa: E402
-from placewright.errors import InputError  # noqa: E402
 from placewright.importers.graph_set import read_graph_set  # noqa: E402
 from placewright.importers.torch_module import from_torch  # noqa: E402
 from placewright.machines import load_machine  # noqa: E402
+from placewright.support.errors import InputError  # noqa: E402
 
 nn = torch.nn
 INFERENCE: tuple[Mode, ...] = ("inference",)

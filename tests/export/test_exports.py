@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
 from placewright.api import plan
-from placewright.errors import InputError
 from placewright.export import TARGETS, export_plan
 from placewright.export.device_map import device_map
 from placewright.export.dot import to_bytes as to_dot
@@ -29,8 +28,9 @@ from placewright.export.perfetto import to_bytes as to_perfetto
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.machines import load_machine
-from placewright.plan import Plan
-from placewright.spreadsheet import guarded, unguarded
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
+from placewright.support.spreadsheet import guarded, unguarded
 
 NASTY_NAMES = ('</script><b>"x"', "a,b\nc", "naïve \u2028 \\ 'q' 模型", "tab\there\r")
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from instances import graph_of, machine_of
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.export import export_plan
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.graph import Graph
 from placewright.machine import Link
-from placewright.plan import Plan
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.result import Result, Solution, measure
+from placewright.support.errors import InputError
 
 #: op -> what it reads, bytes of its output, its module, its time in ns, its device in the plan.
 Row = tuple[str, int, str, int, int]

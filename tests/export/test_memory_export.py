@@ -8,8 +8,8 @@ import pickletools
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
+from placewright.analysis.memory_events import alive_at_peak, memory_events
 from placewright.export.memory_viz import to_bytes as to_memory_viz
-from placewright.memory_events import alive_at_peak, memory_events
 
 #: Opcodes that the reader of pytorch.org/memory_viz knows (torch/utils/viz/MemoryViz.js).
 MEMORY_VIZ_OPCODES = """

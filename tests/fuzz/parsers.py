@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
 from placewright.importers.json_graph import parse_json_graph
 from placewright.importers.msr_layer import parse_msr_layer
 from placewright.importers.onnx_model import parse_onnx
 from placewright.importers.stg import parse_stg
+from placewright.support.errors import InputError
 
 JSON_SEED = {
     "schema_version": 1,

@@ -5,11 +5,11 @@ import random
 import pytest
 from reference_data import FOLDER, needs_reference_data
 
-from placewright.errors import InputError
 from placewright.graph import Tensor
 from placewright.importers import load_graph
 from placewright.importers.costgraph import _SCHEMA, parse_costgraph
 from placewright.importers.protobuf_reader import BinaryReader, TextReader
+from placewright.support.errors import InputError
 
 REFERENCE = FOLDER / "regal" / "example.pbtxt"
 

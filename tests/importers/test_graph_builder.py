@@ -2,8 +2,8 @@
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.importers.builder import DTYPE_BITS, GraphBuilder, tensor_bytes
+from placewright.support.errors import InputError
 
 
 def test_ops_may_be_added_before_what_they_depend_on():

@@ -9,9 +9,9 @@ import pytest
 from instances import graph_of
 
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
 from placewright.importers import load_graphs, save_graph
 from placewright.importers.graph_set import read_graph_set, write_graph_set
+from placewright.support.errors import InputError
 
 GRAPHS = [random_graph(3, index) for index in range(4)]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph, save_graph
 from placewright.importers.json_graph import parse_json_graph
+from placewright.support.errors import InputError
 
 EVERYTHING = Graph(
     name="everything",

@@ -10,8 +10,8 @@ import pytest
 from reference_data import FOLDER, needs_reference_data
 
 from placewright import examples
-from placewright.errors import InputError
 from placewright.importers import load_graph, save_graph
+from placewright.support.errors import InputError
 
 DOCUMENT = json.dumps({"schema_version": 1, "name": "g", "tensors": [], "ops": [{"name": "a", "kind": "other"}]})
 COSTGRAPH = '# a comment\n node { name: "a" compute_cost: 3 }'

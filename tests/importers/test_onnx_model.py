@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.onnx_model import parse_onnx
+from placewright.support.errors import InputError
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers.onnx_model import parse_onnx
+from placewright.support.errors import InputError
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 

@@ -3,9 +3,9 @@
 import pytest
 from reference_data import FOLDER, needs_reference_data
 
-from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.importers.stg import parse_stg
+from placewright.support.errors import InputError
 
 STG = FOLDER / "stg50"
 

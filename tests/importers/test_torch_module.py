@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 
 from torch import nn  # noqa: E402
 
-from placewright.errors import InputError, MissingExtraError  # noqa: E402
 from placewright.graph import Graph, Op, Tensor  # noqa: E402
 from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
 
 
 def op_named(graph: Graph, name: str) -> Op:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S
 
-from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.importers.json_graph import parse_json_graph, unpack
+from placewright.support.errors import InputError
 
 MIB = 2**20
 MOST_BYTES = 500 * 10**6
@@ -47,7 +47,7 @@ def read_in_a_process(path: Path, reader: str) -> tuple[str, int]:
     """What is said of the file, and the most bytes of memory the process had."""
     script = (
         f"import sys; {READERS[reader]}\n"
-        "from placewright.errors import InputError\n"
+        "from placewright.support.errors import InputError\n"
         "try: read(sys.argv[1]); said = ''\n"
         "except InputError as error: said = str(error)\n"
         # Of this program alone: getrusage would count the process that started it.

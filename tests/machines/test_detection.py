@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.machines import detect_machine
 from placewright.machines.detect import cpu_presets, gpu_presets
+from placewright.support.errors import InputError
 
 TWO_SOCKETS = "\n\n".join(
     f"processor\t: {number}\nmodel name\t: Test CPU\ncpu MHz\t\t: 2000.0\nphysical id\t: {number // 4}\n"

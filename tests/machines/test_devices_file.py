@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.machines.presets import find_link, find_preset
+from placewright.support.errors import InputError
 
 TWO = '[[devices]]\npreset = "v100"\ncount = 2\n'
 FOUR = '[[devices]]\npreset = "v100"\ncount = 4\n'

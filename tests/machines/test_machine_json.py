@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.errors import InputError
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine, machine_from_json, machine_to_json
+from placewright.support.errors import InputError
 
 rates = st.floats(1, 1e18)
 names = st.text(min_size=1, max_size=8)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.api import as_machine
-from placewright.errors import InputError
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.machines.presets import find_link, find_preset
+from placewright.support.errors import InputError
 
 
 def link(name: str) -> Link:

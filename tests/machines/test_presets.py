@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.errors import InputError
 from placewright.machines.presets import DevicePreset, LinkPreset, find_link, find_preset, list_links, list_presets
+from placewright.support.errors import InputError
 
 DOCS = Path(__file__).parents[2] / "docs" / "machines.md"
 

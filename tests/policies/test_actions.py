@@ -9,7 +9,6 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 from scipy import stats
 
-from placewright.errors import InputError
 from placewright.machine import Link
 from placewright.policies.actions import (
     ActionSpace,
@@ -21,6 +20,7 @@ from placewright.policies.actions import (
     uniform_proposal,
 )
 from placewright.policies.policy import expected_levels, sample
+from placewright.support.errors import InputError
 
 #: a reads nothing and makes 4 bytes; b and c read it.
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1)})

@@ -8,8 +8,8 @@ from instances import graph_of, machine_of, problem_of
 
 from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph, Op, Tensor
-from placewright.lowering import Lowered
 from placewright.policies.memory_leanings import _KINDS, _Memory, memory_leanings, num_memory_leanings
+from placewright.problem.lowering import Lowered
 
 
 def lowered_of(graph: Graph) -> Lowered:

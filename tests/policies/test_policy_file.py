@@ -12,8 +12,8 @@ import pytest
 from policies.networks import random_policy
 from safetensors.numpy import load_file, save_file
 
-from placewright.errors import InputError
 from placewright.policies.policy_file import read_policy, write_policy
+from placewright.support.errors import InputError
 
 
 def test_a_policy_is_read_back_equal(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from placewright.plan import Plan
+from placewright.plans.record import Plan
 from placewright.report import write_report
 
 RECORD_DRAWING = """

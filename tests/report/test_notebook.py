@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from plans import layered_plan, machine_of, small_plan
 
-from placewright.questions import Plan
+from placewright.api.questions import Plan
 from placewright.report.notebook import timeline
 
 _VOID = {"meta", "br"}

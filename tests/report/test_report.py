@@ -11,13 +11,15 @@ from typing import get_args
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
-from placewright.critical_path import critical_path, runs_of, shares_of
-from placewright.errors import InputError
-from placewright.outcome import bound_words
-from placewright.plan import BaselineOutcome, BoundReason, MemoryCurve, OneDevice, ScheduledOp, TimeSources
+from placewright.analysis.critical_path import critical_path, runs_of, shares_of
+from placewright.analysis.outcome import bound_words
+from placewright.bounds.bound import BoundReason
+from placewright.costs.estimate import TimeSources
+from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, ScheduledOp
 from placewright.report import html_of, write_report
 from placewright.report.columns import columns
 from placewright.report.markup import element, escaped
+from placewright.support.errors import InputError
 
 
 def text_of(page: str) -> str:

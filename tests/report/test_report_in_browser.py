@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
-from placewright.plan import MemoryCurve, Plan
+from placewright.plans.record import MemoryCurve, Plan
 
 OpenReport = Callable[..., Any]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.annealing import Annealing
 from placewright.search.budget import Budget
+from placewright.support.errors import InputError
 
 
 def two_chains() -> Problem:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from strategies import problems
 
-from placewright.constraints import Constraints
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.held_memory import HeldMemory
 from placewright.search.m_topo import op_bytes

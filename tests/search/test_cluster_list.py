@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from instances import graph_of, machine_of, names_in_order, problem_of
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.cluster_list import ClusterList
 from placewright.search.cluster_partition import CLUSTER_PARTITION

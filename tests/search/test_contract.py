@@ -15,18 +15,18 @@ from policies.networks import SMALL, random_policy
 from reference import rule_broken_by, simulate
 from strategies import problems, tight_problems
 
-from placewright.checker import check_plan
-from placewright.constraints import Constraints
 from placewright.graph import Graph, Op
 from placewright.machine import Link, TransferModel
-from placewright.plan import Objective
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
+from placewright.problem.objective import Objective
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
 from placewright.search.method import METHODS
 from placewright.search.regal import Regal
 from placewright.search.result import Result
+from placewright.verification.checker import check_plan
 
 BUDGET = Budget(evaluations=150)
 BASELINE_NAMES = [method.name for method in BASELINES]

@@ -17,17 +17,17 @@ from reference_data import needs_reference_data
 from strategies import problems
 from test_reference_data import certified_rows, known_peaks, task_graph
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError, MissingExtraError
 from placewright.machine import Link
-from placewright.plan import ControlMode, Objective
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
+from placewright.problem.objective import ControlMode, Objective
 from placewright.search.budget import Budget, Progress
 from placewright.search.cp_sat import CpSat
 from placewright.search.cp_sat.structure import structure_of
 from placewright.search.result import Solution, measure
+from placewright.support.errors import InputError, MissingExtraError
 
 pytest.importorskip("ortools")
 

@@ -13,19 +13,19 @@ from instances import graph_of, machine_of, problem_of
 from reference import every_solution, rule_broken_by, simulate
 from strategies import problems
 
-from placewright import _core
+import placewright._core as _core
 from placewright.api import make_problem
-from placewright.constraints import Constraints
-from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpWindows
 from placewright.search.cp_sat.structure import structure_of
 from placewright.search.cp_sat.windows import _Sliding
 from placewright.search.result import Solution
+from placewright.support.errors import InputError
 
 pytest.importorskip("ortools")
 

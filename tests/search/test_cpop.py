@@ -8,10 +8,10 @@ from paper_example import paper_problem
 from reference_insertion import cpop_sequence_and_devices
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.cpop import Cpop
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
 
-from placewright import _core
+import placewright._core as _core
 from placewright.api import make_problem
 from placewright.graph import Graph
 from placewright.importers import load_graph

@@ -13,12 +13,12 @@ from instances import devices_by_name, graph_of, machine_of, problem_of
 from reference import structure_of
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
-from placewright.errors import InputError, MissingExtraError
+import placewright._core as _core
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.graph_partition import GP_DFS, METIS_DFS, GraphPartition
+from placewright.support.errors import InputError, MissingExtraError
 
 both = pytest.mark.parametrize("method", [GP_DFS, METIS_DFS], ids=lambda method: method.name)
 

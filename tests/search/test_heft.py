@@ -10,10 +10,10 @@ from paper_example import paper_problem
 from reference_insertion import in_order, insert, optimistic_costs
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.machine import Link, Machine
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.heft import Heft
 from placewright.search.insertion import INSERTION

@@ -10,10 +10,10 @@ from instances import devices_by_name, graph_of, machine_of, names_in_order, pro
 from reference import rule_broken_by, simulate, structure_of
 from strategies import problems
 
-from placewright import _core
-from placewright.constraints import Constraints
+import placewright._core as _core
 from placewright.machine import Link, TransferModel
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.inputs_aside import Scope, scopes

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from instances import devices_by_name, graph_of, machine_of, problem_of
 
-from placewright import _core
+import placewright._core as _core
 from placewright.bounds import lower_bound
-from placewright.constraints import Constraints
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link, TransferModel
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 from placewright.search.result import Result

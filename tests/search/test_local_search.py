@@ -12,11 +12,11 @@ from instances import graph_of, machine_of, problem_of
 from reference import simulate, structure_of
 from strategies import problems
 
-from placewright.errors import InputError
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.local_search import LocalSearch
+from placewright.support.errors import InputError
 
 MASK = 2**64 - 1
 STRIDE = 0x9E3779B97F4A7C15

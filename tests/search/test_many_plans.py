@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from policies.networks import SMALL, random_policy
 from strategies import problems, tight_problems
 
-from placewright.checker import check_plan
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 from placewright.search.regal import Regal
+from placewright.verification.checker import check_plan
 
 #: Plans in all; a million take hours.
 PLANS = int(os.environ.get("PLACEWRIGHT_PLANS", "20000"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from instances import devices_by_name, graph_of, machine_of, problem_of
 
-from placewright.constraints import Constraints
 from placewright.machine import Link
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.method import METHODS
 

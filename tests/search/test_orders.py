@@ -11,7 +11,7 @@ from instances import graph_of, machine_of, names_in_order, problem_of
 from reference import Structure, structure_of
 from strategies import problems
 
-from placewright import _core
+import placewright._core as _core
 from placewright.graph import Graph
 from placewright.problem import Problem
 from placewright.search.bfs import BFS

@@ -15,10 +15,8 @@ from strategies import problems
 
 from placewright.bench.suite import read_suite
 from placewright.bounds import lower_bound
-from placewright.checker import check_plan
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.baseline import Baseline
@@ -28,6 +26,8 @@ from placewright.search.lpmf import LPMF
 from placewright.search.peak_search import PeakSearch
 from placewright.search.reverse_greedy import REVERSE_GREEDY
 from placewright.search.xla_list import XLA_LIST
+from placewright.support.errors import InputError
+from placewright.verification.checker import check_plan
 
 
 def peak_of(problem: Problem, **budget: Any) -> int:

@@ -11,7 +11,7 @@ import pytest
 from instances import machine_of
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link

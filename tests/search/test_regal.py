@@ -13,7 +13,6 @@ from policies.networks import SMALL, random_policy
 from placewright import api
 from placewright.datasets.synthetic import random_graph
 from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
-from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.policies.configuration import Network
 from placewright.policies.features import context_of
@@ -28,6 +27,7 @@ from placewright.search.method import make_method
 from placewright.search.random_search import RandomSearch
 from placewright.search.regal import Regal
 from placewright.search.result import measure
+from placewright.support.errors import InputError
 
 TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
-from placewright import _core
+import placewright._core as _core
 from placewright.api import make_problem
-from placewright.constraints import Constraints
-from placewright.errors import InputError
 from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.etf import EarliestTaskFirst
 from placewright.search.list_scheduling import ListScheduling
 from placewright.search.result import Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.single_device import SingleDevice
+from placewright.support.errors import InputError
 
 
 def step_time(problem: Problem, evaluations: int = 2000, seed: int = 0) -> int:

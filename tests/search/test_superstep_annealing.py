@@ -12,14 +12,14 @@ from instances import devices_by_name, graph_of, machine_of, problem_of
 from strategies import problems
 
 from placewright.bounds import lower_bound
-from placewright.constraints import Constraints
 from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
-from placewright.plan import ControlMode
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
+from placewright.problem.objective import ControlMode
 from placewright.search.budget import Budget
 from placewright.search.segment_fill import SegmentFill
 from placewright.search.superstep_annealing import SuperstepAnnealing

@@ -273,7 +273,7 @@ def test_the_learning_rate_falls_while_taught_and_after() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
-    from placewright.errors import InputError
+    from placewright.support.errors import InputError
 
     with pytest.raises(InputError):
         replace(CONFIGURATION, **wrong)

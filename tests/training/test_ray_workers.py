@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_reinforce import CONFIGURATION, lines
 
-from placewright.errors import InputError, MissingExtraError, PlacewrightError
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.training.checkpoint import Checkpoint
 from placewright.training.reinforce import BEST, train
 from placewright.training.workers import Assignment, suites_of

@@ -23,10 +23,10 @@ from policies.networks import SMALL
 from waiting import PATIENCE_S, wait_until
 
 from placewright.datasets.synthetic import random_graph
-from placewright.errors import InputError
-from placewright.files import locked_folder
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.policies.policy_file import read_policy
+from placewright.support.errors import InputError
+from placewright.support.files import locked_folder
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson
 from placewright.training.records import Records

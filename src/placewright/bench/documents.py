@@ -10,8 +10,8 @@ from typing import Any
 from placewright.bench.columns import AnyTable, Column
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
-from placewright.quantities import counted
-from placewright.spreadsheet import guarded
+from placewright.support.quantities import counted
+from placewright.support.spreadsheet import guarded
 
 MEANS = (
     "Means are taken over the seeds of a graph first, then over graphs. ±: half the width of the 95% confidence"

@@ -11,7 +11,7 @@ from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
 from placewright.bench.number_text import format_number
 from placewright.bench.standings import Standing
 from placewright.bench.study import Study
-from placewright.quantities import counted
+from placewright.support.quantities import counted
 
 _MOST_PANELS = 9
 _COLUMNS = 3

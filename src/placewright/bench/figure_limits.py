@@ -11,7 +11,7 @@ from placewright.bench.figure_style import QUIET, headline, looks, text_colour
 from placewright.bench.standings import Standing
 from placewright.bench.statistics import Mean
 from placewright.bench.study import Study
-from placewright.quantities import counted
+from placewright.support.quantities import counted
 
 #: (evaluations, mean improvement) in the sequence of evaluations.
 Line = list[tuple[int, Mean]]

@@ -13,7 +13,7 @@ from placewright.bench.figure_style import INK, QUIET, headline, looks, text_col
 from placewright.bench.number_text import format_number
 from placewright.bench.standings import Standing
 from placewright.bench.study import Study
-from placewright.quantities import counted
+from placewright.support.quantities import counted
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 #: A time or gap of nothing has no logarithm; rows keep microseconds.

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any
 
 from placewright.bench.standings import Standing
-from placewright.errors import MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 #: Okabe and Ito's colours, which colour-blind readers tell apart; the pale yellow is left out.
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

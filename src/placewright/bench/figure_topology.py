@@ -10,7 +10,7 @@ from placewright.bench.contestant import REFERENCE
 from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
 from placewright.bench.standings import Standing
 from placewright.bench.study import Study
-from placewright.quantities import counted
+from placewright.support.quantities import counted
 
 #: What the figure is of.
 _SOLVER = "regal"

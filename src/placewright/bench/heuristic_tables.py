@@ -10,7 +10,7 @@ from placewright.bench.contestant import Contestant
 from placewright.bench.standings import Standing, best_heuristic
 from placewright.bench.study import Study
 from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.support.quantities import format_bytes, format_time_ns
 
 #: A study of more graphs has no table of single ones; of searches it has the best.
 _MOST_LINES = 100

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placewright.bench.contestant import Contestant
-from placewright.errors import InputError, shown
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 #: The test sets of table 1 by the names that suites give in `paper`.
 COLUMNS = ("tf-runtime", "tf-peak-memory", "synthetic-runtime")

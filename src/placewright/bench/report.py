@@ -13,7 +13,7 @@ from placewright.bench.heuristic_tables import graphs_table, heuristics_table, l
 from placewright.bench.standings import Standing, standings
 from placewright.bench.study import Study, read_studies
 from placewright.bench.tables import table_1, table_3
-from placewright.files import make_folder, write_atomically
+from placewright.support.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from placewright.errors import InputError, shown
-from placewright.files import lock_folder, make_folder, read_bytes, write_atomically
 from placewright.importers.json_graph import unpack
+from placewright.support.errors import InputError, shown
+from placewright.support.files import lock_folder, make_folder, read_bytes, write_atomically
 
 SCHEMA_VERSION = 1
 ROWS_NAME, HEADER_NAME, DAMAGED_NAME = "rows.jsonl", "run.json", "rows.damaged"

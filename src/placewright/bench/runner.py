@@ -16,8 +16,8 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Results, Row
 from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, method_of, serve
-from placewright.errors import InputError
 from placewright.search.baseline import Baseline
+from placewright.support.errors import InputError
 
 #: How often a run whose worker died is tried.
 _ATTEMPTS = 2

@@ -13,7 +13,7 @@ from placewright.bench.paper import NOT_IN_PAPER, paper_position
 from placewright.bench.rows import Row
 from placewright.bench.statistics import Mean, clustered_mean
 from placewright.bench.study import Study
-from placewright.errors import InputError, shown
+from placewright.support.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from placewright.bench.paper import check_column
 from placewright.bench.rows import Header, Key, Row, read_results
-from placewright.errors import InputError, shown
-from placewright.fields import placing
+from placewright.support.errors import InputError, shown
+from placewright.support.fields import placing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,21 +21,21 @@ from placewright.bench.paper import check_column
 from placewright.bench.rows import Header
 from placewright.datasets.augmentation import noisy_copy
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.errors import InputError, parser_message, shown
-from placewright.fields import Fields, placing, required
-from placewright.files import read_text
 from placewright.graph import Graph
 from placewright.importers.graph_set import GraphSet
 from placewright.importers.sources import load_graphs
 from placewright.machine import Machine
 from placewright.machines import load_machine, machine_to_json
 from placewright.machines.specification import parse_specification
-from placewright.plan import ControlMode, Objective
 from placewright.policies.policy import Policy
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
+from placewright.problem.objective import ControlMode, Objective
 from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.fields import Fields, placing, required
+from placewright.support.files import read_text
 
 #: The paper's machine and reading of control dependencies (docs/semantics.md).
 PAPER_CONTROL: ControlMode = "order"

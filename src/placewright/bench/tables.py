@@ -9,7 +9,7 @@ from placewright.bench.contestant import REFERENCE
 from placewright.bench.paper import paper_row
 from placewright.bench.standings import Standing, num_proven
 from placewright.bench.study import Study
-from placewright.quantities import counted, format_time_ns
+from placewright.support.quantities import counted, format_time_ns
 
 
 def table_1(study: Study, found: Sequence[Standing]) -> BenchTable[Standing]:

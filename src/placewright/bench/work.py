@@ -15,10 +15,8 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
-from placewright.checker import check_plan
-from placewright.errors import MissingExtraError, PlacewrightError
-from placewright.plan import Plan
-from placewright.planning import assemble_plan
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.record import Plan
 from placewright.policies.policy import Policy
 from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
@@ -26,6 +24,8 @@ from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.method import Method, make_method
 from placewright.search.plugins import load_plugins
 from placewright.search.regal import Regal
+from placewright.support.errors import MissingExtraError, PlacewrightError
+from placewright.verification.checker import check_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from placewright.plan import BoundReason
+BoundReason = Literal[
+    "critical path",
+    "work divided over all devices",
+    "work of ops that must share a device",
+    "critical path with shared work and transfers",
+    "work between earliest starts and latest finishes",
+    "launches and what follows the last of them",
+    "work divided over all devices and host threads",
+    "largest op with its inputs, outputs and parameters",
+    "parameters and outputs spread over all devices",
+    "tensors alive together spread over all devices",
+    "proven by the solver",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
-from placewright.bounds.bound import Bound
-from placewright.plan import BoundReason
+import placewright._core as _core
+from placewright.bounds.bound import Bound, BoundReason
 from placewright.problem import Problem
 
 #: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
-from placewright.errors import PlacewrightError
+from placewright.support.errors import PlacewrightError
 
 BAD_INPUT = 2
 NOTHING_FEASIBLE = 3

@@ -88,8 +88,8 @@ def run(
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.bench.suite import header_of, read_suite, spread
     from placewright.importers.sources import test_part
-    from placewright.quantities import counted
     from placewright.search.plugins import load_plugins
+    from placewright.support.quantities import counted
 
     load_plugins(plugin or ())
     names = [name.strip() for name in solvers.split(",")]
@@ -148,8 +148,8 @@ def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
 
 def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list[int], list[float]]:
     """Numbers of evaluations and seconds. Raises InputError for what is neither."""
-    from placewright.arguments import budget
-    from placewright.errors import shown
+    from placewright.api.arguments import budget
+    from placewright.support.errors import shown
 
     counts, seconds = [], []
     for text in evaluations.split(",") if evaluations is not None else ():
@@ -183,8 +183,8 @@ def _warn_of_other_versions(results: Results) -> None:
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:
     """Raises InputError where rows that are kept came of another policy than those to come would."""
     from placewright.bench.work import method_of
-    from placewright.errors import InputError, shown
     from placewright.search.regal import Regal
+    from placewright.support.errors import InputError, shown
 
     for solver in solvers:
         method = method_of(solver, suite.policies)

@@ -45,7 +45,7 @@ def report(
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
     from placewright.cli.printing import print_parts
-    from placewright.errors import InputError
+    from placewright.support.errors import InputError
 
     tables = _chosen("table", table or (), TABLES)
     figures = _chosen("figure", figure or (), FIGURES)
@@ -67,7 +67,7 @@ def report(
 
 def _chosen(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
     """The names, once each. Raises InputError for one there is none of."""
-    from placewright.errors import InputError, shown
+    from placewright.support.errors import InputError, shown
 
     for name in names:
         if name not in known:

@@ -62,7 +62,7 @@ def pack(
 ) -> int:
     """A set of your own graphs, split 3 : 1 : 1 by size, for `train` and `bench run`."""
     from placewright.datasets.pack import pack as pack_graphs
-    from placewright.quantities import counted
+    from placewright.support.quantities import counted
 
     for path, count in pack_graphs(graphs, out, device).items():
         emit(f"{path}: {counted(count, 'graph')}")
@@ -79,7 +79,7 @@ def zoo(out: Out, quiet: Quiet = False) -> int:
     from placewright.datasets.zoo.build import ZooProgress, build_zoo
     from placewright.datasets.zoo.catalogue import all_networks
     from placewright.datasets.zoo.pool import tasks_of
-    from placewright.quantities import counted
+    from placewright.support.quantities import counted
 
     with counting(len(tasks_of(all_networks)), "graphs captured") as advance:
 

@@ -56,9 +56,9 @@ def detect(output: _Output = None) -> int:
 
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
-    from placewright.basis import launch_words
+    from placewright.analysis.basis import launch_words
     from placewright.cli.printing import print_parts
-    from placewright.quantities import counted
+    from placewright.support.quantities import counted
     from placewright.terminal.tables import heading, table
     from placewright.terminal.text import printable
 
@@ -80,9 +80,9 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
     import json
 
     from placewright.cli.outputs import check_outputs
-    from placewright.errors import InputError
-    from placewright.files import write_atomically
     from placewright.machines import machine_to_json
+    from placewright.support.errors import InputError
+    from placewright.support.files import write_atomically
 
     check_outputs({"--output": output}, inputs=[source])
     if output.suffix != ".json":
@@ -92,7 +92,7 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
 
 def _link_rows(machine: Machine) -> list[list[str]]:
     """One row per sort of link: which pairs have it, its bandwidth and latency."""
-    from placewright.quantities import counted, format_time_ns
+    from placewright.support.quantities import counted, format_time_ns
 
     pairs: dict[tuple[float | None, int], list[str]] = {}
     for source, row in enumerate(machine.links):
@@ -112,7 +112,7 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 def _rates(device: Device) -> list[str]:
     """Memory, bandwidth, rates in float32 and bfloat16 and the highest of any dtype."""
-    from placewright.quantities import format_bytes
+    from placewright.support.quantities import format_bytes
     from placewright.terminal.text import format_count
 
     peaks = device.peak_flops_per_s

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def list_examples(as_json: Json = False) -> int:
     """The graphs that ship with placewright, for use as example:NAME."""
     from placewright import examples
+    from placewright.analysis.inspection import describe_metadata
     from placewright.cli.printing import print_json, print_parts
     from placewright.importers import load_graph
-    from placewright.inspection import describe_metadata
-    from placewright.quantities import counted
+    from placewright.support.quantities import counted
     from placewright.terminal.tables import table
 
     graphs = {name: load_graph(f"example:{name}") for name in examples.names()}
@@ -37,7 +37,7 @@ def list_examples(as_json: Json = False) -> int:
 
 
 def _inputs(graph: Graph) -> list[str]:
-    from placewright.inspection import graph_inputs
+    from placewright.analysis.inspection import graph_inputs
 
     return [
         f"{entry.dtype or 'unknown'}{list(entry.shape) if entry.shape is not None else ''}"

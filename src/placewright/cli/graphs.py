@@ -23,9 +23,9 @@ def inspect(
     as_json: Json = False,
 ) -> int:
     """What a graph holds, what it costs, and where it fits."""
+    from placewright.analysis.inspection import inspect_graph
     from placewright.cli.printing import print_json, print_parts
     from placewright.importers import load_graph
-    from placewright.inspection import inspect_graph
     from placewright.machines import load_machine
     from placewright.terminal.inspect_tables import inspect_tables
 
@@ -40,9 +40,9 @@ def inspect(
 
 def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None) -> int:
     """Simulate a plan anew; exit code 1 when it is wrong."""
+    from placewright.api.questions import judge
     from placewright.cli.printing import print_parts
-    from placewright.plan_file import read_plan
-    from placewright.questions import judge
+    from placewright.plans.file import read_plan
     from placewright.terminal.check_table import check_table
 
     plan = read_plan(plan_file)

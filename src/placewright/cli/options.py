@@ -9,9 +9,9 @@ from typing import Annotated, cast, get_args
 import typer
 
 from placewright.cli.printing import be_quiet
-from placewright.errors import InputError
-from placewright.plan import Objective
-from placewright.suggestion import did_you_mean
+from placewright.problem.objective import Objective
+from placewright.support.errors import InputError
+from placewright.support.suggestion import did_you_mean
 
 Model = Annotated[
     str,

@@ -24,7 +24,7 @@ from placewright.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from placewright.plan import Plan
+    from placewright.plans.record import Plan
 
 
 def plan(
@@ -129,10 +129,10 @@ def plan(
 
 def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | None) -> dict[str, str]:
     """Writes what was asked for; what each path holds, by path."""
-    from placewright.errors import InputError
     from placewright.export import export_plan
-    from placewright.plan_file import write_plan
+    from placewright.plans.file import write_plan
     from placewright.report import write_report
+    from placewright.support.errors import InputError
     from placewright.terminal.plan_table import written_words
 
     writers: list[tuple[Path | None, str, Callable[[Path], None]]] = [
@@ -164,8 +164,8 @@ def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
 
 
 def _shortage(plan: Plan) -> str:
-    from placewright.outcome import floor_words, proven_infeasible
-    from placewright.quantities import format_bytes
+    from placewright.analysis.outcome import floor_words, proven_infeasible
+    from placewright.support.quantities import format_bytes
     from placewright.terminal.plan_table import memory_rows
 
     short = [(missing, name) for name, _, _, missing in memory_rows(plan) if missing]

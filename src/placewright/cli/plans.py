@@ -24,7 +24,7 @@ _SUFFIXES = {
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
     """A plan's table, as `plan` prints it."""
     from placewright.cli.printing import print_json, print_parts
-    from placewright.plan_file import read_plan
+    from placewright.plans.file import read_plan
     from placewright.terminal.plan_summary import plan_summary
     from placewright.terminal.plan_table import plan_table
 
@@ -49,10 +49,10 @@ def explain(
     as_json: Json = False,
 ) -> int:
     """Why a plan costs what it costs, or an op is where it is."""
+    from placewright.analysis.explain import explain as explain_plan
+    from placewright.api.questions import why_there
     from placewright.cli.printing import print_json, print_parts
-    from placewright.explain import explain as explain_plan
-    from placewright.plan_file import read_plan
-    from placewright.questions import why_there
+    from placewright.plans.file import read_plan
     from placewright.terminal.explain_tables import explain_tables
     from placewright.terminal.op_tables import op_tables
 
@@ -80,9 +80,9 @@ def diff(
     as_json: Json = False,
 ) -> int:
     """Two plans for one graph side by side."""
+    from placewright.analysis.comparison import compare
     from placewright.cli.printing import print_json, print_parts
-    from placewright.comparison import compare
-    from placewright.plan_file import read_plan
+    from placewright.plans.file import read_plan
     from placewright.terminal.diff_tables import diff_tables
 
     plans = read_plan(first), read_plan(second)
@@ -113,10 +113,10 @@ def export(
     """Write a plan for another tool."""
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
-    from placewright.errors import InputError
     from placewright.export import TARGETS, told_of_map, write_export
-    from placewright.plan_file import read_plan
-    from placewright.suggestion import did_you_mean
+    from placewright.plans.file import read_plan
+    from placewright.support.errors import InputError
+    from placewright.support.suggestion import did_you_mean
     from placewright.terminal.text import printable
 
     if to not in TARGETS:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from placewright.cli.printing import is_watched
-from placewright.plan import Objective
-from placewright.quantities import format_bytes
+from placewright.problem.objective import Objective
 from placewright.search.budget import OnProgress, Progress
+from placewright.support.quantities import format_bytes
 from placewright.terminal.text import format_objective, printable
 
 

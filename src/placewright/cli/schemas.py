@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placewright.comparison import Comparison
-from placewright.errors import InputError
-from placewright.explain import Explanation
-from placewright.inspection import Inspection
-from placewright.op_explanation import OpExplanation
+from placewright.analysis.comparison import Comparison
+from placewright.analysis.explain import Explanation
+from placewright.analysis.inspection import Inspection
+from placewright.analysis.op_explanation import OpExplanation
 from placewright.policies.shipped import PolicySummary
 from placewright.search.summaries import MethodSummary
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError
+from placewright.support.suggestion import did_you_mean
 from placewright.terminal.plan_summary import PlanSummary
 
 

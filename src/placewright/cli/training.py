@@ -52,10 +52,10 @@ def regal(
     import os
     from dataclasses import replace
 
-    from placewright.arguments import whole_number
+    from placewright.api.arguments import whole_number
     from placewright.cli.counting import counting
-    from placewright.errors import InputError
-    from placewright.suggestion import did_you_mean
+    from placewright.support.errors import InputError
+    from placewright.support.suggestion import did_you_mean
     from placewright.training.configuration import TRAININGS
 
     if config not in TRAININGS:

@@ -17,11 +17,10 @@ from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.measured import apply_measured
 from placewright.costs.rates import compute_dtype, peak_flops_per_s
 from placewright.costs.traffic import count_bytes
-from placewright.errors import InputError, shown
-from placewright.garbage import collection_paused
 from placewright.graph import Graph, Op
 from placewright.machine import Machine
-from placewright.plan import TimeSources
+from placewright.support.errors import InputError, shown
+from placewright.support.garbage import collection_paused
 
 _LARGEST = 2**62
 _FREE_KINDS = ("view", "input")
@@ -39,6 +38,17 @@ class TimeOrigin(IntEnum):
     MEASURED = 2
     ROOFLINE = 3
     GUESSED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSources:
+    """Of how many ops, each on its device, the time is stated by the graph, measured, from the roofline, or guessed:
+    from the roofline although its FLOPs are unknown. Views and graph inputs, which take no time, are not counted."""
+
+    stated: int
+    measured: int
+    roofline: int
+    guessed: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from placewright.errors import InputError, shown
 from placewright.graph import Op, Tensor
+from placewright.support.errors import InputError, shown
 
 Tensors = Sequence[Tensor]
 Formula = Callable[[Op, Tensors, Tensors], int]

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.errors import InputError, shown
-from placewright.files import read_text
 from placewright.graph import Graph
 from placewright.machine import Machine
-from placewright.spreadsheet import unguarded
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_text
+from placewright.support.spreadsheet import unguarded
 
 _NS_PER_UNIT = {"time_ns": 1, "time_us": 1000}
 _GLOB = re.compile(r"[*?\[]")

@@ -6,8 +6,8 @@ from placewright.bounds import lower_bound
 from placewright.costs import estimate_costs
 from placewright.graph import Graph
 from placewright.machines import load_machine
-from placewright.plan import Objective
 from placewright.problem import Problem
+from placewright.problem.objective import Objective
 from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from placewright.costs import estimate_costs
 from placewright.datasets.split import split_by_size
-from placewright.errors import InputError, shown
-from placewright.files import make_folder
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.sources import load_graphs
 from placewright.machine import Machine
 from placewright.machines import load_machine
+from placewright.support.errors import InputError, shown
+from placewright.support.files import make_folder
 
 #: Fewer graphs than this leave a part without any.
 _LEAST_TO_SPLIT = 4

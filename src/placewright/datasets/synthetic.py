@@ -15,13 +15,13 @@ import numpy as np
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
-from placewright.errors import InputError
-from placewright.files import locked_folder
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
 from placewright.policies.features import guided_search
 from placewright.problem import Problem
+from placewright.support.errors import InputError
+from placewright.support.files import locked_folder
 
 MIN_NODES, MAX_NODES = 50, 200
 #: Probabilities of 0, 1 and 2 outputs; and of a dependency that passes no tensor though it could.

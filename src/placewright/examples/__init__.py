@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 _SUFFIX = ".json.gz"
 _FOLDER = Path(__file__).parent / "graphs"

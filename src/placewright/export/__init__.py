@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.errors import InputError
 from placewright.export import csv, device_map, dot, dot_flow, memory_viz, perfetto
 from placewright.export.map_cost import judge_map, judgement_words, objections
-from placewright.files import write_atomically
 from placewright.graph import Graph
-from placewright.plan import Plan
-from placewright.provenance import find_graph, recorded_times
+from placewright.plans.provenance import find_graph, recorded_times
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
+from placewright.support.files import write_atomically
 
 #: What `export_plan` can write: each function returns the content of the file.
 TARGETS: Mapping[str, Callable[[Plan], bytes]] = MappingProxyType(

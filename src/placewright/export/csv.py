@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from placewright.plan import Plan, ScheduledOp, Transfer
-from placewright.spreadsheet import guarded
+from placewright.plans.record import Plan, ScheduledOp, Transfer
+from placewright.support.spreadsheet import guarded
 
 COLUMNS = (
     "position",

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from placewright.errors import InputError
-from placewright.plan import Plan
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
 
 Place = int | str
 

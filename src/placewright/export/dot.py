@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from placewright.plan import Plan, ScheduledOp, Transfer
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.plans.record import Plan, ScheduledOp, Transfer
+from placewright.support.quantities import format_bytes, format_time_ns
 
 #: Fill colours of devices, repeated after eight; light tints of Okabe and Ito's palette.
 _FILLS = ("#cfe5f3", "#fbe3b5", "#c9eadd", "#f6d8e8", "#d9ecfa", "#fbf6c2", "#f4cdb8", "#e3e3e3")

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from placewright.analysis.layers import layer_name
 from placewright.export.dot import document, fill_of, op_node, quoted
 from placewright.graph import Graph
-from placewright.layers import layer_name
-from placewright.plan import Plan, ScheduledOp
-from placewright.quantities import format_bytes
-from placewright.replay import demands
+from placewright.plans.record import Plan, ScheduledOp
+from placewright.support.quantities import format_bytes
+from placewright.verification.replay import demands
 
 
 def to_bytes(plan: Plan, graph: Graph) -> bytes:

@@ -10,8 +10,8 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placewright.memory_events import MemoryEvent, memory_events
-from placewright.plan import Buffer, Plan, ScheduledOp
+from placewright.analysis.memory_events import MemoryEvent, memory_events
+from placewright.plans.record import Buffer, Plan, ScheduledOp
 
 _Record = dict[str, Any]
 

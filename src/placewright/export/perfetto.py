@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from itertools import count, groupby
 from typing import Any
 
-from placewright.critical_path import critical_path
-from placewright.garbage import collection_paused
+from placewright.analysis.critical_path import critical_path
+from placewright.analysis.memory_events import memory_events
 from placewright.graph import Graph
-from placewright.memory_events import memory_events
-from placewright.plan import Plan, ScheduledOp, Transfer
-from placewright.quantities import format_bytes
-from placewright.replay import demands
+from placewright.plans.record import Plan, ScheduledOp, Transfer
+from placewright.support.garbage import collection_paused
+from placewright.support.quantities import format_bytes
+from placewright.verification.replay import demands
 
 _Event = dict[str, Any]
 _ALL = "memory in use"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from placewright.errors import InputError, shown
 from placewright.graph import Graph, Op, Phase, Tensor, TensorRole, in_topological_order
+from placewright.support.errors import InputError, shown
 
 logger = logging.getLogger(__name__)
 

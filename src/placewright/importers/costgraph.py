@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from placewright.errors import InputError, shown
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.protobuf_reader import BinaryReader, Field, Record, TextReader
+from placewright.support.errors import InputError, shown
 
 _SCHEMA = {
     "CostGraphDef": {

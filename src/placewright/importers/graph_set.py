@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from placewright.errors import InputError, shown
-from placewright.files import read_bytes, write_atomically
 from placewright.graph import Graph
 from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, serialize_graph, unpack
 from placewright.importers.load import load_file
-from placewright.quantities import counted
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
+from placewright.support.quantities import counted
 
 SCHEMA_VERSION = 1
 SUFFIX = ".graphs.gz"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from placewright.errors import InputError, parser_message, shown
-from placewright.files import write_atomically
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.builder import GraphBuilder
+from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.files import write_atomically
 
 SCHEMA_VERSION = 1
 GZIP_MAGIC = b"\x1f\x8b"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from placewright.errors import InputError, shown
-from placewright.files import read_bytes
 from placewright.graph import Graph
 from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpack
 from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes
 
 _KNOWN_SUFFIXES = ".onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg"
 #: Files of PyTorch by suffix. Loading one runs what it holds: torch.export.load unpickles weights, constants and

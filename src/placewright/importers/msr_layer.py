@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from placewright.errors import InputError, shown
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.json_graph import decode_object, unpack
+from placewright.support.errors import InputError, shown
 
 _NS_PER_MS = 1_000_000
 #: Sizes of a file without a single priced transfer need no bandwidth.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placewright.errors import InputError
 from placewright.importers.onnx_values import MAX_ELEMENTS
+from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from placewright.importers.onnx_shapes import Shapes

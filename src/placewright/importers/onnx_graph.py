@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from placewright.errors import InputError, shown
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.onnx_attributes import NodeView, attributes_of
@@ -18,6 +17,7 @@ from placewright.importers.onnx_kinds import kind_of
 from placewright.importers.onnx_model import label_of, subgraphs, values_read
 from placewright.importers.onnx_origin import origin_of
 from placewright.importers.onnx_shapes import Shapes, dtype_name, newest_opset, node_attributes
+from placewright.support.errors import InputError, shown
 
 #: Kinds whose ops are kept even when all they read is constant.
 _NEVER_FOLDED = frozenset({"random", "control_flow", "other", "optimizer"})

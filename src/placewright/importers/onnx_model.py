@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placewright.errors import InputError, MissingExtraError, shown
 from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.onnx_shapes import Shapes, first_line, onnx_errors
 from placewright.importers.onnx_values import MAX_ELEMENTS
+from placewright.support.errors import InputError, MissingExtraError, shown
 
 
 def parse_onnx(data: bytes, name: str, *, dims: Mapping[str, int] | None = None) -> Graph:

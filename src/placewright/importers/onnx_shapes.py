@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from placewright.errors import InputError, shown
 from placewright.importers.onnx_assumptions import largest_shapes
 from placewright.importers.onnx_branches import branch_types, scan_types
 from placewright.importers.onnx_contrib import contrib_output_shapes, standard_form
 from placewright.importers.onnx_values import MAX_ELEMENTS, Array, evaluate
+from placewright.support.errors import InputError, shown
 
 #: placewright's name of each TensorProto.DataType, in the order of its numbers, from 1.
 DTYPES = (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 #: Larger results are no shapes and are left to shape inference.
 MAX_ELEMENTS = 4096

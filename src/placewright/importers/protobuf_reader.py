@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placewright.errors import InputError, shown
+from placewright.support.errors import InputError, shown
 
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
 #: A comment, or the token in the first group. A quote that is not closed on its line takes the rest of it, else every

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from placewright import examples
-from placewright.errors import InputError, shown
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, GraphSet, is_graph_set, one_graph, read_folder, read_graph_set
 from placewright.importers.load import load_file
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 _EXAMPLE = "example:"
 #: The parts of a split set; what is measured is measured on the last.

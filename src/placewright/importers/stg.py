@@ -6,9 +6,9 @@ Source: Tobita and Kasahara, "A standard task graph set for fair evaluation of m
 
 from __future__ import annotations
 
-from placewright.errors import InputError
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
+from placewright.support.errors import InputError
 
 
 def parse_stg(data: bytes, name: str) -> Graph:

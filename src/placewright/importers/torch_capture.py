@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from torch._functorch._aot_autograd import descriptors
 
-from placewright.errors import InputError, shown
 from placewright.importers.torch_trace import MODEL_ATTRIBUTE, Trace
+from placewright.support.errors import InputError, shown
 
 #: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
 SourceRole = Literal["input", "parameter", "constant", "seed"]

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from placewright.errors import InputError
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.torch_capture import Capture
 from placewright.importers.torch_ops import describe
 from placewright.importers.torch_origin import module_of, phase_of, source_of
+from placewright.support.errors import InputError
 
 #: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape.
 OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from placewright.errors import InputError, MissingExtraError
 from placewright.graph import Graph
+from placewright.support.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -20,10 +20,10 @@ from torch import nn
 from torch._functorch import aot_autograd
 from torch.utils import _pytree as pytree
 
-from placewright.errors import InputError
 from placewright.importers.torch_dependence import Dependence
 from placewright.importers.torch_failure import reason
 from placewright.importers.torch_stand_in import off_meta, tensors_of
+from placewright.support.errors import InputError
 
 #: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
 MODEL_ATTRIBUTE = "model"

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from placewright.errors import InputError
 from placewright.machine import Machine
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import all_to_all, assemble, default_link, number_devices
+from placewright.support.errors import InputError
 
 _SMI_COMMAND = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
 _SMI_TIMEOUT_S = 30

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from placewright.errors import InputError, parser_message, shown
-from placewright.fields import Fields, placing, required
-from placewright.files import read_text
 from placewright.machine import Device, LaunchMode, Machine, TransferModel
 from placewright.machines.links_table import read_links
 from placewright.machines.presets import DevicePreset, default_rates, find_preset
 from placewright.machines.serialization import machine_from_json
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, number_devices
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.fields import Fields, placing, required
+from placewright.support.files import read_text
+from placewright.support.suggestion import did_you_mean
 
 #: The dtypes a device may state a peak for: those the costs of ops are counted in, and the default.
 PEAK_DTYPES = (

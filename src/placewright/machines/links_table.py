@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.errors import InputError, shown
-from placewright.fields import Fields, is_integer, placing, required
 from placewright.machine import Device, Link
 from placewright.machines.presets import DevicePreset
 from placewright.machines.topology import (
@@ -18,8 +16,10 @@ from placewright.machines.topology import (
     ring,
     through_host,
 )
-from placewright.quantities import parse_bandwidth, parse_duration_ns
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.fields import Fields, is_integer, placing, required
+from placewright.support.quantities import parse_bandwidth, parse_duration_ns
+from placewright.support.suggestion import did_you_mean
 
 _TOPOLOGIES = ("all-to-all", "ring", "nodes", "host")
 

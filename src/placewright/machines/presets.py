@@ -9,10 +9,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from placewright.errors import InputError, shown
 from placewright.machine import Device, Link
-from placewright.quantities import parse_bandwidth, parse_bytes, parse_duration_ns
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import parse_bandwidth, parse_bytes, parse_duration_ns
+from placewright.support.suggestion import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)

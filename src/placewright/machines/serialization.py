@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from placewright.errors import InputError, shown
-from placewright.fields import Fields, is_integer, is_number, placing, required
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
+from placewright.support.errors import InputError, shown
+from placewright.support.fields import Fields, is_integer, is_number, placing, required
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import re
 from pathlib import Path
 from typing import cast, get_args
 
-from placewright.errors import InputError, shown
 from placewright.machine import LaunchMode, Machine
 from placewright.machines.devices_file import read_machine_file
 from placewright.machines.presets import DevicePreset, find_preset
 from placewright.machines.spelling import check_numbered, meant
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 _GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+)", re.IGNORECASE)
 

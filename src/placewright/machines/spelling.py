@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from placewright.errors import InputError, shown
 from placewright.machines.detect import list_gpus
 from placewright.machines.presets import list_presets
+from placewright.support.errors import InputError, shown
 
 _LISTED = re.compile(r"[,+]")
 _COUNTED = re.compile(r"([1-9][0-9]{0,2})\s*[x*]?\s*(\S+)")

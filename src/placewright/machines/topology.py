@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from placewright.errors import InputError, shown
 from placewright.machine import DEFAULT_LAUNCH, MAX_DEVICES, Device, LaunchMode, Link, Machine, TransferModel
 from placewright.machines.presets import DevicePreset, find_link
+from placewright.support.errors import InputError, shown
 
 LinkMatrix = tuple[tuple[Link, ...], ...]
 #: The link between two devices that stand side by side.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.decoder import WITH_AFFINITIES, DecoderName, check_decoder
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.support.errors import InputError
 
 Int = NDArray[np.int64]
 #: alpha and beta, float64 [num distributions].

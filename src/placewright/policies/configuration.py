@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from placewright.decoder import DecoderName
-from placewright.errors import InputError
 from placewright.machine import MAX_DEVICES
-from placewright.plan import Objective
 from placewright.policies.actions import ActionSpace
 from placewright.policies.features import num_op_features
+from placewright.problem.objective import Objective
+from placewright.support.errors import InputError
 
 Network = Literal["graph", "sequence", "autoregressive"]
 Taken = Literal["drawn", "expected"]

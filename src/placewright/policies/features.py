@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.decoder import DecoderName
 from placewright.policies.actions import fixed_op_of, op_bytes, uniform_proposal
 from placewright.policies.leanings import leanings_together, num_leanings

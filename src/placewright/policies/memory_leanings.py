@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.lowering import Lowered
+from placewright.problem.lowering import Lowered
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

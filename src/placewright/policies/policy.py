@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.errors import InputError, shown
 from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.features import NUM_EDGE_FEATURES, Context
 from placewright.policies.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.support.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.errors import InputError, shown
-from placewright.files import read_bytes, write_atomically
 from placewright.policies.configuration import PolicyConfiguration
 from placewright.policies.policy import Policy
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
 
 SCHEMA_VERSION = 1
 #: Of the header's metadata, whose values are strings: JSON in our case.

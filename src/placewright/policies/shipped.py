@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from placewright.errors import InputError, shown
 from placewright.policies.configuration import Network, PolicyConfiguration
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import read_policy
 from placewright.problem import Problem
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 _FOLDER = Path(__file__).parent / "shipped"
 _SUFFIX = ".safetensors"

@@ -6,10 +6,8 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from placewright.files import write_atomically
-from placewright.garbage import collection_paused
-from placewright.outcome import title_words
-from placewright.plan import Plan
+from placewright.analysis.outcome import title_words
+from placewright.plans.record import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section
 from placewright.report.columns import embedded_json
@@ -17,6 +15,8 @@ from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
 from placewright.report.markup import Markup, element, escaped
 from placewright.report.memory_over_time import memory_section
+from placewright.support.files import write_atomically
+from placewright.support.garbage import collection_paused
 
 #: The page's script, in the order in which its parts build on each other; one closure holds them all.
 SCRIPTS = (

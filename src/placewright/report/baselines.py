@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.plan import BaselineOutcome, Metrics, Plan
-from placewright.quantities import format_bytes
+from placewright.plans.record import BaselineOutcome, Plan
+from placewright.problem.objective import Metrics
 from placewright.report.markup import Markup, element, joined
 from placewright.report.summary import format_objective
+from placewright.support.quantities import format_bytes
 
 
 def baselines_section(plan: Plan) -> Markup:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placewright.critical_path import critical_path
-from placewright.memory_events import alive_at_peak
-from placewright.plan import Buffer, MemoryCurve, Plan
+from placewright.analysis.critical_path import critical_path
+from placewright.analysis.memory_events import alive_at_peak
+from placewright.plans.record import Buffer, MemoryCurve, Plan
 
 #: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.
 MOST_TENSORS_AT_PEAK = 1_500

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from placewright.idle import IdleExplanation, explain_idle
-from placewright.plan import Plan
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.analysis.idle import IdleExplanation, explain_idle
+from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element, number, table
 from placewright.report.time_use import time_use_cell
+from placewright.support.quantities import format_bytes, format_time_ns
 
 #: A longer table scrolls in itself.
 MOST_DEVICES_UNSCROLLED = 16

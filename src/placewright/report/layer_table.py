@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from placewright.layers import LayerPlacement, place_layers
-from placewright.plan import Plan
-from placewright.quantities import format_time_ns
+from placewright.analysis.layers import LayerPlacement, place_layers
+from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element, joined, number, table
+from placewright.support.quantities import format_time_ns
 
 #: With more devices than this one column names those that count.
 MOST_COLUMNS = 8

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placewright.plan import Plan
-from placewright.quantities import format_bytes
+from placewright.plans.record import Plan
 from placewright.report.markup import Markup, element
+from placewright.support.quantities import format_bytes
 
 
 def memory_section(plan: Plan) -> Markup:

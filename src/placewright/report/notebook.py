@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placewright.plan import Plan, ScheduledOp, Transfer
-from placewright.quantities import counted, format_time_ns
+from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.report import summary
 from placewright.report.devices import devices_table
 from placewright.report.markup import Markup, element, joined
+from placewright.support.quantities import counted, format_time_ns
 
 #: The timeline's width in units; no two of its marks are nearer than one.
 _WIDTH = 600

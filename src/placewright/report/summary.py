@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from placewright.advice import advice, peak_words
-from placewright.basis import basis_words
-from placewright.outcome import (
+from placewright.analysis.advice import advice, peak_words
+from placewright.analysis.basis import basis_words
+from placewright.analysis.outcome import (
     best_baseline,
     bound_words,
     captured_order,
@@ -16,10 +16,11 @@ from placewright.outcome import (
     proven_infeasible,
     title_words,
 )
-from placewright.plan import Metrics, Objective, Plan
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.plans.record import Plan
+from placewright.problem.objective import Metrics, Objective
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.report.time_use import time_use_figure
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 _OBJECTIVE_NAMES = {"step-time": "Step time", "peak-memory": "Peak memory"}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placewright.critical_path import Run, Step, critical_path, runs_of, shares_of
-from placewright.outcome import found_by_words, stopped_words, took_words
-from placewright.plan import Buffer, Plan, ScheduledOp
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.analysis.critical_path import Run, Step, critical_path, runs_of, shares_of
+from placewright.analysis.outcome import found_by_words, stopped_words, took_words
+from placewright.plans.record import Buffer, Plan, ScheduledOp
 from placewright.report.markup import Markup, cell, element, joined, number, table
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 MOST_ROWS = 20
 MOST_RUNS = 200

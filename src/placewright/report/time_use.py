@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.idle import IdleExplanation, explain_idle
-from placewright.plan import Plan
-from placewright.quantities import format_time_ns
+from placewright.analysis.idle import IdleExplanation, explain_idle
+from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element
+from placewright.support.quantities import format_time_ns
 
 #: (class in the style sheet, what it is called, the field of IdleExplanation), as they stand in every bar.
 USES = (

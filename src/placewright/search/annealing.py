@@ -6,14 +6,14 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-from placewright import _core
+import placewright._core as _core
 from placewright.decoder import DecoderName, check_decoder
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
+from placewright.support.errors import InputError
 
 MAX_KEYS_PER_MOVE = 1_000_000
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.one_device import OneDeviceOrder
 
 BFS = OneDeviceOrder(name="bfs", order=lambda problem: _core.bfs_order(problem.core))

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.decoder import DECODERS, DecoderName, check_decoder
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import key_distributions, result_of, run
 from placewright.search.result import Result, Solution
+from placewright.support.errors import InputError
 
 MAX_THREADS = 1024
 

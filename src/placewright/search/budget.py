@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from placewright.errors import InputError
-from placewright.plan import status_of
+from placewright.problem.objective import status_of
+from placewright.support.errors import InputError
 
 #: Evaluations of a budget that time alone ends.
 UNLIMITED = 2**62 - 1

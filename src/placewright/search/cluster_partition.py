@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.cluster_list import ClusterList
 from placewright.search.graph_partition import GP_DFS, MAX_PASSES
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.lowering import Lowered
 from placewright.problem import Problem
+from placewright.problem.lowering import Lowered
 
 
 class ContentionFree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.inputs_aside import scopes

@@ -3,7 +3,7 @@ counted from the problem, never timed, so that the plan is the same on every mac
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.portfolio import planned_seconds
 

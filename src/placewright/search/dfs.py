@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.one_device import OneDeviceOrder
 
 DFS = OneDeviceOrder(name="dfs", order=lambda problem: _core.dfs_order(problem.core))

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from placewright import _core
-from placewright.plan import status_of
+import placewright._core as _core
 from placewright.problem import Problem
+from placewright.problem.objective import status_of
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import Run, run
 from placewright.search.result import Result, Solution, measure

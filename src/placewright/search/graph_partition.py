@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.metis import metis_partition
+from placewright.support.errors import InputError
 
 #: Gives a placement of the scheduled ops, int32 [num scheduled ops]; the float is the imbalance, a share of all time.
 Partitioner = Callable[[Problem, float], NDArray[np.int32]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

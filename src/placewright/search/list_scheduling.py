@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.inputs_aside import Scope, scopes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

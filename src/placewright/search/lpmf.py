@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.one_device import OneDeviceOrder
 
 LPMF = OneDeviceOrder(name="lpmf", order=lambda problem: _core.lpmf_order(problem.core))

@@ -8,7 +8,6 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
-from placewright.errors import InputError, shown
 from placewright.policies.features import FEATURE_EVALUATIONS
 from placewright.policies.policy import Policy
 from placewright.problem import Problem
@@ -31,7 +30,8 @@ from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
 from placewright.search.superstep_annealing import SuperstepAnnealing
 from placewright.search.tuned_brkga import TUNED_BRKGA
-from placewright.suggestion import did_you_mean
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 
 class Method(Protocol):

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.errors import MissingExtraError
 from placewright.problem import Problem
+from placewright.support.errors import MissingExtraError
 
 #: What all vertices, and all edges, weigh together in METIS, whose numbers may have 32 bits.
 TOTAL_WEIGHT = 2**30

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from placewright.decoder import DecoderName
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
 from placewright.search.result import Result, Solution, TracePoint, measure
+from placewright.support.errors import InputError
 
 
 class Pausable(Protocol):

@@ -10,8 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
@@ -20,6 +19,7 @@ from placewright.search.exact_order import is_provable, proven
 from placewright.search.input_order import INPUT_ORDER
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
+from placewright.support.errors import InputError
 
 #: Of the budget, where a proof follows: what is found without it has come by then, in most cases.
 _ANNEALED_SHARE = 0.5

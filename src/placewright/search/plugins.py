@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from placewright.errors import InputError, PlacewrightError, shown
 from placewright.problem import Problem
 from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.method import BUILT_IN, METHODS, Method, described
 from placewright.search.result import Result, measure
+from placewright.support.errors import InputError, PlacewrightError, shown
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.decoder import DecoderName
-from placewright.errors import InputError
 from placewright.policies.configuration import Network
 from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
 from placewright.policies.policy import Policy
@@ -22,6 +21,7 @@ from placewright.search.budget import Budget, Interrupted, OnProgress, Progress
 from placewright.search.pausable import result_of, run
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import Result, Solution, TracePoint, measure
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

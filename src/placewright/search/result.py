@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.plan import Metrics
 from placewright.problem import Problem
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.problem.objective import Metrics
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.one_device import OneDeviceOrder
 
 REVERSE_GREEDY = OneDeviceOrder(name="reverse-greedy", order=lambda problem: _core.reverse_greedy_order(problem.core))

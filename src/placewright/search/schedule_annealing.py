@@ -11,8 +11,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
-from placewright.errors import InputError
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress
@@ -20,6 +19,7 @@ from placewright.search.cluster_list import ClusterList
 from placewright.search.inputs_aside import scopes
 from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution, measure
+from placewright.support.errors import InputError
 
 #: Devices and an order of all ops, both int32 [num scheduled ops].
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]

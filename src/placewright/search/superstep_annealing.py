@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from placewright import _core
+import placewright._core as _core
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget, Interrupted, OnProgress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright import _core
+import placewright._core as _core
 from placewright.search.one_device import OneDeviceOrder
 
 XLA_LIST = OneDeviceOrder(name="xla-list", order=lambda problem: _core.xla_list_order(problem.core))

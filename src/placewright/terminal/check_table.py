@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from placewright.plan import Plan
-from placewright.quantities import counted
+from placewright.plans.record import Plan
+from placewright.support.quantities import counted
 from placewright.terminal.tables import line
 
 _MOST_PROBLEMS = 20

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.basis import basis_words
-from placewright.comparison import Comparison
-from placewright.outcome import found_by_words
-from placewright.plan import Plan
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.analysis.basis import basis_words
+from placewright.analysis.comparison import Comparison
+from placewright.analysis.outcome import found_by_words
+from placewright.plans.record import Plan
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, format_objective, share, shortened
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.advice import advice, peak_words
-from placewright.basis import basis_words
-from placewright.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
-from placewright.idle import IdleExplanation
-from placewright.outcome import floor_words, verdict_words
-from placewright.plan import Plan, Transfer
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.analysis.advice import advice, peak_words
+from placewright.analysis.basis import basis_words
+from placewright.analysis.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
+from placewright.analysis.idle import IdleExplanation
+from placewright.analysis.outcome import floor_words, verdict_words
+from placewright.plans.record import Plan, Transfer
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import format_objective, share, shortened
 

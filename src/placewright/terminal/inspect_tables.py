@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.inspection import Inspection, MemoryFit
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.analysis.inspection import Inspection, MemoryFit
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import format_count, share, shortened
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.op_explanation import Alternative, OpExplanation
-from placewright.plan import Plan
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.analysis.op_explanation import Alternative, OpExplanation
+from placewright.plans.record import Plan
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, shortened
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placewright.basis import basis_words
-from placewright.outcome import best_baseline
-from placewright.plan import BaselineOutcome, Metrics, Objective, OneDevice, Plan, Status, TimeSources
+from placewright.analysis.basis import basis_words
+from placewright.analysis.outcome import best_baseline
+from placewright.costs.estimate import TimeSources
+from placewright.plans.record import BaselineOutcome, OneDevice, Plan
+from placewright.problem.objective import Metrics, Objective, Status
 from placewright.terminal.plan_table import memory_rows
 
 

@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placewright.advice import advice
-from placewright.basis import basis_words
-from placewright.outcome import (
+from placewright.analysis.advice import advice
+from placewright.analysis.basis import basis_words
+from placewright.analysis.outcome import (
     best_baseline,
     captured_order,
     device_words,
@@ -22,8 +22,9 @@ from placewright.outcome import (
     took_words,
     verdict_words,
 )
-from placewright.plan import BaselineOutcome, Metrics, Plan
-from placewright.quantities import counted, format_bytes, format_time_ns
+from placewright.plans.record import BaselineOutcome, Plan
+from placewright.problem.objective import Metrics
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import Cell, heading, line, table, width
 from placewright.terminal.text import change, format_objective, printable, share, shortened
 

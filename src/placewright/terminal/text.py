@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.plan import Objective
-from placewright.quantities import format_bytes, format_time_ns
+from placewright.problem.objective import Objective
+from placewright.support.quantities import format_bytes, format_time_ns
 
 
 def printable(text: str) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.errors import InputError, shown
-from placewright.files import read_bytes, write_atomically
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Learner, Lesson
 

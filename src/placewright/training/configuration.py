@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placewright.errors import InputError
 from placewright.policies.configuration import CONFIGURATIONS, IN_THE_PAPER, PolicyConfiguration
 from placewright.policies.features import FEATURE_EVALUATIONS
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright import _core
+import placewright._core as _core
 from placewright.bench.suite import Suite
 from placewright.policies.actions import ActionSpace
 from placewright.policies.configuration import PolicyConfiguration

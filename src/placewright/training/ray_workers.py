@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from placewright.bench.suite import Suite
-from placewright.errors import InputError, MissingExtraError, PlacewrightError, shown
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.workers import DEATH, OPS_HELD, Answer, Job, Weights, Workers, furnish
 from placewright.version import VERSION

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from placewright.errors import InputError, shown
-from placewright.files import read_bytes, write_atomically
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
 
 _NAME = "metrics.jsonl"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from placewright.bench.suite import Suite, spread
-from placewright.files import locked_folder
 from placewright.policies.policy import Policy
 from placewright.policies.policy_file import write_policy
+from placewright.support.files import locked_folder
 from placewright.training.checkpoint import Checkpoint
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.learner import Lesson

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from placewright.bench.suite import PAPER_CONTROL, Suite
 from placewright.bench.work import end_with_parent
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.errors import InputError, PlacewrightError, shown
 from placewright.importers.graph_set import SUFFIX, read_graph_set
 from placewright.machines import load_machine
+from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.training.configuration import TrainingConfiguration
 from placewright.training.instances import Instances
 from placewright.training.learner import Learner, Lesson

@@ -14,10 +14,10 @@ from placewright.datasets.split import one_per_topology, split_by_size
 from placewright.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.datasets.zoo.pool import Captured, Networks, Task, capture_all, tasks_of
-from placewright.errors import InputError, MissingExtraError
-from placewright.files import make_folder
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
+from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.files import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)

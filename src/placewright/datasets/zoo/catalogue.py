@@ -6,7 +6,7 @@ import importlib
 from functools import cache
 
 from placewright.datasets.zoo.network import Network
-from placewright.errors import InputError
+from placewright.support.errors import InputError
 
 #: Modules of this package with a tuple NETWORKS each.
 FAMILIES = (

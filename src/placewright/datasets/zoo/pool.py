@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from placewright.datasets.zoo.capture import capture_network
 from placewright.datasets.zoo.network import Mode, Network
-from placewright.errors import shown
 from placewright.graph import Graph
+from placewright.support.errors import shown
 
 #: A function at the top of a module, by whose name another process finds the networks, which may hold lambdas.
 Networks = Callable[[], Sequence[Network]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from placewright.bounds import lower_bound
-from placewright.plan import status_of
 from placewright.problem import Problem
+from placewright.problem.objective import status_of
 from placewright.search.budget import OnProgress, Progress
 from placewright.search.result import Result, Solution, TracePoint, measure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.errors import MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 
 def require_ortools(method: str) -> None:

@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from placewright.bounds import lower_bound
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.auto import Auto
@@ -15,6 +14,7 @@ from placewright.search.cp_sat.best import Best
 from placewright.search.cp_sat.require import require_ortools
 from placewright.search.cp_sat.structure import Formulation, structure_of
 from placewright.search.result import Result
+from placewright.support.errors import InputError
 
 MAX_WORKERS = 1024
 #: Of a time limit, for the warm start: without a good one CP-SAT is behind `auto` from some 45 ops on.

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from placewright.errors import InputError
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.auto import Auto
@@ -16,6 +15,7 @@ from placewright.search.cp_sat.best import Best
 from placewright.search.cp_sat.require import require_ortools
 from placewright.search.cp_sat.structure import structure_of
 from placewright.search.result import Result
+from placewright.support.errors import InputError
 
 #: Ops in a window: at first, at least, at most.
 _SIZE, _LEAST, _MOST = 30, 10, 100

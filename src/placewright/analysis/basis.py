@@ -1,0 +1,91 @@
+"""What the times of a plan rest on, in one line: shared by the command line and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from placewright.costs.estimate import TimeSources
+from placewright.machine import Device, LaunchMode, Machine
+from placewright.support.quantities import format_time_ns
+
+#: Of a machine with many sorts of devices, how many the line tells the rates of.
+_MOST_SORTS = 3
+
+
+_LAUNCHED_BY: Mapping[LaunchMode, str] = {
+    "host-thread": "by one host thread",
+    "device-threads": "by a host thread per device",
+    "graphs": "as recorded graphs",
+}
+
+
+def basis_words(sources: TimeSources | None, machine: Machine) -> str:
+    """That times are predictions, and from what: "predicted: roofline at 70% of peak FLOP/s and 80% of bandwidth, 5 us
+    per launch; launched by one host thread". sources None: of a plan that does not say."""
+    launches = launch_words(machine)
+    if sources is None:
+        return f"predicted; the plan does not say whether times were measured{launches and f'; {launches}'}"
+    estimated = sources.roofline + sources.guessed
+    total = sources.stated + sources.measured + estimated
+    parts = []
+    if sources.measured:
+        parts.append(f"measured times for {_of(sources.measured, total)}")
+    if sources.stated:
+        parts.append("times stated in the graph" + ("" if sources.stated == total else f" for {sources.stated:,}"))
+    if estimated:
+        rest = " for the rest" if parts else ""
+        parts.append(f"roofline{rest} at {_rates_words(machine)}{_guessed_words(sources)}")
+    return f"predicted: {', '.join(parts)}{launches and f'; {launches}'}" if parts else "predicted: no op takes time"
+
+
+def launch_words(machine: Machine) -> str:
+    """Who launches the work of devices that do not launch it themselves; empty where that is nobody, at no cost."""
+    asks = any(device.launch_overhead_ns and not device.launches_itself for device in machine.devices)
+    return f"launched {_LAUNCHED_BY[machine.launch]}" if asks else ""
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count:,} of {total:,} ops" if count < total else "all ops"
+
+
+def _guessed_words(sources: TimeSources) -> str:
+    if not sources.guessed:
+        return ""
+    if sources.guessed == sources.roofline + sources.guessed:
+        return "; FLOPs unknown, so bytes alone count"
+    return f"; FLOPs of {sources.guessed:,} unknown, where bytes alone count"
+
+
+def _rates_words(machine: Machine) -> str:
+    """Of most accelerators in full, of others with rates what differs: "cpu: 50%, 60%, 8 us per launch"."""
+    sorts: dict[tuple[float, float, str], list[Device]] = {}
+    for device in machine.devices:
+        if device.peak_flops_per_s:
+            key = (device.compute_efficiency, device.bandwidth_efficiency, _per_op(device, machine))
+            sorts.setdefault(key, []).append(device)
+    if not sorts:
+        return "no rates"
+    # A CPU beside an accelerator is the exception even where there is one of each.
+    (first, *others) = sorted(sorts, key=lambda key: (all(d.is_cpu for d in sorts[key]), -len(sorts[key])))
+    compute, bandwidth, launch = first
+    words = f"{compute:.0%} of peak FLOP/s and {bandwidth:.0%} of bandwidth, {launch}"
+    told = [
+        f"{', '.join(dict.fromkeys(device.kind for device in sorts[key]))}: {key[0]:.0%}, {key[1]:.0%}, {key[2]}"
+        for key in others[: _MOST_SORTS - 1]
+    ]
+    if len(others) >= _MOST_SORTS:
+        told.append("others differ")
+    return f"{words} ({'; '.join(told)})" if told else words
+
+
+def _per_op(device: Device, machine: Machine) -> str:
+    """What an op costs beside its work."""
+    if machine.launch == "graphs" and not device.launches_itself:
+        return f"{_short_time(device.kernel_gap_ns)} between kernels"
+    return f"{_short_time(device.launch_overhead_ns)} per launch"
+
+
+def _short_time(time_ns: int) -> str:
+    """ "5 us", not "5.00 us": what was set is round."""
+    number, unit = format_time_ns(time_ns).split()
+    return f"{float(number):g} {unit}" if "." in number else f"{number} {unit}"

@@ -1,0 +1,119 @@
+"""Two plans for one graph: what differs between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placewright.analysis.module_pattern import layer_of_ops
+from placewright.plans.record import Plan, ScheduledOp
+from placewright.support.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedOps:
+    """Ops of one module, repeated layers taken together, that stand on another device in the second plan.
+
+    time_ns: what they take in the first plan.
+    """
+
+    module: str
+    source: str
+    destination: str
+    num_ops: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferChange:
+    """Transfers of one plan that the other has not, by tensor and names of the devices."""
+
+    num_transfers: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What turns the first plan into the second.
+
+    moved: by time, longest first. order_distance: share of the pairs of ops that stand in the other order (Kendall
+    1938), from 0 (same order) to 1 (reversed). same_machine: whether the two plans are for the same machine.
+    """
+
+    num_ops: int
+    num_moved: int
+    moved: tuple[MovedOps, ...]
+    order_distance: float
+    transfers_kept: TransferChange
+    transfers_removed: TransferChange
+    transfers_added: TransferChange
+    same_machine: bool
+
+
+def compare(first: Plan, second: Plan) -> Comparison:
+    """Devices are told apart by name. Raises InputError, naming what differs, when the plans are for two graphs."""
+    if first.graph_fingerprint != second.graph_fingerprint or len(first.ops) != len(second.ops):
+        raise InputError(f"the plans are for different graphs: {_difference(first, second)}")
+    place = {op.name: second.machine.devices[op.device].name for op in second.ops}
+    moved = [op for op in first.ops if first.machine.devices[op.device].name != place.get(op.name)]
+    before, after = _transfers(first), _transfers(second)
+    return Comparison(
+        num_ops=len(first.ops),
+        num_moved=len(moved),
+        moved=_by_module(first, moved, place),
+        order_distance=_order_distance([op.name for op in first.ops], [op.name for op in second.ops]),
+        transfers_kept=_sum({key: size for key, size in before.items() if key in after}),
+        transfers_removed=_sum({key: size for key, size in before.items() if key not in after}),
+        transfers_added=_sum({key: size for key, size in after.items() if key not in before}),
+        same_machine=first.machine == second.machine,
+    )
+
+
+def _difference(first: Plan, second: Plan) -> str:
+    """The first thing that tells the graphs of two plans apart."""
+    if first.graph_name != second.graph_name:
+        return f"'{first.graph_name}' and '{second.graph_name}'"
+    names = [{op.name for op in plan.ops} for plan in (first, second)]
+    for own, other, which in ((names[0], names[1], "first"), (names[1], names[0], "second")):
+        if only := sorted(own - other):
+            more = f" and {len(only) - 1:,} other ops" if len(only) > 1 else ""
+            return f"both are named '{first.graph_name}', but only the {which} has op '{only[0]}'{more}"
+    return f"both are named '{first.graph_name}' and have the same ops, but sizes, attributes or stated times differ"
+
+
+def _by_module(plan: Plan, moved: Sequence[ScheduledOp], place: dict[str, str]) -> tuple[MovedOps, ...]:
+    layer_of = layer_of_ops(plan.ops)
+    count: Counter[tuple[str, str, str]] = Counter()
+    time: Counter[tuple[str, str, str]] = Counter()
+    for op in moved:
+        key = (layer_of[op.name], plan.machine.devices[op.device].name, place[op.name])
+        count[key] += 1
+        time[key] += op.finish_ns - op.start_ns
+    groups = [
+        MovedOps(module=key[0], source=key[1], destination=key[2], num_ops=number, time_ns=time[key])
+        for key, number in count.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-group.time_ns, group.module, group.source)))
+
+
+def _transfers(plan: Plan) -> dict[tuple[str, str], int]:
+    """Size of what moves, by tensor and name of the destination."""
+    return {(t.tensor, plan.machine.devices[t.destination].name): t.size_bytes for t in plan.transfers}
+
+
+def _sum(transfers: dict[tuple[str, str], int]) -> TransferChange:
+    return TransferChange(num_transfers=len(transfers), size_bytes=sum(transfers.values()))
+
+
+def _order_distance(first: Sequence[str], second: Sequence[str]) -> float:
+    """Inversions over pairs; counted by inserting into a sorted list, which is fast for the lengths plans have."""
+    rank = {name: position for position, name in enumerate(first)}
+    seen: list[int] = []
+    inversions = 0
+    for name in second:
+        inversions += len(seen) - bisect_right(seen, rank[name])
+        insort(seen, rank[name])
+    pairs = len(first) * (len(first) - 1) // 2
+    return inversions / pairs if pairs else 0.0

@@ -1,0 +1,99 @@
+"""The chain of steps that decides the step time: from the last finish back along what each step waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transfer
+
+Step = ScheduledOp | Transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Successive steps of the critical path on one device or one link, a wait between steps, or the launches of a host
+    thread up to that of the step behind them.
+
+    what: "compute", "transfer", "waiting" or "launching". where: device, or source of the link; destination: -1 but for
+        links.
+    steps: none for a wait or launches. busy_ns: sum of the steps' times, or the length of the rest.
+    """
+
+    what: str
+    where: int
+    destination: int
+    steps: tuple[Step, ...]
+    start_ns: int
+    finish_ns: int
+    busy_ns: int
+
+
+def critical_path(plan: Plan) -> list[Step]:
+    """Steps from the first to the one that finishes last; of equal finishes the latest in the order. The first starts
+    at 0, or when its host thread, busy from 0 on, has launched it."""
+    every: list[Step] = [*plan.ops, *plan.transfers]
+    steps = {step.position: step for step in every}
+    step = max(every, key=lambda step: (step.finish_ns, step.position), default=None)
+    path: list[Step] = []
+    while step is not None and len(path) < len(steps):
+        path.append(step)
+        step = steps.get(step.waits_for)
+    return path[::-1]
+
+
+def runs_of(path: Sequence[Step]) -> list[Run]:
+    """The path in runs of one device or link; a gap between two steps is a run of waiting, one before a step that
+    waited for its launch is a run of launching."""
+    runs: list[Run] = []
+    gathered: list[Step] = []
+    finish = 0
+    for step in path:
+        if gathered and (step.start_ns > finish or _place(step) != _place(gathered[-1])):
+            runs.append(_run(gathered))
+            gathered = []
+        if step.start_ns > finish:
+            what = "launching" if step.waits_for == WAITS_FOR_LAUNCH else "waiting"
+            runs.append(_without_steps(what, _place(step)[1], finish, step.start_ns))
+        gathered.append(step)
+        finish = step.finish_ns
+    return [*runs, _run(gathered)] if gathered else runs
+
+
+def shares_of(runs: Sequence[Run]) -> dict[str, int]:
+    """Nanoseconds of the path spent in compute, transfer, waiting and launching."""
+    shares = {"compute": 0, "transfer": 0, "waiting": 0, "launching": 0}
+    for run in runs:
+        shares[run.what] += run.busy_ns
+    return shares
+
+
+def _place(step: Step) -> tuple[str, int, int]:
+    if isinstance(step, Transfer):
+        return "transfer", step.source, step.destination
+    return "compute", step.device, -1
+
+
+def _run(steps: Sequence[Step]) -> Run:
+    what, where, destination = _place(steps[0])
+    return Run(
+        what=what,
+        where=where,
+        destination=destination,
+        steps=tuple(steps),
+        start_ns=steps[0].start_ns,
+        finish_ns=steps[-1].finish_ns,
+        busy_ns=sum(step.finish_ns - step.start_ns for step in steps),
+    )
+
+
+def _without_steps(what: str, where: int, start_ns: int, finish_ns: int) -> Run:
+    return Run(
+        what=what,
+        where=where,
+        destination=-1,
+        steps=(),
+        start_ns=start_ns,
+        finish_ns=finish_ns,
+        busy_ns=finish_ns - start_ns,
+    )

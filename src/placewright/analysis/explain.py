@@ -1,0 +1,252 @@
+"""Why a plan costs what it costs: what its peaks are made of, what its critical path waits for, why devices idle, and
+where the distance to the lower bound lies."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from placewright.analysis.critical_path import Step, critical_path, runs_of, shares_of
+from placewright.analysis.idle import IdleExplanation, explain_idle
+from placewright.analysis.memory_events import alive_at_peak
+from placewright.analysis.module_pattern import layer_of_ops, module_of_parameter, module_pattern
+from placewright.plans.record import Buffer, BufferKind, Plan, ScheduledOp, Transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferGroup:
+    """Buffers of one kind from one module, repeated layers taken together (see `layer_of_ops`)."""
+
+    module: str
+    kind: BufferKind
+    num_buffers: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakExplanation:
+    """The moment a device holds most.
+
+    op: the step that brings the peak, None when the residents alone make it. groups: what is alive then, largest first;
+    their sizes add up to peak_bytes. missing_bytes: peak minus limit where positive. over_limit_ns: how long the device
+    is over its limit.
+    """
+
+    device: int
+    peak_bytes: int
+    limit_bytes: int | None
+    time_ns: int
+    op: Step | None
+    groups: tuple[BufferGroup, ...]
+    missing_bytes: int
+    over_limit_ns: int
+
+    def bytes_of(self, kind: BufferKind) -> int:
+        return sum(group.size_bytes for group in self.groups if group.kind == kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Steps of the critical path of one sort taken together.
+
+    what: "compute" or "transfer". module: of the ops, or of the producer of what moves. device: where it computes, or
+    where it is sent from; destination: -1 for computing.
+    """
+
+    what: str
+    module: str
+    device: int
+    destination: int
+    num_steps: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathExplanation:
+    """The chain of steps that decides the step time: the shares add up to it. launching_ns: until the host thread has
+    launched the first of them. stretches: longest first."""
+
+    compute_ns: int
+    transfer_ns: int
+    waiting_ns: int
+    launching_ns: int
+    num_steps: int
+    num_device_changes: int
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapExplanation:
+    """Where the distance between the objective and its lower bound lies.
+
+    parts: (cause, ns or bytes), none negative, largest first; they add up to value - bound, or there are none where the
+    causes do not explain the bound (a chain shorter than the work divided over the devices, say). Between equal
+    devices the causes of a bound by work are averages over the devices, otherwise they lie on the critical path; those
+    of peak memory are what the fullest device holds at its peak.
+    """
+
+    value: int
+    bound: int
+    reason: str
+    parts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """peaks, idle: one per device. path, gap: of the whole plan; no gap for an infeasible plan, whose objective may lie
+    below what any feasible plan can reach."""
+
+    peaks: tuple[PeakExplanation, ...]
+    path: PathExplanation
+    idle: tuple[IdleExplanation, ...]
+    gap: GapExplanation | None
+
+
+def explain(plan: Plan) -> Explanation:
+    """Peaks, critical path, idle time and gap of a plan."""
+    peaks = tuple(explain_peak(plan, device) for device in range(plan.machine.num_devices))
+    path, idle = explain_path(plan), explain_idle(plan)
+    gap = None if plan.status == "infeasible" else explain_gap(plan, peaks, path, idle)
+    return Explanation(peaks=peaks, path=path, idle=idle, gap=gap)
+
+
+def explain_gap(
+    plan: Plan, peaks: Sequence[PeakExplanation], path: PathExplanation, idle: Sequence[IdleExplanation]
+) -> GapExplanation:
+    """The distance to the lower bound, by cause where the causes add up."""
+    if plan.bound_reason == "proven by the solver":
+        parts = []
+    else:
+        parts = _memory_gap(plan, peaks) if plan.objective == "peak-memory" else _time_gap(plan, path, idle)
+    sound = all(amount >= 0 for _, amount in parts)
+    causes = sorted(((cause, amount) for cause, amount in parts if amount), key=lambda part: -part[1])
+    return GapExplanation(
+        value=plan.metrics.objective_value(plan.objective),
+        bound=plan.lower_bound,
+        reason=plan.bound_reason,
+        parts=tuple(causes) if sound else (),
+    )
+
+
+def explain_peak(plan: Plan, device: int) -> PeakExplanation:
+    """What a device holds at its peak, and by how much and how long it is over its limit."""
+    time_ns, alive = alive_at_peak(plan, device)
+    peak, limit = plan.metrics.peak_bytes[device], plan.memory_limits_bytes[device]
+    return PeakExplanation(
+        device=device,
+        peak_bytes=peak,
+        limit_bytes=limit,
+        time_ns=time_ns,
+        op=_step_that_allocates(plan, alive),
+        groups=_grouped(plan, alive),
+        missing_bytes=0 if limit is None else max(0, peak - limit),
+        over_limit_ns=0 if limit is None else _over_limit_ns(plan, device, limit),
+    )
+
+
+def _step_that_allocates(plan: Plan, alive: Sequence[Buffer]) -> Step | None:
+    """The step whose start allocates the last of the buffers, which stand in order of allocation."""
+    moving = [buffer for buffer in alive if buffer.kind != "resident"]
+    if not moving:
+        return None
+    last = moving[-1]
+    if last.kind == "copy":
+        return next(t for t in plan.transfers if (t.tensor, t.destination) == (last.name, last.device))
+    return next(op for op in plan.ops if op.name == last.op)
+
+
+def _grouped(plan: Plan, buffers: Iterable[Buffer]) -> tuple[BufferGroup, ...]:
+    layer_of = layer_of_ops(plan.ops)
+    modules = {op.module for op in plan.ops}
+    count: Counter[tuple[str, BufferKind]] = Counter()
+    size: Counter[tuple[str, BufferKind]] = Counter()
+    for buffer in buffers:
+        if buffer.kind == "resident":
+            module = module_pattern(module_of_parameter(buffer.name, modules))
+        else:
+            module = layer_of[buffer.op]
+        count[module, buffer.kind] += 1
+        size[module, buffer.kind] += buffer.size_bytes
+    groups = [
+        BufferGroup(module=module, kind=kind, num_buffers=count[module, kind], size_bytes=total)
+        for (module, kind), total in size.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-group.size_bytes, group.module, group.kind)))
+
+
+def _over_limit_ns(plan: Plan, device: int, limit: int) -> int:
+    curve = plan.memory_curves[device]
+    ends = [*curve.time_ns[1:], plan.metrics.step_time_ns]
+    spans = zip(curve.time_ns, ends, curve.bytes_in_use, strict=True)
+    return sum(end - begin for begin, end, in_use in spans if in_use > limit)
+
+
+def explain_path(plan: Plan) -> PathExplanation:
+    """What the step time is made of, along the chain of steps that decides it."""
+    path = critical_path(plan)
+    shares = shares_of(runs_of(path))
+    layer_of = layer_of_ops(plan.ops)
+    steps: defaultdict[tuple[str, str, int, int], list[Step]] = defaultdict(list)
+    for step in path:
+        if isinstance(step, Transfer):
+            module = layer_of.get(step.producer, step.producer)
+            steps["transfer", module, step.source, step.destination].append(step)
+        else:
+            steps["compute", layer_of[step.name], step.device, -1].append(step)
+    stretches = [
+        Stretch(
+            what=what,
+            module=module,
+            device=device,
+            destination=destination,
+            num_steps=len(group),
+            time_ns=sum(step.finish_ns - step.start_ns for step in group),
+        )
+        for (what, module, device, destination), group in steps.items()
+    ]
+    devices = [step.device for step in path if isinstance(step, ScheduledOp)]
+    return PathExplanation(
+        compute_ns=shares["compute"],
+        transfer_ns=shares["transfer"],
+        waiting_ns=shares["waiting"],
+        launching_ns=shares["launching"],
+        num_steps=len(path),
+        num_device_changes=sum(a != b for a, b in pairwise(devices)),
+        stretches=tuple(sorted(stretches, key=lambda stretch: -stretch.time_ns)),
+    )
+
+
+def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]) -> list[tuple[str, int]]:
+    gap = plan.metrics.step_time_ns - plan.lower_bound
+    kinds = {device.kind for device in plan.machine.devices}
+    if plan.bound_reason == "work divided over all devices" and len(kinds) == 1:
+        parts = [
+            ("devices wait for transfers", sum(device.transfer_ns for device in idle) // len(idle)),
+            ("devices wait for one another", sum(device.others_ns for device in idle) // len(idle)),
+            ("devices wait for launches", sum(device.launch_ns for device in idle) // len(idle)),
+            ("devices have nothing left to do at the end", sum(device.end_ns for device in idle) // len(idle)),
+        ]
+        rest = "ops that run on a slower device"
+    else:
+        parts = [
+            ("transfers on the critical path", path.transfer_ns),
+            ("waits on the critical path", path.waiting_ns),
+            ("launches on the critical path", path.launching_ns),
+        ]
+        rest = "ops that queue for a device or run on a slower one"
+    return [*parts, (rest, gap - sum(amount for _, amount in parts))]
+
+
+def _memory_gap(plan: Plan, peaks: Sequence[PeakExplanation]) -> list[tuple[str, int]]:
+    fullest = max(peaks, key=lambda peak: peak.peak_bytes)
+    gap = plan.metrics.peak_memory_bytes - plan.lower_bound
+    if plan.bound_reason != "parameters and outputs spread over all devices":
+        return [("held for later ops at the peak", gap)]
+    parts = [
+        ("tensors between ops", fullest.bytes_of("tensor")),
+        ("copies from other devices", fullest.bytes_of("copy")),
+        ("workspace", fullest.bytes_of("workspace")),
+    ]
+    return [*parts, ("parameters beyond an even share", gap - sum(amount for _, amount in parts))]

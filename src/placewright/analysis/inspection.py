@@ -1,0 +1,244 @@
+"""Facts about a graph on a machine, before anything is planned."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.analysis.basis import basis_words
+from placewright.bounds import critical_path, lower_bound
+from placewright.costs import count_sources, estimate_costs
+from placewright.costs.estimate import TimeSources
+from placewright.graph import Graph
+from placewright.machine import Machine
+from placewright.machines import list_presets
+from placewright.problem import Problem
+from placewright.search.result import Solution, measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindSummary:
+    """All ops of one kind. time_ns: their sum on the machine's fastest device."""
+
+    kind: str
+    num_ops: int
+    flops: int
+    bytes_moved: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFit:
+    """Whether one device of `available_bytes` can hold the whole step.
+
+    verdict: "fits" (in the input order), "maybe" (between the lower bound and what the input order needs) or "no".
+    missing_bytes: at least this much is missing for certain; 0 unless the verdict is "no". in_machine: whether it is a
+    device of the machine, not only a known one.
+    """
+
+    name: str
+    available_bytes: int | None
+    verdict: str
+    missing_bytes: int
+    in_machine: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphInput:
+    """What the graph is fed. shape, dtype: None where the graph does not say."""
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a graph is and what it asks of a machine.
+
+    description: what the graph is, from its metadata. inputs: what it is fed, in the order of its ops.
+    has_optimizer: whether parameters include optimizer state. num_scheduled_ops: ops that are not views.
+    num_parameters: elements of the parameters whose shapes are known.
+    parameter_bytes, constant_bytes, activation_bytes, output_bytes: sums over tensors that own their memory.
+    device_kind: of the machine's fastest device, the one on which all ops together take least. flops, bytes_moved: sums
+    over ops. work_ns: sum of op times on the fastest device. critical_path_ns: longest chain, each op on its fastest
+    device and transfers free. launch_ns: what one host thread that launches for all devices takes to launch all ops; 0
+    where there is no such thread. The longer of work and launches over the longer of critical path and launches is the
+    most that the machine, with more such devices, could gain.
+    input_order_peak_bytes: on one device, in the captured order. one_device_bound_bytes, machine_bound_bytes: what no
+    plan can go below, on one device and on the machine (its fullest device).
+    fits: every distinct device of the machine, then known devices by memory.
+    time_sources: where the times on the machine's fastest device come from; basis: in words.
+    """
+
+    name: str
+    fingerprint: str
+    machine: str
+    device_kind: str
+    description: str
+    inputs: tuple[GraphInput, ...]
+    has_optimizer: bool
+    num_ops: int
+    num_scheduled_ops: int
+    num_tensors: int
+    num_parameters: int
+    parameter_bytes: int
+    constant_bytes: int
+    activation_bytes: int
+    output_bytes: int
+    flops: int
+    bytes_moved: int
+    kinds: tuple[KindSummary, ...]
+    work_ns: int
+    launch_ns: int
+    critical_path_ns: int
+    input_order_peak_bytes: int
+    one_device_bound_bytes: int
+    machine_bound_bytes: int
+    fits: tuple[MemoryFit, ...]
+    largest_tensors: tuple[tuple[str, int], ...]
+    without_formula: tuple[str, ...]
+    warnings: tuple[str, ...]
+    time_sources: TimeSources
+    basis: str
+
+
+Numbers = NDArray[np.int64]
+#: Keys of the metadata that importers fill and people ask for.
+_DESCRIPTIVE = ("framework", "format", "producer", "mode", "optimizer")
+#: How many tensors an inspection names.
+_NUM_LARGEST = 5
+
+
+def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = None) -> Inspection:
+    """Raises InputError when an op has no time on the machine."""
+    costs = estimate_costs(graph, machine, measured)
+    problem = Problem(graph=graph, machine=machine, time_ns=costs.time_ns)
+    fastest = int(costs.time_ns.sum(axis=0).argmin())
+    sources = count_sources(costs.origin[problem.lowered.graph_op, fastest])
+    peak, bound = _on_one_device(problem)
+    own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
+    parameters = [tensor for tensor in own if tensor.role == "parameter"]
+    by_size = sorted(own, key=lambda tensor: (-tensor.size_bytes, tensor.name))
+    return Inspection(
+        name=graph.name,
+        fingerprint=graph.fingerprint,
+        machine=machine.name,
+        device_kind=machine.devices[fastest].kind,
+        description=describe_metadata(graph.metadata),
+        inputs=graph_inputs(graph),
+        has_optimizer=any(op.kind == "optimizer" for op in graph.ops),
+        num_ops=len(graph.ops),
+        num_scheduled_ops=len(problem.lowered.graph_op),
+        num_tensors=len(graph.tensors),
+        num_parameters=sum(prod(tensor.shape) for tensor in parameters if tensor.shape is not None),
+        parameter_bytes=sum(tensor.held_bytes for tensor in parameters),
+        constant_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "constant"),
+        activation_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "activation"),
+        output_bytes=sum(tensor.held_bytes for tensor in graph.tensors if tensor.is_output),
+        flops=int(costs.flops.sum()),
+        bytes_moved=int(costs.bytes_moved.sum()),
+        kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, fastest]),
+        work_ns=int(costs.time_ns[:, fastest].sum()),
+        launch_ns=_launch_ns(problem, fastest),
+        critical_path_ns=critical_path(problem).value,
+        input_order_peak_bytes=peak,
+        one_device_bound_bytes=bound,
+        machine_bound_bytes=lower_bound(replace(problem, objective="peak-memory")).value,
+        fits=_fits(machine, peak, bound),
+        largest_tensors=tuple((tensor.name, tensor.size_bytes) for tensor in by_size[:_NUM_LARGEST]),
+        without_formula=costs.without_formula,
+        warnings=tuple(str(warning) for warning in graph.metadata.get("warnings", ())),
+        time_sources=sources,
+        basis=basis_words(sources, machine),
+    )
+
+
+def graph_inputs(graph: Graph) -> tuple[GraphInput, ...]:
+    """The tensors that ops of kind "input" put out."""
+    fed = [graph.tensors[tensor] for op in graph.ops if op.kind == "input" for tensor in op.outputs]
+    return tuple(GraphInput(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in fed)
+
+
+def describe_metadata(metadata: Mapping[str, object]) -> str:
+    """What is known of a graph's origin: "torch, training, adam"; numbers and texts only."""
+    known = [str(metadata[key]) for key in _DESCRIPTIVE if isinstance(metadata.get(key), str)]
+    if isinstance(size := metadata.get("batch_size", metadata.get("batch")), int):
+        known.append(f"batch size {size:,}")
+    return ", ".join(known)
+
+
+def _launch_ns(problem: Problem, device: int) -> int:
+    machine = problem.machine
+    if machine.launch != "host-thread" or machine.hosts[device] < 0:
+        return 0
+    num_launches = int(np.count_nonzero(problem.time_ns[problem.lowered.graph_op, device]))
+    return num_launches * machine.devices[device].launch_overhead_ns
+
+
+def _kinds(graph: Graph, flops: Numbers, bytes_moved: Numbers, time_ns: Numbers) -> tuple[KindSummary, ...]:
+    """By time, longest first. Each int64 [num_ops]."""
+    members: defaultdict[str, list[int]] = defaultdict(list)
+    for index, op in enumerate(graph.ops):
+        members[op.kind].append(index)
+    kinds = [
+        KindSummary(
+            kind=kind,
+            num_ops=len(ops),
+            flops=int(flops[ops].sum()),
+            bytes_moved=int(bytes_moved[ops].sum()),
+            time_ns=int(time_ns[ops].sum()),
+        )
+        for kind, ops in members.items()
+    ]
+    return tuple(sorted(kinds, key=lambda kind: (-kind.time_ns, -kind.num_ops, kind.kind)))
+
+
+def _on_one_device(problem: Problem) -> tuple[int, int]:
+    """Peak memory of the input order on one device without a limit, and the lower bound there."""
+    machine = problem.machine
+    device = replace(machine.devices[0], memory_bytes=None)
+    single = Machine(name=device.kind, devices=(device,), links=((machine.links[0][0],),), launch=machine.launch)
+    alone = replace(
+        problem,
+        machine=single,
+        time_ns=problem.time_ns[:, :1],
+        objective="peak-memory",
+        memory_limits_bytes=(None,),
+    )
+    num_ops = len(alone.lowered.graph_op)
+    order = np.stack([np.arange(num_ops), np.full(num_ops, -1)], axis=1).astype(np.int32)
+    solution = Solution(device_of=np.zeros(num_ops, np.int32), order=order)
+    return measure(alone, solution).peak_memory_bytes, lower_bound(alone).value
+
+
+def _fits(machine: Machine, peak: int, bound: int) -> tuple[MemoryFit, ...]:
+    """One line per kind of the machine and per memory size of the presets."""
+    own = {device.kind: device.memory_bytes for device in machine.devices}
+    sizes = dict(own)
+    known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
+    for device in known:
+        if device.kind not in sizes and device.memory_bytes not in sizes.values():
+            sizes[device.kind] = device.memory_bytes
+    return tuple(
+        MemoryFit(
+            name=name,
+            available_bytes=available,
+            verdict=_verdict(available, peak, bound),
+            missing_bytes=0 if available is None else max(0, bound - available),
+            in_machine=name in own,
+        )
+        for name, available in sizes.items()
+    )
+
+
+def _verdict(available: int | None, peak: int, bound: int) -> str:
+    if available is None or available >= peak:
+        return "fits"
+    return "maybe" if available >= bound else "no"

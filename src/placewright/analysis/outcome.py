@@ -1,0 +1,145 @@
+"""What came of a search, in words: shared by the command line and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from placewright.bounds.bound import BoundReason
+from placewright.plans.record import BaselineOutcome, OneDevice, Plan
+from placewright.support.quantities import counted, format_bytes, format_time_ns
+
+#: Files may state any number; more than this many seconds is shown as this many.
+_MOST_SECONDS = 1e15
+_STOPPED = {
+    "evaluations": "budget used",
+    "time": "time limit",
+    "complete": "nothing left to try",
+    "optimal": "proven optimal",
+    "interrupted": "interrupted, the best plan so far",
+    "infeasible": "proven that nothing fits",
+}
+#: Why no plan can go below the bound, by the name of the bound.
+_BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
+    "critical path": "one chain of ops, each of which needs the one before, takes that long",
+    "work divided over all devices": "the devices together need that long for the work alone",
+    "work of ops that must share a device": "the ops that must share one device take that long there",
+    "critical path with shared work and transfers": "ops that need each other, with what must run or move "
+    "between them, take that long",
+    "work between earliest starts and latest finishes": "some ops come first, some last, and the work that must "
+    "lie between keeps all devices busy",
+    "launches and what follows the last of them": "the host launches one step after the other, and the last has to run "
+    "then",
+    "work divided over all devices and host threads": "the devices and the threads that launch their work need that "
+    "long together",
+    "largest op with its inputs, outputs and parameters": "one op alone holds that much while it runs",
+    "parameters and outputs spread over all devices": "parameters and outputs, spread evenly, take that much of every "
+    "device",
+    "tensors alive together spread over all devices": "in every order, at some moment, this much is in use",
+    "proven by the solver": "the search tried all others or ruled them out",
+}
+
+#: What frameworks call graphs that nobody named: classes of PyTorch, and what exporters write into ONNX files.
+_NO_NAMES = frozenset(
+    {"ExportedProgram", "GraphModule", "ModuleList", "Sequential", "graph", "main", "main_graph", "torch_jit"}
+    | {"torch-jit-export", "tf2onnx"}
+)
+
+
+def title_words(plan: Plan) -> str:
+    """The graph's name; for one that says nothing, the name of the model's file, or that there is none."""
+    if plan.graph_name not in _NO_NAMES:
+        return plan.graph_name
+    model = plan.configuration.get("model")
+    stem = PurePath(model).name.partition(".")[0] if isinstance(model, str) else ""
+    return stem or f"unnamed network ({plan.graph_name})"
+
+
+def bound_words(plan: Plan) -> tuple[str, str]:
+    """What the lower bound claims, up to its value, and why it holds, as in: "No plan can be faster than" 31 ms: "the
+    devices together need that long for the work alone". Empty where nothing is proven."""
+    if plan.lower_bound == 0:
+        return "", ""
+    claim = "No plan can be faster than" if plan.objective == "step-time" else "No plan can do with less than"
+    reason = _BOUND_ARGUMENTS[plan.bound_reason]
+    several = plan.objective == "peak-memory" and plan.machine.num_devices > 1 and "device" not in reason
+    return claim, f"{reason}, even when all devices share it" if several else reason
+
+
+def proven_infeasible(plan: Plan) -> bool:
+    """Whether a bound proves that no plan keeps the memory limits."""
+    return plan.status == "infeasible" and plan.stopped_because == "infeasible"
+
+
+def verdict_words(plan: Plan) -> str:
+    """Of an infeasible plan: whether another one could fit."""
+    return "no plan can fit (proven)" if proven_infeasible(plan) else "no plan found that fits"
+
+
+def floor_words(plan: Plan) -> str:
+    """The memory no plan can do without; empty where nothing is proven."""
+    if not plan.memory_floor_bytes:
+        return ""
+    return f"every plan needs at least {format_bytes(plan.memory_floor_bytes)} on its fullest device"
+
+
+def stopped_words(plan: Plan) -> str:
+    """Why the search ended."""
+    return _STOPPED.get(plan.stopped_because, plan.stopped_because)
+
+
+def took_words(plan: Plan) -> str:
+    """How long the search took."""
+    return format_time_ns(round(min(max(plan.seconds, 0.0), _MOST_SECONDS) * 1e9))
+
+
+def found_by_words(plan: Plan) -> str:
+    """The method that found the plan, its variant in parentheses."""
+    method, _, variant = plan.found_by.partition(": ")
+    return f"{method} ({variant})" if variant else method
+
+
+def device_words(plan: Plan, device: int) -> str:
+    """A device with what it is: "gpu0 (h100)"."""
+    found = plan.machine.devices[device]
+    return found.name if found.kind == found.name else f"{found.name} ({found.kind})"
+
+
+def one_device_words(plan: Plan, one: OneDevice) -> str:
+    """Which device alone the plan is compared with, and in which order: "gpu0 (h100), captured order"."""
+    apart = f" but for {counted(one.num_elsewhere, 'op')} that must run elsewhere" if one.num_elsewhere else ""
+    order = "captured order" if one.order == "input-order" else f"{one.order} order"
+    return f"{device_words(plan, one.device)}{apart}, {order}"
+
+
+def gain_words(plan: Plan) -> str:
+    """The plan against the best single device: "12.3% less than gpu0 alone". Empty where there is nothing to tell: one
+    device is all there is and the order changes nothing, or none is known."""
+    one = plan.one_device
+    if one is None or plan.status == "infeasible":
+        return ""
+    if one.metrics.bytes_over_limit:
+        return "where no order tried fits one device"
+    if plan.gain is None or (plan.machine.num_devices == 1 and plan.gain == 0):
+        return ""
+    alone = "the captured order" if plan.machine.num_devices == 1 else f"{plan.machine.devices[one.device].name} alone"
+    if plan.gain == 0:
+        return f"no gain over {alone}"
+    return f"{abs(plan.gain):.1%} {'less' if plan.gain > 0 else 'more'} than {alone}"
+
+
+def captured_order(plan: Plan) -> tuple[int, BaselineOutcome] | None:
+    """The captured order on the first device named that holds it, if that is another than the best single one: the
+    device and what it reaches. What runs when nobody plans."""
+    found = next((b for b in plan.baselines if b.name == "input-order" and b.metrics is not None), None)
+    if found is None or found.metrics is None:
+        return None
+    busy = found.metrics.busy_ns
+    device = max(range(len(busy)), key=lambda device: busy[device])
+    return None if plan.one_device is not None and plan.one_device.device == device else (device, found)
+
+
+def best_baseline(plan: Plan) -> BaselineOutcome | None:
+    """The baseline nearest to the plan; None when none ran."""
+    answers = [(b.metrics.fitness(plan.objective), i) for i, b in enumerate(plan.baselines) if b.metrics is not None]
+    return plan.baselines[min(answers)[1]] if answers else None

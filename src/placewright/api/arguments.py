@@ -1,0 +1,82 @@
+"""What callers of `plan` pass, checked and brought into one form, so that every plan can be saved and read back."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from placewright.problem.constraints import Constraints
+from placewright.search.budget import UNLIMITED, Budget
+from placewright.support.errors import InputError
+from placewright.support.quantities import parse_bytes, parse_duration_ns
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int. Raises InputError, naming the argument, unless it is a whole number from low to high."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to {high}")
+    return number
+
+
+def bytes_or_none(name: str, value: Any) -> int | None:
+    """Bytes from an int or a size like "10GiB"."""
+    if value is None:
+        return None
+    return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, 2**62 - 1)
+
+
+def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budget:
+    """The default number of evaluations only when neither limit is given."""
+    seconds: float | None = None
+    if isinstance(time_limit, str):
+        seconds = parse_duration_ns(time_limit) / 1e9
+    elif isinstance(time_limit, Real) and not isinstance(time_limit, bool):
+        seconds = float(time_limit)
+    elif time_limit is not None:
+        raise InputError(f"time_limit is {time_limit!r}; it must be seconds or a duration like '1s'")
+    if evaluations is not None:
+        return Budget(evaluations=whole_number("evaluations", evaluations, 1, UNLIMITED), seconds=seconds)
+    return Budget(evaluations=default_evaluations if seconds is None else UNLIMITED, seconds=seconds)
+
+
+def constraints(pins: Any, forbids: Any, colocate: Any) -> Constraints:
+    """From mappings of pattern to device, and groups of patterns."""
+    return Constraints(
+        pins=_rules("pins", pins),
+        forbids=_rules("forbids", forbids, many=True),
+        colocations=_groups("colocate", colocate),
+    )
+
+
+def _rules(name: str, rules: Any, *, many: bool = False) -> tuple[tuple[str, str], ...]:
+    """Pairs of pattern and device. many: whether a pattern may have a list of devices."""
+    if rules is None:
+        return ()
+    if not isinstance(rules, Mapping) or not all(isinstance(pattern, str) for pattern in rules):
+        raise InputError(f"{name} is {rules!r}; it must map patterns to devices, like {{'layers.0.*': 0}}")
+    pairs = []
+    for pattern, found in rules.items():
+        several = isinstance(found, list | tuple)
+        if several and not (many and found):
+            raise InputError(f"{name} gives '{pattern}' {found!r}, where one device belongs")
+        pairs += [(pattern, str(device)) for device in (found if several else [found])]
+    return tuple(pairs)
+
+
+def _groups(name: str, groups: Any) -> tuple[tuple[str, ...], ...]:
+    def is_list(value: Any) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, str)
+
+    if not is_list(groups) or not all(is_list(group) and len(group) > 1 for group in groups):
+        raise InputError(
+            f"{name} is {groups!r}; it must hold groups of at least two patterns, like [['embed*', 'head*']]"
+        )
+    if not all(isinstance(pattern, str) for group in groups for pattern in group):
+        raise InputError(f"{name} is {groups!r}; patterns are strings")
+    return tuple(tuple(group) for group in groups)

@@ -1,0 +1,212 @@
+"""The main job from Python: `plan`, `save` and `load`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from placewright.api.arguments import budget, constraints, whole_number
+from placewright.api.memory_limits import memory_limits
+from placewright.api.questions import Answer, Plan, answer
+from placewright.costs import estimate_costs
+from placewright.graph import Graph
+from placewright.importers import load_graph
+from placewright.importers.torch_module import from_torch
+from placewright.machine import Device, Machine
+from placewright.machines import load_machine
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.record import Plan as PlanRecord
+from placewright.policies.shipped import find_policy
+from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
+from placewright.problem.objective import ControlMode, Objective
+from placewright.search.brkga import MAX_THREADS
+from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.search.method import default_evaluations, make_method
+from placewright.search.plugins import solve
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from placewright.analysis.inspection import Inspection
+
+    Model: TypeAlias = Graph | str | Path | torch.nn.Module | ExportedProgram
+
+
+def plan(
+    model: Model,
+    devices: Machine | str | Path | Sequence[str],
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    objective: Objective = "step-time",
+    memory_limit: int | str | Mapping[str | int, int | str] | Sequence[int | str | None] | None = None,
+    pins: Mapping[str, str | int] | None = None,
+    forbids: Mapping[str, str | int | Sequence[str | int]] | None = None,
+    colocate: Sequence[Sequence[str]] = (),
+    control: ControlMode = "signal",
+    solver: str = "auto",
+    evaluations: int | None = None,
+    time_limit: float | str | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    policy: str | Path | None = None,
+    measured: str | Path | None = None,
+    dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress | None = None,
+    interrupted: Interrupted | None = None,
+) -> Plan:
+    """Find where each op runs, in what order, and when tensors move.
+
+    model: a Graph, the path of a model or graph file, "example:NAME", a torch module with `args` and `kwargs`, what it
+        is called with (one tensor, or a tuple), or an ExportedProgram, which has them; with `training` a whole step
+        with backward and optimizer. devices: a Machine, "2xh100", or the path of a devices.toml.
+    memory_limit: bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list
+        with one entry per device; capacities hold as well. pins: glob over op or module names to device. forbids: to
+        one device or several. colocate: groups of globs that share a device. dims: values of symbolic dimensions of
+        an ONNX file.
+    evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
+        about a second, and no time limit: only without one is the plan reproducible.
+    threads: None for all cores; the plan depends on it only with a time limit. policy: what guides `regal`, `idrs` or
+        `gas`, a name or a file; None for the one shipped for the problem. measured: CSV of measured op times.
+
+    Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
+    """
+    began = time.perf_counter()
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    cores = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
+    guide = None if policy is None else find_policy(str(policy))
+    method = make_method(solver, threads=cores, policy=guide)
+    limits = budget(evaluations, time_limit, default_evaluations=5000)
+    machine = as_machine(devices)
+    limited = memory_limits(memory_limit, machine)
+    problem = make_problem(
+        as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims),
+        machine,
+        objective=objective,
+        control=control,
+        memory_limit=limited,
+        constraints=constraints(pins, forbids, colocate),
+        measured=measured,
+    )
+    if evaluations is None and limits.seconds is None:
+        limits = replace(limits, evaluations=default_evaluations(method, problem))
+    result = solve(method, problem, limits, seed, on_progress=on_progress, interrupted=interrupted)
+    options = {
+        "model": str(model) if isinstance(model, str | Path) else None,
+        "dims": {name: int(size) for name, size in (dims or {}).items()},
+        "measured": None if measured is None else str(measured),
+        "memory_limit": limited,
+        "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
+        "time_limit_s": limits.seconds,
+    }
+    seconds = time.perf_counter() - began
+    return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options))
+
+
+def load(path: str | Path) -> Plan:
+    """A saved plan. Raises InputError naming the file when it is not one."""
+    from placewright.plans.file import read_plan
+
+    return Plan.of(read_plan(path))
+
+
+def save(plan: PlanRecord, path: str | Path) -> None:
+    """Write a plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
+    from placewright.plans.file import write_plan
+
+    write_plan(plan, path)
+
+
+def inspect(
+    model: Model,
+    devices: Machine | str | Path = "h100",
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    dims: Mapping[str, int] | None = None,
+    measured: str | Path | None = None,
+) -> Answer[Inspection]:
+    """What a graph holds, what it costs, and where it fits. The arguments are those of `plan`.
+
+    Raises InputError for bad input, and when an op has no time on the machine.
+    """
+    from placewright.analysis.inspection import inspect_graph
+    from placewright.terminal.inspect_tables import inspect_tables
+
+    graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
+    found = inspect_graph(graph, as_machine(devices), measured=None if measured is None else Path(measured))
+    return answer(found, inspect_tables(found))
+
+
+def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
+    """The machine of whatever `plan` accepts as devices."""
+    if isinstance(devices, Machine):
+        return devices
+    if isinstance(devices, str | Path):
+        return load_machine(devices)
+    if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):
+        return load_machine("+".join(devices))
+    raise InputError(
+        f"devices is {devices!r}; it must be a Machine, a name like '2xh100', a list of names, or the path of a "
+        "devices.toml"
+    )
+
+
+def as_graph(
+    model: Model,
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    dims: Mapping[str, int] | None = None,
+) -> Graph:
+    """The graph of whatever `plan` accepts as a model."""
+    if not isinstance(model, Graph | str | Path):
+        return from_torch(model, args, kwargs, training=training)
+    graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {})
+    if kwargs or not (isinstance(args, tuple | list) and not args):
+        raise InputError(f"args and kwargs are for a PyTorch module, and '{graph.name}' is a graph already")
+    if training and graph.metadata.get("mode") != "training":
+        raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
+    return graph
+
+
+def make_problem(
+    graph: Graph,
+    machine: Machine,
+    *,
+    objective: Objective = "step-time",
+    control: ControlMode = "signal",
+    memory_limit: int | Mapping[str, int] | None = None,
+    constraints: Constraints | None = None,
+    measured: str | Path | None = None,
+) -> Problem:
+    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device or by
+    the name of those that have one."""
+
+    def limit_of(device: Device) -> int | None:
+        given = memory_limit.get(device.name) if isinstance(memory_limit, Mapping) else memory_limit
+        return min((size for size in (device.memory_bytes, given) if size is not None), default=None)
+
+    limits = [limit_of(device) for device in machine.devices]
+    costs = estimate_costs(graph, machine, Path(measured) if measured is not None else None)
+    return Problem(
+        graph=graph,
+        machine=machine,
+        time_ns=costs.time_ns,
+        objective=objective,
+        control=control,
+        memory_limits_bytes=tuple(limits),
+        constraints=constraints or Constraints(),
+        without_formula=costs.without_formula,
+        time_origin=costs.origin,
+    )

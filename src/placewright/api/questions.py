@@ -1,0 +1,164 @@
+"""What can be asked in Python of a plan or a graph; the answers are those of the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from placewright.graph import Graph
+from placewright.plans.record import Plan as PlanRecord
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from rich.console import RenderableType
+
+    from placewright.analysis.comparison import Comparison
+    from placewright.analysis.explain import Explanation
+    from placewright.analysis.op_explanation import OpExplanation
+
+Facts = TypeVar("Facts")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Generic[Facts]):
+    """What a question found. facts: the values, as `--json` prints them. text: the tables that the command prints."""
+
+    facts: Facts
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def answer(facts: Facts, parts: Iterable[RenderableType | None]) -> Answer[Facts]:
+    """The facts with the tables of them drawn."""
+    from placewright.terminal.tables import drawn
+
+    # Outside of a terminal nothing is cut: what reads it has no edge.
+    return Answer(facts, drawn(parts, roomy=not sys.stdout.isatty()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Whether a plan simulates to what it says. problems: what does not, one sentence each."""
+
+    correct: bool
+    problems: tuple[str, ...]
+
+
+class Plan(PlanRecord):
+    """A plan that answers questions: what `placewright.plan` and `placewright.load` return."""
+
+    @classmethod
+    def of(cls, plan: PlanRecord) -> Plan:
+        """The same plan."""
+        return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster a step is than on the best single device; None where it fits on none."""
+        single = self.one_device
+        if single is None or single.metrics.bytes_over_limit or not self.step_time_ns:
+            return None
+        return single.metrics.step_time_ns / self.step_time_ns
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
+        from placewright.plans.file import write_plan
+
+        write_plan(self, path)
+
+    def explain_op(self, name: str, model: Graph | str | Path | None = None) -> Answer[OpExplanation]:
+        """Why the op of that name stands where it does, and what each other device would cost. model: as in `check`.
+
+        Raises InputError for an op that is not scheduled, and where `check` does.
+        """
+        from placewright.terminal.op_tables import op_tables
+
+        found = why_there(self, name, model)
+        return answer(found, op_tables(self, found))
+
+    def explain(self) -> Answer[Explanation]:
+        """Why the plan takes the memory and the time it takes."""
+        from placewright.analysis.explain import explain
+        from placewright.terminal.explain_tables import explain_tables
+
+        found = explain(self)
+        return answer(found, explain_tables(self, found))
+
+    def diff(self, other: PlanRecord) -> Answer[Comparison]:
+        """This plan and another one for the same graph side by side. Raises InputError for one of another graph."""
+        from placewright.analysis.comparison import compare
+        from placewright.terminal.diff_tables import diff_tables
+
+        found = compare(self, other)
+        return answer(found, diff_tables(self, other, found))
+
+    def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
+        """Simulate the plan anew with a slow, independent simulator.
+
+        model: the graph the plan is for, or its file; None for the file the plan was made from.
+        Raises InputError where the plan is for another graph, or says no file.
+        """
+        from placewright.terminal.check_table import check_table
+
+        found = judge(self, model)
+        return answer(found, check_table(self, found.problems))
+
+    def to_dataframe(self) -> DataFrame:
+        """One row per op and transfer in the order of the plan, with the columns of the export to csv; needs pandas."""
+        from placewright.export.csv import COLUMNS, rows_of
+
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError("a data frame needs pandas: pip install pandas") from error
+        return pandas.DataFrame(rows_of(self), columns=list(COLUMNS))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head of the report, its timeline in small, and its table of devices."""
+        from placewright.report.notebook import notebook_html
+
+        return notebook_html(self)
+
+
+def judge(
+    plan: PlanRecord,
+    model: Graph | str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    measured: Path | None = None,
+    name: str = "the plan",
+) -> Check:
+    """Simulate a plan anew. model: its graph, or the file of it; None for what the plan was made from. dims, measured:
+    of the file; what the plan was made with where they are not given. name: what errors call the plan.
+
+    Raises InputError where the plan is for another graph, or says no file.
+    """
+    from placewright.costs import estimate_costs
+    from placewright.plans.provenance import find_graph, recorded_times
+    from placewright.verification.checker import check_plan
+
+    graph = find_graph(plan, model, dims=dims, name=name)
+    costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
+    problems = check_plan(plan, graph, costs.time_ns, costs.origin)
+    return Check(correct=not problems, problems=tuple(problems))
+
+
+def why_there(
+    plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
+) -> OpExplanation:
+    """Why an op of a plan stands where it does. model, name: as `judge` takes them, which says what it raises."""
+    from placewright.analysis.op_explanation import explain_op
+    from placewright.costs import estimate_costs
+    from placewright.plans.provenance import find_graph, recorded_times
+
+    graph = find_graph(plan, model, name=name)
+    return explain_op(plan, graph, estimate_costs(graph, plan.machine, recorded_times(plan)).time_ns, op)

@@ -1,0 +1,1 @@
+"""A solution becomes a plan: times, buffers, memory curves; plans on disk."""

@@ -1,0 +1,106 @@
+"""From a method's result to the plan: simulates the solution once more and collects the evidence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from placewright.bounds import Bound, lower_bound, memory_floor_bytes
+from placewright.costs import count_sources
+from placewright.costs.estimate import TimeSources
+from placewright.plans import schedule
+from placewright.plans.buffers import buffers_and_curves
+from placewright.plans.one_device import best_one_device
+from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
+from placewright.problem import Problem
+from placewright.problem.objective import status_of
+from placewright.search.input_order import INPUT_ORDER
+from placewright.search.result import Result
+from placewright.version import VERSION
+
+_LOGGER = logging.getLogger(__name__)
+#: How many ops with a guessed time a warning names.
+_NUM_NAMED = 3
+
+
+def assemble_plan(
+    problem: Problem, result: Result, *, solver: str, seconds: float, options: Mapping[str, Any] | None = None
+) -> Plan:
+    """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
+    the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method."""
+    timed = schedule.simulate(problem, result.solution)
+    buffers, curves = buffers_and_curves(timed)
+    bound = _bound(problem, result)
+    return Plan(
+        graph_name=problem.graph.name,
+        graph_fingerprint=problem.graph.fingerprint,
+        num_graph_ops=len(problem.graph.ops),
+        machine=problem.machine,
+        objective=problem.objective,
+        control=problem.control,
+        memory_limits_bytes=problem.memory_limits_bytes,
+        ops=schedule.scheduled_ops(timed),
+        transfers=schedule.transfers(timed),
+        buffers=buffers,
+        memory_curves=curves,
+        metrics=result.metrics,
+        baselines=tuple(
+            BaselineOutcome(name=baseline.method, metrics=baseline.metrics, seconds=baseline.seconds)
+            for baseline in result.baselines
+        ),
+        lower_bound=bound.value,
+        bound_reason=bound.reason,
+        memory_floor_bytes=memory_floor_bytes(problem),
+        status=status_of(
+            result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
+        ),
+        solver=solver,
+        found_by=result.found_by,
+        seed=result.seed,
+        evaluations=result.evaluations,
+        seconds=seconds,
+        stopped_because=result.stopped_because,
+        configuration={**problem.constraints.record(), **(options or {}), "method": dict(result.configuration)},
+        warnings=_warnings(problem),
+        version=VERSION,
+        time_sources=_time_sources(problem, result),
+        one_device=best_one_device(problem, result),
+        input_order_memory=_input_order_memory(problem, result),
+    )
+
+
+def _bound(problem: Problem, result: Result) -> Bound:
+    """The problem's own, unless the method proved a better one. Methods prove bounds of plans that keep the limits."""
+    own, proven = lower_bound(problem), result.proven_bound
+    if proven is None or proven <= own.value or result.metrics.bytes_over_limit > 0:
+        return own
+    return Bound(proven, "proven by the solver")
+
+
+def _time_sources(problem: Problem, result: Result) -> TimeSources | None:
+    """Of every scheduled op on the device it runs on."""
+    if problem.time_origin is None:
+        return None
+    return count_sources(problem.time_origin[problem.lowered.graph_op, result.solution.device_of])
+
+
+def _input_order_memory(problem: Problem, result: Result) -> MemoryCurve | None:
+    """What a plan for peak memory is compared with, over time; nobody looks at it beside other objectives."""
+    captured = next((b for b in result.baselines if b.method == INPUT_ORDER.name), None)
+    if captured is None or problem.objective != "peak-memory":
+        return None
+    _, curves = buffers_and_curves(schedule.simulate(problem, captured.solution))
+    return max(curves, key=lambda curve: max(curve.bytes_in_use))
+
+
+def _warnings(problem: Problem) -> tuple[str, ...]:
+    """What the importer said, and which ops have a guessed time."""
+    warnings = [str(warning) for warning in problem.graph.metadata.get("warnings", ())]
+    guessed = problem.without_formula
+    if guessed:
+        more = f" and {len(guessed) - _NUM_NAMED:,} more" if len(guessed) > _NUM_NAMED else ""
+        names = ", ".join(guessed[:_NUM_NAMED]) + more
+        warnings.append(f"no formula for the time of {len(guessed):,} ops, only bytes and launch count: {names}")
+        _LOGGER.warning(warnings[-1])
+    return tuple(warnings)

@@ -1,0 +1,155 @@
+"""The memory a schedule holds: buffers, from the step that makes them to the last that needs them, and curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.plans.record import Buffer, BufferKind, MemoryCurve
+from placewright.plans.schedule import Schedule, latest
+from placewright.support.garbage import collection_paused
+
+Int = NDArray[np.int64]
+
+#: Position of the step that frees a graph output: none before the step ends.
+NEVER = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Held:
+    """Buffers of one kind, as columns: names of each and of the op it belongs to, where and how much, and the positions
+    of the steps with whose start it begins and with whose finish it ends, NEVER for what stays."""
+
+    kind: BufferKind
+    name: list[str]
+    op: list[str]
+    device: Int
+    size: Int
+    begin: Int
+    end: Int
+
+
+@collection_paused()
+def buffers_and_curves(schedule: Schedule) -> tuple[tuple[Buffer, ...], tuple[MemoryCurve, ...]]:
+    """All memory held on any device, and each device's curve over the events in order."""
+    held = [*_held_tensors(schedule), _held_workspaces(schedule)]
+    residents = _residents(schedule)
+    rows = residents + [row for kind in held for row in _buffers(schedule, kind)]
+    device, size, begin, end = (
+        np.concatenate([getattr(kind, column) for kind in held]) for column in ("device", "size", "begin", "end")
+    )
+    on_device = np.append(np.array([row.device for row in residents], np.int64), device)
+    allocated = np.append(np.zeros(len(residents), np.int64), schedule.start_ns[begin])
+    in_turn = np.lexsort((allocated, on_device))
+    curves = []
+    for each in range(schedule.problem.machine.num_devices):
+        here = (device == each) & (size > 0)
+        resident = sum(row.size_bytes for row in residents if row.device == each)
+        curves.append(_curve(schedule, resident, size[here], begin[here], end[here]))
+    return tuple(rows[row] for row in in_turn.tolist()), tuple(curves)
+
+
+def _buffers(schedule: Schedule, held: _Held) -> list[Buffer]:
+    freed = np.where(held.end == NEVER, schedule.finish_ns.max(), schedule.finish_ns[held.end])
+    columns = (held.device, held.size, schedule.start_ns[held.begin], freed)
+    return [
+        Buffer(name=name, kind=held.kind, op=op, device=device, size_bytes=size, allocated_ns=begin, freed_ns=end)
+        for name, op, device, size, begin, end in zip(held.name, held.op, *(c.tolist() for c in columns), strict=True)
+    ]
+
+
+def _curve(schedule: Schedule, resident_bytes: int, size: Int, begin: Int, end: Int) -> MemoryCurve:
+    """Events sorted by time, then by position, a start before its finish; one point each, however much it changes."""
+    freed = end != NEVER
+    time = np.concatenate([schedule.start_ns[begin], schedule.finish_ns[end[freed]]])
+    rank = np.concatenate([2 * begin, 2 * end[freed] + 1])
+    change = np.concatenate([size, -size[freed]])
+    in_turn = np.lexsort((rank, time))
+    time, rank, in_use = time[in_turn], rank[in_turn], resident_bytes + np.cumsum(change[in_turn])
+    last = np.append(rank[1:] != rank[:-1], True) if len(rank) else np.zeros(0, np.bool_)
+    return MemoryCurve(time_ns=(0, *time[last].tolist()), bytes_in_use=(resident_bytes, *in_use[last].tolist()))
+
+
+def _residents(schedule: Schedule) -> list[Buffer]:
+    problem, lowered = schedule.problem, schedule.problem.lowered
+    num_devices = problem.machine.num_devices
+    seen = np.unique(lowered.residents.astype(np.int64) * num_devices + schedule.device_of[lowered.resident_reader])
+    end = int(schedule.finish_ns.max())
+    tensors = [problem.graph.tensors[index] for index in lowered.graph_resident[seen // num_devices].tolist()]
+    return [
+        Buffer(
+            name=tensor.name,
+            kind="resident",
+            op="",
+            device=device,
+            size_bytes=tensor.held_bytes,
+            allocated_ns=0,
+            freed_ns=end,
+        )
+        for tensor, device in zip(tensors, (seen % num_devices).tolist(), strict=True)
+    ]
+
+
+def _held_workspaces(schedule: Schedule) -> _Held:
+    lowered, graph = schedule.problem.lowered, schedule.problem.graph
+    ops = schedule.ops[lowered.workspace_bytes[schedule.ops] > 0]
+    names = [graph.ops[index].name for index in lowered.graph_op[ops].tolist()]
+    positions = schedule.op_position[ops]
+    return _Held(
+        kind="workspace",
+        name=names,
+        op=names,
+        device=schedule.device_of[ops],
+        size=lowered.workspace_bytes[ops],
+        begin=positions,
+        end=positions,
+    )
+
+
+def _held_tensors(schedule: Schedule) -> tuple[_Held, _Held]:
+    """Tensors at home and their copies elsewhere, from the step that makes them to their last consumer there."""
+    lowered, graph = schedule.problem.lowered, schedule.problem.graph
+    at_home, of_copies = _last_uses(schedule)
+    made = schedule.op_position[lowered.producer]
+    end = np.where(lowered.kept != 0, NEVER, np.where(at_home >= 0, at_home, made))
+    own = np.flatnonzero(lowered.home_bytes)
+    sent, _, destination = schedule.transfers
+    makers = [graph.ops[index].name for index in lowered.graph_op[lowered.producer].tolist()]
+    names = schedule.tensor_names
+    home = _Held(
+        kind="tensor",
+        name=[names[tensor] for tensor in own.tolist()],
+        op=[makers[tensor] for tensor in own.tolist()],
+        device=schedule.home[own],
+        size=lowered.home_bytes[own],
+        begin=made[own],
+        end=end[own],
+    )
+    copies = _Held(
+        kind="copy",
+        name=[names[tensor] for tensor in sent.tolist()],
+        op=[makers[tensor] for tensor in sent.tolist()],
+        device=destination,
+        size=lowered.copy_bytes[sent],
+        begin=schedule.transfer_position,
+        end=of_copies,
+    )
+    return home, copies
+
+
+def _last_uses(schedule: Schedule) -> tuple[Int, Int]:
+    """Position of the step with whose finish memory is no longer needed: by scheduled tensor at home, where its readers
+    there, those of its views and its outgoing transfers use it, -1 where nothing does; and by copy."""
+    lowered = schedule.problem.lowered
+    reader, tensor = schedule.reads
+    device, position = schedule.device_of[reader], schedule.op_position[reader]
+    local = device == schedule.home[tensor]
+    sent = schedule.transfer_position
+    index = lowered.storage[np.concatenate([tensor[local], schedule.transfers[0]])]
+    users = np.concatenate([position[local], sent])
+    at_home = latest(len(lowered.storage), index, schedule.finish_ns[users], users)
+    copy = schedule.transfer_of(tensor[~local], device[~local])
+    away = position[~local]
+    return at_home, latest(len(sent), copy, schedule.finish_ns[away], away)

@@ -1,0 +1,45 @@
+"""What a plan was made from, found again: its graph, and the file of measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from placewright.graph import Graph
+from placewright.importers import load_graph
+from placewright.plans.file import match_graph
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
+
+
+def find_graph(
+    plan: Plan,
+    model: Graph | str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    name: str = "the plan",
+) -> Graph:
+    """The graph a plan is for. model: that graph, or the file of it; None for what the plan was made from. dims: of the
+    file; what the plan was made with where they are not given. name: what errors call the plan.
+
+    Raises InputError where the plan is for another graph, says no file, or the file cannot be read.
+    """
+    source = model if model is not None else plan.configuration.get("model")
+    if not isinstance(source, Graph | str | Path):
+        raise InputError("the plan was not made from a file; say which graph it is for, as in plan.check(graph)")
+    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(plan))
+    if differences := match_graph(plan, graph):
+        named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
+        raise InputError(f"{name} is no plan for {named}: {'; '.join(differences)}")
+    return graph
+
+
+def recorded_times(plan: Plan) -> Path | None:
+    """The file of measured times that the plan was made with."""
+    measured = plan.configuration.get("measured")
+    return Path(measured) if isinstance(measured, str) else None
+
+
+def _recorded_dims(plan: Plan) -> dict[str, int]:
+    dims = plan.configuration.get("dims")
+    return dims if isinstance(dims, dict) and all(type(size) is int for size in dims.values()) else {}

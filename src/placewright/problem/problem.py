@@ -1,0 +1,136 @@
+"""The problem: a graph on a machine with an objective, limits and constraints; immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.graph import Graph
+from placewright.machine import Machine
+from placewright.problem.constraints import Constraints, placement_groups
+from placewright.problem.lowering import Lowered, lower
+from placewright.problem.objective import ControlMode, Objective
+from placewright.support.errors import InputError
+from placewright.support.suggestion import did_you_mean
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Problem:
+    """What a method solves.
+
+    time_ns: int64 [num graph ops, num devices], from the cost model.
+    memory_limits_bytes: per device; None for no limit.
+    control: what a control dependency across devices means (docs/semantics.md).
+    without_formula: names of ops whose time is a guess; plans warn of them.
+    time_origin: a `costs.TimeOrigin` for each of time_ns, which plans count; None where it is not known.
+
+    Raises InputError when shapes disagree, constraints contradict, or sums of times or sizes could overflow.
+    """
+
+    graph: Graph
+    machine: Machine
+    time_ns: NDArray[np.int64]
+    objective: Objective = "step-time"
+    control: ControlMode = "signal"
+    memory_limits_bytes: tuple[int | None, ...] = ()
+    constraints: Constraints = field(default_factory=Constraints)
+    without_formula: tuple[str, ...] = ()
+    time_origin: NDArray[np.int8] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.memory_limits_bytes:
+            object.__setattr__(self, "memory_limits_bytes", tuple(d.memory_bytes for d in self.machine.devices))
+        if len(self.memory_limits_bytes) != self.machine.num_devices:
+            raise InputError(
+                f"{len(self.memory_limits_bytes)} memory limits given for {self.machine.num_devices} devices"
+            )
+        for limit in self.memory_limits_bytes:
+            if limit is not None and not (type(limit) is int and 0 <= limit < 2**62):
+                raise InputError(f"a memory limit of {limit} is not a whole number of bytes from 0 to 2**62 - 1")
+        if all(op.kind == "view" for op in self.graph.ops):
+            raise InputError(f"graph '{self.graph.name}' has nothing to schedule: all its ops are views")
+        if self.time_ns.shape != (len(self.graph.ops), self.machine.num_devices):
+            raise InputError(f"op times have shape {self.time_ns.shape}, not one row per op and one column per device")
+        if self.objective not in ("step-time", "peak-memory"):
+            known = did_you_mean(str(self.objective), ("step-time", "peak-memory"))
+            raise InputError(f"unknown objective '{self.objective}'{known}")
+        if self.control not in ("order", "transfer", "signal"):
+            known = did_you_mean(str(self.control), ("order", "transfer", "signal"))
+            raise InputError(f"unknown control mode '{self.control}'{known}")
+        _check_sums(self)
+
+    def __repr__(self) -> str:
+        return f"Problem({self.graph!r}, {self.machine!r}, {self.objective})"
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The graph as the core sees it: views folded away, indices of scheduled ops and tensors."""
+        return lower(self.graph, self.control)
+
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        """Per scheduled op the first op of those that share its device, and the bit mask of devices it may use."""
+        return placement_groups(self.graph, self.lowered, self.machine, self.constraints)
+
+    @cached_property
+    def core(self) -> _core.Problem:
+        """The C++ problem, built once."""
+        lowered, machine = self.lowered, self.machine
+        group, allowed = self.groups
+        num_devices = machine.num_devices
+        return _core.Problem(
+            num_devices=num_devices,
+            op_time_ns=np.ascontiguousarray(self.time_ns[list(lowered.graph_op)]),
+            workspace_bytes=lowered.workspace_bytes,
+            output_begin=lowered.output_begin,
+            remote_bytes=lowered.remote_bytes,
+            copy_bytes=lowered.copy_bytes,
+            home_bytes=lowered.home_bytes,
+            storage=lowered.storage,
+            kept=lowered.kept,
+            input_begin=lowered.input_begin,
+            inputs=lowered.inputs,
+            control_begin=lowered.control_begin,
+            controls=lowered.controls,
+            resident_begin=lowered.resident_begin,
+            residents=lowered.residents,
+            resident_bytes=lowered.resident_bytes,
+            group=group,
+            allowed=allowed,
+            latency_ns=np.array([[link.latency_ns for link in row] for row in machine.links], np.int64),
+            inverse_bandwidth=np.array([[link.inverse_bandwidth for link in row] for row in machine.links], np.int64),
+            memory_limit=np.array([2**62 if x is None else x for x in self.memory_limits_bytes], np.int64),
+            host_of=np.array(machine.hosts, np.int32),
+            launch_ns=np.array([device.launch_overhead_ns for device in machine.devices], np.int64),
+            blocking=machine.transfer_model == "blocking",
+            signals=self.control == "signal",
+            minimize_memory=self.objective == "peak-memory",
+        )
+
+
+def _check_sums(problem: Problem) -> None:
+    """No total that the simulation can form may reach 2**62."""
+    machine, tensors = problem.machine, problem.graph.tensors
+    if problem.time_ns.size and int(problem.time_ns.min()) < 0:
+        raise InputError(f"graph '{problem.graph.name}' has an op with a negative time")
+    links = [link for row in machine.links for link in row]
+    total_bytes = sum(max(tensor.size_bytes, tensor.held_bytes) for tensor in tensors) + sum(
+        op.workspace_bytes for op in problem.graph.ops
+    )
+    slowest = max(link.inverse_bandwidth for link in links)
+    transfer_ns = total_bytes * slowest // 2**32 + (len(tensors) + len(problem.graph.ops)) * (
+        1 + max(link.latency_ns for link in links)
+    )
+    compute_ns = sum(problem.time_ns.max(axis=1).tolist())
+    num_launches = len(problem.graph.ops) + (len(tensors) + len(problem.graph.ops)) * machine.num_devices
+    launch_ns = num_launches * max(device.launch_overhead_ns for device in machine.devices)
+    if compute_ns + transfer_ns * machine.num_devices + launch_ns >= 2**62:
+        raise InputError(
+            f"graph '{problem.graph.name}': the times of ops, transfers and launches add up to more than 2**62 ns"
+        )
+    if total_bytes * machine.num_devices >= 2**62:
+        raise InputError(f"graph '{problem.graph.name}': the sizes of tensors add up to more than 2**62 bytes")

@@ -1,0 +1,1 @@
+"""Sentences for bad input, atomic writes, tables of TOML files, sizes and times as text."""

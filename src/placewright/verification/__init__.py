@@ -1,0 +1,1 @@
+"""An independent, slow check of a plan."""

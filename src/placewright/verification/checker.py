@@ -1,0 +1,365 @@
+"""Checks a plan against its graph by slow and obvious means: simulates it anew and compares everything exactly."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import groupby, zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.graph import Graph
+from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transfer
+from placewright.problem import Problem
+from placewright.problem.constraints import placement_groups, recorded_constraints
+from placewright.problem.objective import Metrics
+from placewright.support.errors import InputError
+from placewright.verification.evidence import about_configuration, about_evidence, about_time_sources
+from placewright.verification.replay import (
+    Demands,
+    Held,
+    Step,
+    demands,
+    held_memory,
+    in_place_neighbours,
+    launch_times,
+    memory_curve,
+    moved_bytes,
+    signal_ns,
+    step_times,
+)
+
+Times = Sequence[tuple[int, int]]
+
+
+def check_plan(
+    plan: Plan, graph: Graph, time_ns: NDArray[np.int64], time_origin: NDArray[np.int8] | None = None
+) -> list[str]:
+    """What is wrong with a plan, one sentence each, naming the op, tensor or device; empty when it is right.
+
+    time_ns: int64 [num graph ops, num devices]. time_origin: in the same shape, a `costs.TimeOrigin` each; without it
+    what the plan says of where its times come from is not judged. A plan for another graph, or one whose placement or
+    order is wrong, is not simulated: the sentences end there. Raises InputError when time_ns has another shape.
+    """
+    machine = plan.machine
+    if time_ns.shape != (len(graph.ops), machine.num_devices):
+        raise InputError(f"op times have shape {time_ns.shape}, not one row per op and one column per device")
+    wanted = demands(graph, plan.control)
+    problems = _about_header(plan, graph) or _about_placement(plan, graph, wanted) or _about_tensor_names(plan, graph)
+    if problems:
+        return problems
+    steps = _steps(plan, graph)
+    problems = _about_order(plan, graph, wanted, steps)
+    if problems:
+        return problems
+    times = step_times(graph, machine, wanted, steps, time_ns, signals=plan.control == "signal")
+    held = held_memory(graph, wanted, steps, times)
+    metrics = _metrics(plan, graph, steps, times, held, time_ns)
+    return [
+        *_about_times(plan, wanted, steps, times, launch_times(graph, machine, steps, time_ns)),
+        *_about_ops(plan, graph),
+        *_about_buffers(plan, held, metrics.step_time_ns),
+        *_about_curves(plan, held),
+        *_about_metrics(plan, metrics),
+        *about_evidence(plan, metrics, _problem(plan, graph, time_ns)),
+        *about_configuration(plan, graph),
+        *about_time_sources(plan, graph, time_origin),
+        *_about_one_device(plan, graph, wanted, time_ns),
+    ]
+
+
+def _about_one_device(plan: Plan, graph: Graph, wanted: Demands, time_ns: NDArray[np.int64]) -> Iterator[str]:
+    """What the captured order takes on the device that the plan is compared with."""
+    one = plan.one_device
+    if one is None or one.order != "input-order" or one.num_elsewhere > 0:
+        return
+    steps = [Step(op=op, value=None, source=one.device, destination=one.device) for op in wanted.reads]
+    times = step_times(graph, plan.machine, wanted, steps, time_ns, signals=plan.control == "signal")
+    expected = max(finish for _, finish in times)
+    if one.metrics.step_time_ns != expected:
+        name = plan.machine.devices[one.device].name
+        yield f"{name} alone takes {expected} ns, not {one.metrics.step_time_ns} as the plan says"
+
+
+def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
+    """For the bounds, with the constraints that the configuration records; without any that it could not be under,
+    which `about_configuration` tells of."""
+    problem = Problem(
+        graph=graph,
+        machine=plan.machine,
+        time_ns=time_ns,
+        objective=plan.objective,
+        control=plan.control,
+        memory_limits_bytes=plan.memory_limits_bytes,
+    )
+    constrained = replace(problem, constraints=recorded_constraints(plan.configuration))
+    try:
+        placement_groups(graph, constrained.lowered, plan.machine, constrained.constraints)
+    except InputError:
+        return problem
+    return constrained
+
+
+def _about_header(plan: Plan, graph: Graph) -> list[str]:
+    if plan.graph_fingerprint != graph.fingerprint:
+        return [f"the plan is for graph '{plan.graph_name}', whose fingerprint is not that of graph '{graph.name}'"]
+    if plan.num_graph_ops != len(graph.ops):
+        return [f"the plan counts {plan.num_graph_ops} graph ops; there are {len(graph.ops)}"]
+    if len(plan.memory_limits_bytes) != plan.machine.num_devices:
+        return [f"the plan has {len(plan.memory_limits_bytes)} memory limits for {plan.machine.num_devices} devices"]
+    return [
+        f"device '{device.name}' has {device.memory_bytes} bytes but the plan allows {limit}"
+        for device, limit in zip(plan.machine.devices, plan.memory_limits_bytes, strict=True)
+        if device.memory_bytes is not None and (limit is None or limit > device.memory_bytes)
+    ]
+
+
+def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
+    """Every op once, on a device there is, in-place results where their memory is."""
+    count = Counter(op.name for op in plan.ops)
+    expected = [graph.ops[op].name for op in wanted.reads]
+    problems = [f"op '{name}' is in the plan but not an op to schedule" for name in count.keys() - set(expected)]
+    problems += [f"op '{name}' is scheduled {count[name]} times, not once" for name in expected if count[name] != 1]
+    num_devices = plan.machine.num_devices
+    strays = [op for op in plan.ops if not 0 <= op.device < num_devices]
+    problems += [f"op '{op.name}' is on device {op.device}, the machine has {num_devices}" for op in strays]
+    if problems:
+        return problems
+    device = plan.device_of
+    pairs = [(graph.ops[op].name, graph.ops[other].name) for op, other in in_place_neighbours(graph, wanted)]
+    return [
+        f"op '{op}' writes in place on device {device[op]}, but op '{other}', which shares that memory, is on device "
+        f"{device[other]}"
+        for op, other in pairs
+        if device[op] != device[other]
+    ]
+
+
+def _about_tensor_names(plan: Plan, graph: Graph) -> list[str]:
+    """A transfer moves a tensor of the graph, or the control tensor of its producer under that one name."""
+    ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
+    return [
+        f"{_label(record)} moves no tensor of the graph and not the control tensor of '{record.producer}'"
+        for record in plan.transfers
+        if record.tensor not in tensors
+        and not (record.producer in ops and record.tensor == _control_name(record.producer))
+    ]
+
+
+def _control_name(op: str) -> str:
+    return f"control of {op}"
+
+
+def _steps(plan: Plan, graph: Graph) -> list[Step]:
+    """The order; what is no tensor of the graph is a control tensor."""
+    op_of = {op.name: index for index, op in enumerate(graph.ops)}
+    tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+    steps = []
+    for record in _records(plan):
+        if isinstance(record, Transfer):
+            op = op_of.get(record.producer, -1)
+            value = tensor_of.get(record.tensor, -1 - op)
+            steps.append(Step(op=op, value=value, source=record.source, destination=record.destination))
+        else:
+            steps.append(Step(op=op_of[record.name], value=None, source=record.device, destination=record.device))
+    return steps
+
+
+def _records(plan: Plan) -> list[ScheduledOp | Transfer]:
+    return sorted((*plan.ops, *plan.transfers), key=lambda record: record.position)
+
+
+def _label(record: ScheduledOp | Transfer) -> str:
+    if isinstance(record, Transfer):
+        return f"the transfer of '{record.tensor}' to device {record.destination}"
+    return f"op '{record.name}'"
+
+
+def _about_order(plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step]) -> list[str]:
+    if [record.position for record in _records(plan)] != list(range(len(steps))):
+        return ["the positions of ops and transfers are not 0, 1, 2 and so on, each once"]
+    device = {step.op: step.source for step in steps if step.value is None}
+    problems = _about_transfers(plan, graph, wanted, steps, device)
+    problems = problems or _about_dependencies(plan, graph, wanted, steps, device)
+    for what, positions in (
+        ("ops", [o.position for o in plan.ops]),
+        ("transfers", [t.position for t in plan.transfers]),
+    ):
+        if positions != sorted(positions):
+            problems.append(f"the plan's {what} are not sorted by position")
+    return problems
+
+
+def _about_transfers(
+    plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
+) -> list[str]:
+    """Exactly one transfer per value and device that reads it without making it."""
+    needed = {
+        (value, device[op]): wanted.maker[value]
+        for op, own in wanted.reads.items()
+        for value in own
+        if device[wanted.maker[value]] != device[op]
+    }
+    count = Counter((step.value, step.destination) for step in steps if step.value is not None)
+    problems = [
+        f"the transfer of {_value_name(graph, value)} to device {destination} stands {count[value, destination]} times "
+        "in the order, not once"
+        for value, destination in sorted(needed)
+        if count[value, destination] != 1
+    ]
+    for record, step in zip(_records(plan), steps, strict=True):
+        if not isinstance(record, Transfer) or step.value is None:
+            continue
+        if (step.value, step.destination) not in needed:
+            problems.append(f"{_label(record)} is not needed")
+            continue
+        maker = needed[step.value, step.destination]
+        expected = (graph.ops[maker].name, device[maker], moved_bytes(graph, step.value))
+        found = (record.producer, record.source, record.size_bytes)
+        if found != expected:
+            problems.append(f"{_label(record)} has producer, source and bytes {found}, expected {expected}")
+    return problems
+
+
+def _value_name(graph: Graph, value: int) -> str:
+    name = graph.tensors[value].name if value >= 0 else _control_name(graph.ops[-1 - value].name)
+    return f"'{name}'"
+
+
+def _about_dependencies(
+    plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
+) -> list[str]:
+    """Every step after all it needs."""
+    ran: set[int] = set()
+    present: set[tuple[int, int]] = set()
+    problems = []
+    for record, step in zip(_records(plan), steps, strict=True):
+        if step.value is None:
+            missing = [
+                f"{_value_name(graph, value)} is on its device"
+                for value in wanted.reads[step.op]
+                if (value, step.source) not in present
+                and not (device[wanted.maker[value]] == step.source and wanted.maker[value] in ran)
+            ]
+            missing += [f"op '{graph.ops[before].name}'" for before in wanted.waits[step.op] - ran]
+            ran.add(step.op)
+        else:
+            missing = [] if step.op in ran else [f"op '{graph.ops[step.op].name}', which makes it"]
+            present.add((step.value, step.destination))
+        problems += [f"{_label(record)} stands before {what}" for what in missing]
+    return problems
+
+
+def _metrics(
+    plan: Plan, graph: Graph, steps: Sequence[Step], times: Times, held: Sequence[Held], time_ns: NDArray[np.int64]
+) -> Metrics:
+    devices = range(plan.machine.num_devices)
+    peaks = tuple(max(in_use for _, in_use in memory_curve(held, device)) for device in devices)
+    ops = [step for step in steps if step.value is None]
+    moves = [step.value for step in steps if step.value is not None]
+    limits = zip(peaks, plan.memory_limits_bytes, strict=True)
+    return Metrics(
+        step_time_ns=max((t[1] for step, t in zip(steps, times, strict=True) if step.value is None), default=0),
+        peak_memory_bytes=max(peaks),
+        peak_bytes=peaks,
+        busy_ns=tuple(sum(int(time_ns[step.op, d]) for step in ops if step.source == d) for d in devices),
+        bytes_moved=sum(moved_bytes(graph, value) for value in moves),
+        num_transfers=len(moves),
+        bytes_over_limit=sum(max(0, peak - limit) for peak, limit in limits if limit is not None),
+    )
+
+
+def _about_times(
+    plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times, launched: Sequence[int]
+) -> list[str]:
+    problems = []
+    for record, step, expected, launched_ns in zip(_records(plan), steps, times, launched, strict=True):
+        found = (record.start_ns, record.finish_ns)
+        if found != expected:
+            problems.append(f"{_label(record)} starts and finishes at {found} ns, expected {expected}")
+        if record.waits_for == WAITS_FOR_LAUNCH:
+            explained = 0 < launched_ns == expected[0]
+        else:
+            explained = _may_wait_for(plan, wanted, steps, times, step, expected[0], record.waits_for)
+        if not explained:
+            waits = f"which waiting for position {record.waits_for} does not explain"
+            problems.append(f"{_label(record)} starts at {expected[0]} ns, {waits}")
+    return problems
+
+
+def _may_wait_for(
+    plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times, step: Step, start_ns: int, position: int
+) -> bool:
+    """Whether the step at `position` ends, or its signal arrives, exactly at start_ns; -1 explains a start at 0."""
+    if position == -1:
+        return start_ns == 0
+    if not 0 <= position < len(steps):
+        return False
+    other, finish = steps[position], times[position][1]
+    signals = plan.control == "signal" and step.value is None and other.op in wanted.waits[step.op]
+    if signals and other.value is None:
+        return start_ns in (finish, signal_ns(plan.machine, other.source, finish, step.source))
+    return finish == start_ns
+
+
+def _about_ops(plan: Plan, graph: Graph) -> list[str]:
+    """What the plan repeats from the graph."""
+    op_of = {op.name: op for op in graph.ops}
+    problems = []
+    for record in plan.ops:
+        op = op_of[record.name]
+        outputs = [graph.tensors[tensor] for tensor in op.outputs]
+        own_bytes = sum(tensor.held_bytes for tensor in outputs if tensor.alias_of is None)
+        expected = (op.kind, op.module, op.phase, op.source, own_bytes)
+        found = (record.kind, record.module, record.phase, record.source, record.output_bytes)
+        if found != expected:
+            problems.append(f"op '{op.name}' has kind, module, phase, source and output bytes {found}, not {expected}")
+    return problems
+
+
+def _about_buffers(plan: Plan, held: Sequence[Held], end_ns: int) -> list[str]:
+    """Buffers of no bytes may be listed or not."""
+    expected = {
+        (m.kind, m.name, m.device): [(m.op, m.size_bytes, m.begin[0], end_ns if m.end is None else m.end[0])]
+        for m in held
+        if m.size_bytes
+    }
+    found = defaultdict(list)
+    for b in plan.buffers:
+        if b.size_bytes:
+            found[b.kind, b.name, b.device].append((b.op, b.size_bytes, b.allocated_ns, b.freed_ns))
+    problems = []
+    for key in sorted(expected.keys() | found.keys()):
+        if expected.get(key) != found.get(key):
+            what = f"the {key[0]} '{key[1]}' on device {key[2]}"
+            problems.append(f"{what} has op, bytes, begin and end {found.get(key)}, expected {expected.get(key)}")
+    places = [(buffer.device, buffer.allocated_ns) for buffer in plan.buffers]
+    if places != sorted(places):
+        problems.append("the plan's buffers are not sorted by device and time of allocation")
+    return problems
+
+
+def _about_curves(plan: Plan, held: Sequence[Held]) -> list[str]:
+    """Events that change nothing may be points of a curve or not."""
+    if len(plan.memory_curves) != plan.machine.num_devices:
+        return [f"the plan has {len(plan.memory_curves)} memory curves for {plan.machine.num_devices} devices"]
+    problems = []
+    for device, curve in enumerate(plan.memory_curves):
+        expected = [(event[0], in_use) for event, in_use in memory_curve(held, device)]
+        points = zip(curve.time_ns, curve.bytes_in_use, strict=True)
+        found = [next(same) for _, same in groupby(points, key=lambda point: point[1])]
+        for left, right in zip_longest(found, expected):
+            if left != right:
+                problems.append(f"the memory curve of device {device} has (ns, bytes) {left}, expected {right}")
+                break
+    return problems
+
+
+def _about_metrics(plan: Plan, expected: Metrics) -> list[str]:
+    return [
+        f"the plan's {field.name} is {found}, expected {value}"
+        for field in fields(Metrics)
+        if (found := getattr(plan.metrics, field.name)) != (value := getattr(expected, field.name))
+    ]

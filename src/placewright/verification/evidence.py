@@ -1,0 +1,187 @@
+"""The checker's second half: what a plan claims beside its schedule (bound, status, baselines, why the search stopped)
+and what its configuration demands, derived anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.bounds import Bound, lower_bound, nothing_fits
+from placewright.costs import count_sources
+from placewright.costs.estimate import TimeSources
+from placewright.graph import Graph, Op
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.problem.constraints import OpNames, are_groups
+from placewright.problem.objective import Metrics
+from placewright.support.errors import InputError
+from placewright.support.quantities import parse_bytes
+
+
+def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
+    """Bound, baselines, status and the reason to stop against the metrics and the problem, both made anew."""
+    return [
+        *_about_bound(plan, metrics, problem),
+        *_about_baselines(plan, metrics),
+        *_about_status(plan, metrics, problem),
+    ]
+
+
+def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
+    bound, value = _bound_that_holds(plan, problem), metrics.objective_value(plan.objective)
+    if (plan.lower_bound, plan.bound_reason) != (bound.value, bound.reason):
+        found = f"{plan.lower_bound} ({plan.bound_reason})"
+        yield f"the lower bound is {found}, expected {bound.value} ({bound.reason})"
+    if plan.lower_bound > value:
+        yield f"the lower bound {plan.lower_bound} is above the plan's own {plan.objective} of {value}"
+
+
+def _bound_that_holds(plan: Plan, problem: Problem) -> Bound:
+    """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
+    own = lower_bound(problem)
+    claimed = Bound(plan.lower_bound, plan.bound_reason)
+    return claimed if claimed.reason == "proven by the solver" and claimed.value > own.value else own
+
+
+def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
+    own = metrics.fitness(plan.objective)
+    for baseline in plan.baselines:
+        if baseline.metrics is None:
+            continue
+        reached = baseline.metrics.fitness(plan.objective)
+        if reached < own:
+            yield f"baseline '{baseline.name}' is better than the plan: {reached} against {own}"
+        # What a solver proves holds for plans that keep the limits; one that breaks them may well be below.
+        bounded = plan.bound_reason != "proven by the solver" or baseline.metrics.bytes_over_limit == 0
+        if bounded and baseline.metrics.objective_value(plan.objective) < plan.lower_bound:
+            yield f"baseline '{baseline.name}' is below the lower bound {plan.lower_bound}"
+        before = plan.input_order_memory
+        if baseline.name == "input-order" and before and max(before.bytes_in_use) != baseline.metrics.peak_memory_bytes:
+            peaks = f"{max(before.bytes_in_use)} bytes, that baseline at {baseline.metrics.peak_memory_bytes}"
+            yield f"the memory of the input order peaks at {peaks}"
+
+
+def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
+    """Against the bound that holds, not the one the plan claims."""
+    over, value = metrics.bytes_over_limit, metrics.objective_value(plan.objective)
+    bound = _bound_that_holds(plan, problem).value
+    expected = "infeasible" if over > 0 else "optimal" if value == bound else "feasible"
+    facts = f"{over} bytes over the limits and a {plan.objective} of {value} against a bound of {bound}"
+    if plan.status != expected:
+        yield f"the status is {plan.status} with {facts}, expected {expected}"
+    if plan.stopped_because == "optimal" and expected != "optimal":
+        yield f"the search stopped because the plan is optimal, with {facts}"
+    if plan.stopped_because == "infeasible" and (over == 0 or not nothing_fits(problem)):
+        yield "the search stopped because nothing fits, which " + (
+            "this plan refutes" if over == 0 else "is not proven"
+        )
+
+
+def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
+    """What the plan says of where its times come from, against int8 [num graph ops, num devices]. It need not say."""
+    if plan.time_sources is None or time_origin is None:
+        return []
+    index_of = {op.name: index for index, op in enumerate(graph.ops)}
+    found = count_sources(np.array([time_origin[index_of[op.name], op.device] for op in plan.ops], np.int8))
+    if plan.time_sources == found:
+        return []
+    return [f"the plan says that its times are {_counts(plan.time_sources)}, expected {_counts(found)}"]
+
+
+def _counts(sources: TimeSources) -> str:
+    return ", ".join(f"{count} {name}" for name, count in asdict(sources).items())
+
+
+def about_configuration(plan: Plan, graph: Graph) -> list[str]:
+    """What the configuration records of memory limit, pins, forbids and colocations, against limits and placement.
+    Plans need not record them."""
+    return [*_about_memory_limit(plan), *_about_rules(plan, graph), *_about_colocations(plan, graph)]
+
+
+def _about_memory_limit(plan: Plan) -> Iterator[str]:
+    """One size is for every device, as earlier plans have it; a table is by the names of those that are limited."""
+    if "memory_limit" not in plan.configuration:
+        return
+    recorded = plan.configuration["memory_limit"]
+    names = [device.name for device in plan.machine.devices]
+    given = dict(recorded) if isinstance(recorded, Mapping) else dict.fromkeys(names, recorded)
+    for name in given.keys() - set(names):
+        yield f"the configuration's memory_limit names device '{name}', which the machine does not have"
+    for device, found in zip(plan.machine.devices, plan.memory_limits_bytes, strict=True):
+        limit = given.get(device.name)
+        try:
+            limit = parse_bytes(limit) if isinstance(limit, str) else limit
+        except InputError as error:
+            yield f"the configuration's memory_limit: {error}"
+            return
+        if limit is not None and type(limit) is not int:
+            yield f"the configuration's memory_limit {limit!r} is no size"
+            return
+        expected = min((size for size in (device.memory_bytes, limit) if size is not None), default=None)
+        if found != expected:
+            yield f"the memory limit of device '{device.name}' is {found}, by the configuration {expected}"
+
+
+def _pairs(rules: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Pattern and device of each rule; several devices of one pattern stand in a list."""
+    return [(p, text) for p, found in rules.items() for text in (found if isinstance(found, list) else [found])]
+
+
+def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
+    device_of = plan.device_of
+    ops = _placed_ops(graph)
+    names = OpNames(ops)
+    for key, pinned in (("pins", True), ("forbids", False)):
+        rules = plan.configuration.get(key) or {}
+        if not isinstance(rules, Mapping):
+            yield f"the configuration's {key} are no table of patterns and devices"
+            continue
+        for pattern, text in _pairs(rules):
+            device = _device_index(plan, text)
+            if device is None:
+                yield f"the configuration's {key} name device '{text}', which the machine does not have"
+                continue
+            matched = names.matching(pattern)
+            if not matched:
+                yield f"the configuration's {key} name '{pattern}', which matches no op"
+            for op in (ops[index].name for index in matched):
+                if (device_of[op] == device) != pinned:
+                    demand = f"{'pins' if pinned else 'forbids'} '{pattern}' to '{text}'"
+                    yield f"op '{op}' is on device {device_of[op]}, but the configuration {demand}"
+
+
+def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
+    device_of = plan.device_of
+    groups = plan.configuration.get("colocate") or []
+    if not are_groups(groups):
+        yield "the configuration's colocate is no list of lists of patterns"
+        return
+    ops = _placed_ops(graph)
+    names = OpNames(ops)
+    for patterns in groups:
+        found = {pattern: names.matching(pattern) for pattern in patterns}
+        members = (ops[index].name for index in sorted(set[int]().union(*found.values())))
+        devices = {device_of[op]: op for op in members}
+        if len(devices) > 1:
+            apart = ", ".join(f"op '{op}' on device {device}" for device, op in sorted(devices.items()))
+            yield f"the configuration colocates {', '.join(patterns)}, but the plan has {apart}"
+        for pattern, matched in found.items():
+            if not matched:
+                yield f"the configuration's colocate names '{pattern}', which matches no op"
+
+
+def _placed_ops(graph: Graph) -> list[Op]:
+    return [op for op in graph.ops if op.kind != "view"]
+
+
+def _device_index(plan: Plan, text: object) -> int | None:
+    """By name, else by number."""
+    names = [device.name for device in plan.machine.devices]
+    if str(text) in names:
+        return names.index(str(text))
+    return int(str(text)) if re.fullmatch("[0-9]{1,3}", str(text)) and int(str(text)) < len(names) else None
