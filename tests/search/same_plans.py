@@ -1,0 +1,175 @@
+"""What every method makes of 23 small problems, and every shipped policy of those it is for, as digests.
+
+Code that is meant to change no plan is held to them. `python tests/search/same_plans.py` makes `same_plans.json` anew
+where a plan is meant to change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from same_problems import PROBLEMS
+
+from placewright.plans.assemble import assemble_plan
+from placewright.policies.features import context_of
+from placewright.policies.policy import Policy
+from placewright.policies.shipped import find_policy, shipped_names
+from placewright.problem import Problem
+from placewright.problem.objective import Metrics
+from placewright.proposal import Proposal
+from placewright.search.budget import Budget
+from placewright.search.cp_sat import CpSat, CpWindows
+from placewright.search.method import BUILT_IN, METHODS, Method, make_method
+from placewright.search.result import Result
+from placewright.support.errors import InputError
+
+GUIDED = ("regal", "idrs", "gas")
+FILE = Path(__file__).with_suffix(".json")
+#: More than the 400 evaluations that the features of a policy take.
+EVALUATIONS = 500
+#: Of these, which moves make cheap, so many too: enough for the rounds and the proofs that `auto` ends with.
+MANY_EVALUATIONS = 5_000
+SEARCHES_OF_MOVES = ("auto", "peak-search", "schedule-annealing", "superstep-annealing")
+#: With one worker, and a limit in its own deterministic time, one version of OR-tools gives the same answer each time.
+#: Larger models take longer than all else together.
+CP_METHODS: dict[str, Method] = {
+    "cp-sat": CpSat(effort=0.02),
+    "cp-windows": CpWindows(effort=0.01, total_effort=0.05),
+}
+MOST_OPS_FOR_CP = {"cp-sat": 43, "cp-windows": 60}
+#: Another processor may sum the products of a policy's network in another order, and its float32 numbers then differ by
+#: some 1e-6 of their size. Actions are drawn from them, so what is drawn is compared exactly, and only where weights
+#: that are off by ten times as much draw the same: each problem has the first seed with which they do.
+RELATIVE_ERROR = 1e-5
+NUM_ERRONEOUS = 3
+
+
+def solutions(problem: Problem, seed: int) -> dict[str, str]:
+    """By method what it makes of the problem; without those that need what is not there."""
+    made = {name: _solved(problem, method, EVALUATIONS, seed) for name, method in _methods(problem)}
+    for name in SEARCHES_OF_MOVES:
+        made[f"{name} {MANY_EVALUATIONS}"] = _solved(problem, METHODS[name], MANY_EVALUATIONS, seed)
+    return made
+
+
+def _solved(problem: Problem, method: Method, evaluations: int, seed: int) -> str:
+    return _described(problem, method.solve(problem, Budget(evaluations=evaluations), seed))
+
+
+def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:
+    for name in sorted(BUILT_IN):
+        if name in GUIDED:
+            for policy in _policies(problem):
+                with suppress(InputError):  # the method does not take the policy
+                    yield f"{name}:{policy.name}", make_method(name, policy=policy)
+        elif name not in CP_METHODS:
+            yield name, METHODS[name]
+        elif problem.core.num_ops <= MOST_OPS_FOR_CP[name] and ortools_version() is not None:
+            yield name, CP_METHODS[name]
+
+
+def _described(problem: Problem, result: Result) -> str:
+    """What a reader compares, then a digest of all of it but the trace: a search notes its best when the clock says."""
+    plan = assemble_plan(problem, result, solver=result.method, seconds=0.0)
+    facts = [
+        plan.status,
+        f"{plan.metrics.step_time_ns} ns",
+        f"{plan.metrics.peak_memory_bytes} bytes",
+        f"{plan.evaluations} evaluations",
+        plan.stopped_because,
+    ]
+    digest = _digest(
+        [result.solution.device_of.tolist(), result.solution.order.tolist()],
+        [[op.name, op.device, op.position, op.start_ns, op.finish_ns] for op in plan.ops],
+        [[move.tensor, move.source, move.destination, move.start_ns, move.finish_ns] for move in plan.transfers],
+        [plan.lower_bound, plan.bound_reason, plan.memory_floor_bytes, _costs(plan.metrics), facts],
+        [[baseline.name, _costs(baseline.metrics)] for baseline in plan.baselines],
+    )
+    return ", ".join([*facts, digest])
+
+
+def _costs(metrics: Metrics | None) -> list[Any]:
+    assert metrics is not None
+    costs = [metrics.step_time_ns, metrics.bytes_over_limit, metrics.bytes_moved, metrics.num_transfers]
+    return [*costs, *metrics.peak_bytes, *metrics.busy_ns]
+
+
+def proposals(problem: Problem, seed: int) -> dict[str, str]:
+    """By shipped policy that is for such a problem a digest of the distributions it proposes."""
+    return {policy.name: _proposed(policy, problem, seed) for policy in _policies(problem)}
+
+
+def _policies(problem: Problem) -> Iterator[Policy]:
+    for name in shipped_names():
+        policy = find_policy(name)
+        with suppress(InputError):
+            policy.check(problem)
+            yield policy
+
+
+def _proposed(policy: Policy, problem: Problem, seed: int) -> str:
+    own = policy.configuration
+    context = context_of(problem, seed, own.decoder, with_leanings=own.with_leanings)
+    return _proposal_digest(policy.propose(problem, context, seed))
+
+
+def _proposal_digest(proposal: Proposal) -> str:
+    return _digest(proposal.alpha.tolist(), proposal.beta.tolist(), proposal.row.tolist(), proposal.elite_bias)
+
+
+def _digest(*facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def robust_seed(problem: Problem) -> int:
+    """The first with which small errors in the weights of no policy change what it proposes."""
+    for seed in count(7):
+        expected = proposals(problem, seed)
+        if all(_proposed(policy, problem, seed) == expected[name] for name, policy in _erroneous(expected)):
+            return seed
+    raise AssertionError
+
+
+def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, Policy]]:
+    random = np.random.default_rng(0)
+    for name in names:
+        policy = find_policy(name)
+        for _ in range(NUM_ERRONEOUS):
+            weights = {
+                key: (value * (1 + RELATIVE_ERROR * random.standard_normal(value.shape))).astype(np.float32)
+                for key, value in policy.weights.items()
+            }
+            yield name, replace(policy, weights=weights)
+
+
+def ortools_version() -> str | None:
+    try:
+        return version("ortools")
+    except PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    recorded: dict[str, Any] = {"ortools": ortools_version(), "problems": {}}
+    for name, make in PROBLEMS.items():
+        problem = make()
+        seed = robust_seed(problem)
+        recorded["problems"][name] = {
+            "seed": seed,
+            "solutions": solutions(problem, seed),
+            "proposals": proposals(problem, seed),
+        }
+    FILE.write_text(json.dumps(recorded, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
