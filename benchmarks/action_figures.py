@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.figure_style import LINE_COLOURS, as_files, headline, style
-from placewright.bench.suite import Suite, read_suite, spread
-from placewright.policies.actions import ActionSpace, op_bytes
-from placewright.policies.features import context_of
-from placewright.policies.forward import logits_of
-from placewright.policies.policy import Policy, choose
-from placewright.policies.shipped import find_policy
+from placewright.bench.suite import Suite, read_suite
+from placewright.datasets.problem_set import spread
+from placewright.learning.regal.actions import ActionSpace, op_bytes
+from placewright.learning.regal.features import context_of
+from placewright.learning.regal.forward import logits_of
+from placewright.learning.regal.policy import Policy, choose
+from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
 from placewright.support.files import write_atomically
 

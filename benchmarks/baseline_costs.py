@@ -9,10 +9,10 @@ from pathlib import Path
 
 from large_graphs import random_layers, transformer
 
-from placewright.api import make_problem
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
+from placewright.problem import make_problem
 from placewright.search.baseline import Trial
 from placewright.search.baselines import BASELINES
 

@@ -13,11 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.api import make_problem
 from placewright.bounds import critical_path, largest_op, lower_bound, spread_residents, total_work
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 

@@ -15,13 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.api import make_problem
 from placewright.bounds import lower_bound
 from placewright.decoder import DECODERS
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget

@@ -14,10 +14,10 @@ from pathlib import Path
 from large_graphs import random_layers, transformer
 
 import placewright
-from placewright.api import make_problem
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
+from placewright.problem import make_problem
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations, work_per_evaluation
 from placewright.search.portfolio import run_baselines

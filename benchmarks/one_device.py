@@ -7,12 +7,12 @@ Needs the extra `zoo`; two minutes, most of them to capture the networks. Peaks 
 
 from __future__ import annotations
 
-from placewright.api import make_problem
 from placewright.datasets.zoo.capture import capture_network
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.datasets.zoo.network import Mode
 from placewright.machines import load_machine
 from placewright.plans.assemble import assemble_plan
+from placewright.problem import make_problem
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 
 from placewright.bench.suite import Suite, read_suite
-from placewright.policies.features import context_after, search_for_features
-from placewright.policies.policy import Policy
-from placewright.policies.shipped import find_policy
+from placewright.learning.guided import Regal
+from placewright.learning.regal.features import context_after, search_for_features
+from placewright.learning.regal.policy import Policy
+from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-from placewright.search.regal import Regal
 
 SIZES, RUNS = (150, 600, 2000, 6000), 5
 BUDGET = Budget(evaluations=5000)

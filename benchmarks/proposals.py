@@ -21,18 +21,19 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.suite import Suite, read_suite, spread
+from placewright.bench.suite import Suite, read_suite
+from placewright.datasets.problem_set import spread
 from placewright.decoder import DecoderName
 from placewright.importers.graph_set import read_graph_set
-from placewright.policies.actions import ActionSpace
-from placewright.policies.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
+from placewright.learning.regal.actions import ActionSpace
+from placewright.learning.regal.expert import taught_actions, tried_actions
+from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
+from placewright.learning.regal.instances import Instance
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result, Solution
 from placewright.search.superstep_annealing import SuperstepAnnealing
-from placewright.training.instances import Instance
-from placewright.training.teacher import taught_actions, tried_actions
 
 HERE = Path(__file__).parent
 EVALUATIONS, MOST_OPS = 5000, 1500

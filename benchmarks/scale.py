@@ -17,7 +17,6 @@ from pathlib import Path
 from large_graphs import random_layers, transformer
 
 import placewright._core as _core
-from placewright.api import make_problem
 from placewright.bounds import Bound, lower_bound
 from placewright.graph import Graph
 from placewright.machines import load_machine
@@ -25,6 +24,7 @@ from placewright.plans import schedule
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.buffers import buffers_and_curves
 from placewright.plans.file import read_plan, write_plan
+from placewright.problem import make_problem
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations

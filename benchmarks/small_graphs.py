@@ -14,13 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.api import make_problem
 from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import read_graph_set
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat

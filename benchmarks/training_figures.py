@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style, text_colour
-from placewright.policies.policy_file import read_policy
+from placewright.learning.policy_file import read_policy
+from placewright.learning.trainer import BEST
 from placewright.support.files import write_atomically
-from placewright.training.reinforce import BEST
 
 #: Lines of the records that are drawn as their mean, so that one sees the course and not the noise.
 _SMOOTHED = 3

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 
-from placewright.api import make_problem
 from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import interesting_graphs
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.methods.table import Method
+from placewright.problem import Problem, make_problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.local_search import LocalSearch
-from placewright.search.method import Method
 from placewright.support.files import write_atomically
 
 EVALUATIONS = Budget(evaluations=5000)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
-from placewright.api import make_problem
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
+from placewright.problem import make_problem
 from placewright.search.annealing_rounds import NUM_SEEDS
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget

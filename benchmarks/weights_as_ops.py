@@ -14,14 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.api import make_problem
 from placewright.bench.suite import read_suite
 from placewright.graph import Graph, Op
-from placewright.problem import Problem
+from placewright.methods.table import METHODS
+from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 
 SUITES = ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
 BASELINES = ("list", "etf", "segment-fill", "cluster-list", "cluster-partition")

@@ -10,10 +10,10 @@ from hypothesis.extra import numpy as hnp
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
+from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 from placewright.support.errors import InputError
 
 SIZES = st.sampled_from([4, 1, 0, 2, 3, 7, 20])

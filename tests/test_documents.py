@@ -10,8 +10,8 @@ import pytest
 from placewright import cli
 from placewright.bench import rows
 from placewright.importers import graph_set, json_graph
+from placewright.learning import policy_file
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
-from placewright.policies import policy_file
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -16,11 +16,11 @@ from placewright.analysis.explain import explain
 from placewright.bounds import launches, launches_and_work, lower_bound
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine
+from placewright.methods.table import make_method
 from placewright.plans.file import read_plan
 from placewright.plans.record import WAITS_FOR_LAUNCH
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.search.result import Result, Solution
 from placewright.verification.checker import check_plan
 

@@ -11,7 +11,7 @@ from placewright.importers import load_graph, save_graph
 from placewright.importers.torch_module import from_torch
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
-from placewright.search.method import register_method
+from placewright.methods.table import register_method
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.version import VERSION
 

@@ -11,11 +11,11 @@ from placewright.analysis.explain import Stretch, explain, explain_path, explain
 from placewright.analysis.idle import explain_idle
 from placewright.analysis.module_pattern import layer_of_ops, module_of_parameter, module_pattern
 from placewright.machine import Link
+from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:

@@ -12,11 +12,11 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph
 from placewright.machine import Device, Machine
 from placewright.machines import load_machine
+from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.support.errors import InputError
 from placewright.terminal.inspect_tables import inspect_tables
 from placewright.terminal.tables import drawn

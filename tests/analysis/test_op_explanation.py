@@ -10,12 +10,12 @@ from strategies import problems
 
 from placewright.analysis.op_explanation import OpExplanation, explain_op
 from placewright.machine import Link
+from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 from placewright.search.result import Solution, measure
 from placewright.support.errors import InputError
 from placewright.terminal.op_tables import op_tables

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from policies.networks import SMALL, random_policy
+from learning.networks import SMALL, random_policy
 
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
@@ -18,10 +18,10 @@ from placewright.bench.work import Failure, Job, Run, method_of
 from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
-from placewright.policies.shipped import find_policy
+from placewright.learning.guided import Regal
+from placewright.learning.shipped import find_policy
+from placewright.methods.table import METHODS
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
-from placewright.search.regal import Regal
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.verification.checker import check_plan
 

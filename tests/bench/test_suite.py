@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.bench.suite import read_suite, spread
+from placewright.bench.suite import read_suite
+from placewright.datasets.problem_set import spread
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.machines import load_machine, machine_to_json

@@ -19,10 +19,10 @@ from command_line import Placewright
 from placewright.cli.app import app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES
-from placewright.policies.configuration import CONFIGURATIONS
-from placewright.policies.shipped import shipped_names
-from placewright.search.method import BUILT_IN, METHODS
-from placewright.search.summaries import SUMMARIES
+from placewright.learning.regal.configuration import CONFIGURATIONS
+from placewright.learning.shipped import shipped_names
+from placewright.methods.summaries import SUMMARIES
+from placewright.methods.table import BUILT_IN, METHODS
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

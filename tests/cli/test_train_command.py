@@ -16,8 +16,8 @@ from placewright.cli import run
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
-from placewright.policies.policy_file import read_policy
-from placewright.policies.shipped import find_policy
+from placewright.learning.policy_file import read_policy
+from placewright.learning.shipped import find_policy
 
 
 @pytest.fixture
@@ -127,14 +127,14 @@ def test_ctrl_c_says_what_is_usable_and_how_to_go_on(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from placewright.cli import INTERRUPTED
-    from placewright.training import reinforce
+    from placewright.learning import trainer
 
     out = tmp_path / "run"
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reinforce, "train", interrupted)
+    monkeypatch.setattr(trainer, "train", interrupted)
     command = ["train", "regal", "--data", str(data), "-o", str(out)]
     assert run(command) == INTERRUPTED
     assert "there is no policy yet; the same command begins anew" in capsys.readouterr().err

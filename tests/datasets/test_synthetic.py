@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from placewright.api import make_problem
 from placewright.datasets.synthetic import interesting_graphs, is_interesting, random_graph, write_synthetic
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
+from placewright.problem import make_problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.support.errors import InputError

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from reference_data import FOLDER, needs_reference_data
 
-from placewright.api import make_problem
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.msr_layer import parse_msr_layer
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.methods.table import make_method
+from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Metrics
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.search.result import Solution, measure
 from placewright.support.errors import InputError
 

@@ -10,12 +10,12 @@ from instances import graph_of, machine_of, problem_of
 
 from placewright.analysis.outcome import captured_order, gain_words, one_device_words
 from placewright.machine import Link
+from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.verification.checker import check_plan
 
 #: Two ops that need not wait for each other: 4 bytes each.

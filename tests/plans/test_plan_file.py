@@ -19,13 +19,13 @@ from placewright.analysis.explain import explain
 from placewright.costs.estimate import TimeSources
 from placewright.export import TARGETS, export_plan
 from placewright.graph import Op
+from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import match_graph, read_plan, write_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.report import html_of
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.support.errors import InputError
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.plan_summary import plan_summary

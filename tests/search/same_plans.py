@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from same_problems import PROBLEMS
 
+from placewright.learning.regal.features import context_of
+from placewright.learning.regal.policy import Policy
+from placewright.learning.shipped import find_policy, shipped_names
+from placewright.methods.table import BUILT_IN, METHODS, Method, make_method
 from placewright.plans.assemble import assemble_plan
-from placewright.policies.features import context_of
-from placewright.policies.policy import Policy
-from placewright.policies.shipped import find_policy, shipped_names
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.method import BUILT_IN, METHODS, Method, make_method
 from placewright.search.result import Result
 from placewright.support.errors import InputError
 

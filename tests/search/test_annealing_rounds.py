@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import problems
 
-from placewright.api import make_problem
 from placewright.importers import load_graph
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.search.annealing_rounds import AnnealingRounds
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget, Progress

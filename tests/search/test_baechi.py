@@ -10,12 +10,12 @@ from strategies import problems
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
+from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.held_memory import HeldMemory
 from placewright.search.m_topo import op_bytes
-from placewright.search.method import METHODS
 from placewright.search.result import Result
 
 

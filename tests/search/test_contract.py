@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
-from policies.networks import SMALL, random_policy
+from learning.networks import SMALL, random_policy
 from reference import rule_broken_by, simulate
 from strategies import problems, tight_problems
 
 from placewright.graph import Graph, Op
+from placewright.learning.guided import Regal
 from placewright.machine import Link, TransferModel
+from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Objective
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
-from placewright.search.method import METHODS
-from placewright.search.regal import Regal
 from placewright.search.result import Result
 from placewright.verification.checker import check_plan
 

@@ -332,7 +332,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 
 def test_the_table_of_methods_does_not_import_the_package() -> None:
-    code = "import sys, placewright.search.method; sys.exit('ortools' in sys.modules)"
+    code = "import sys, placewright.methods.table; sys.exit('ortools' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,11 +14,10 @@ from reference import every_solution, rule_broken_by, simulate
 from strategies import problems
 
 import placewright._core as _core
-from placewright.api import make_problem
 from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpWindows

@@ -7,12 +7,11 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 
 import placewright._core as _core
-from placewright.api import make_problem
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.search import schedule_annealing
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations

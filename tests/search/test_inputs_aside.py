@@ -12,12 +12,12 @@ from strategies import problems
 
 import placewright._core as _core
 from placewright.machine import Link, TransferModel
+from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.inputs_aside import Scope, scopes
-from placewright.search.method import METHODS
 from placewright.search.result import Solution
 from placewright.search.schedule_annealing import _with_inputs_first
 

@@ -12,10 +12,10 @@ import placewright._core as _core
 from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link, TransferModel
+from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 from placewright.search.result import Result
 
 LIST_METHODS = pytest.mark.parametrize("name", ["list", "etf", "segment-fill"])

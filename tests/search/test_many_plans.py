@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from policies.networks import SMALL, random_policy
+from learning.networks import SMALL, random_policy
 from strategies import problems, tight_problems
 
+from placewright.learning.guided import Regal
+from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
-from placewright.search.regal import Regal
 from placewright.verification.checker import check_plan
 
 #: Plans in all; a million take hours.

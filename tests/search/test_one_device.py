@@ -7,10 +7,10 @@ import pytest
 from instances import devices_by_name, graph_of, machine_of, problem_of
 
 from placewright.machine import Link
+from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 
 PAIR = graph_of({"a": ("", 4), "b": ("a", 4)})
 

@@ -15,13 +15,13 @@ from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
 import placewright
+from placewright.methods import table as registry
+from placewright.methods.plugins import load_plugins, solve
+from placewright.methods.table import METHODS, make_method, register_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
-from placewright.search import method as registry
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS, make_method, register_method
-from placewright.search.plugins import load_plugins, solve
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.api import make_problem
 from placewright.importers import load_graph
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.search import baseline
 from placewright.search.auto import Auto
 from placewright.search.baselines import BASELINES

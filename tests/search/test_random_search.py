@@ -7,11 +7,11 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 
 from placewright.machine import Link
+from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-from placewright.search.method import make_method
 from placewright.search.random_search import RandomSearch
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4), "e": ("", 4), "f": ("e d", 4)})

@@ -16,8 +16,8 @@ from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.stg import parse_stg
 from placewright.machine import TransferModel
+from placewright.methods.table import METHODS
 from placewright.search.budget import Budget
-from placewright.search.method import METHODS
 from placewright.search.single_device import ORDERS
 
 STG = FOLDER / "stg50"

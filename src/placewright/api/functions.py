@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from placewright.api.arguments import budget, constraints, whole_number
 from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, Plan, answer
-from placewright.costs import estimate_costs
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.torch_module import from_torch
-from placewright.machine import Device, Machine
+from placewright.learning.shipped import find_policy
+from placewright.machine import Machine
 from placewright.machines import load_machine
+from placewright.methods.plugins import solve
+from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
-from placewright.policies.shipped import find_policy
-from placewright.problem import Problem
-from placewright.problem.constraints import Constraints
+from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
-from placewright.search.method import default_evaluations, make_method
-from placewright.search.plugins import solve
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,35 +176,3 @@ def as_graph(
     if training and graph.metadata.get("mode") != "training":
         raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
     return graph
-
-
-def make_problem(
-    graph: Graph,
-    machine: Machine,
-    *,
-    objective: Objective = "step-time",
-    control: ControlMode = "signal",
-    memory_limit: int | Mapping[str, int] | None = None,
-    constraints: Constraints | None = None,
-    measured: str | Path | None = None,
-) -> Problem:
-    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device or by
-    the name of those that have one."""
-
-    def limit_of(device: Device) -> int | None:
-        given = memory_limit.get(device.name) if isinstance(memory_limit, Mapping) else memory_limit
-        return min((size for size in (device.memory_bytes, given) if size is not None), default=None)
-
-    limits = [limit_of(device) for device in machine.devices]
-    costs = estimate_costs(graph, machine, Path(measured) if measured is not None else None)
-    return Problem(
-        graph=graph,
-        machine=machine,
-        time_ns=costs.time_ns,
-        objective=objective,
-        control=control,
-        memory_limits_bytes=tuple(limits),
-        constraints=constraints or Constraints(),
-        without_formula=costs.without_formula,
-        time_origin=costs.origin,
-    )

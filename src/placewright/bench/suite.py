@@ -12,34 +12,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from placewright.api import make_problem
 from placewright.bench.paper import check_column
 from placewright.bench.rows import Header
-from placewright.datasets.augmentation import noisy_copy
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.graph import Graph
-from placewright.importers.graph_set import GraphSet
+from placewright.datasets.problem_set import PAPER_CONTROL, ProblemSet
 from placewright.importers.sources import load_graphs
-from placewright.machine import Machine
-from placewright.machines import load_machine, machine_to_json
-from placewright.machines.specification import parse_specification
-from placewright.policies.policy import Policy
-from placewright.policies.shipped import find_policy
-from placewright.problem import Problem
+from placewright.learning.regal.policy import Policy
+from placewright.learning.shipped import find_policy
+from placewright.machines import load_machine
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.budget import Budget
-from placewright.search.input_order import INPUT_ORDER
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text
 
-#: The paper's machine and reading of control dependencies (docs/semantics.md).
-PAPER_CONTROL: ControlMode = "order"
-_NOISE_SEED = 0
 #: The paper has 99; the labels of many more would not fit into memory.
 _MOST_COPIES = 1_000
 #: Of a number below 2**62.
@@ -47,66 +35,24 @@ _MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Suite:
-    """Instances to measure methods on.
+class Suite(ProblemSet):
+    """Problems to measure methods on.
 
-    graphs, copies: every graph and so many noisy copies of each (REGAL A.1.2). memory_limit_bytes: of every device.
-    memory_share: of the peak of the captured order on one device, another limit of every device.
     optima: by label, objectives somebody proved optimal; the rows hold them as bounds.
     paper: the column of the paper's table 1 this suite stands beside.
     policies: for the methods that one guides, each takes the one with its network; else the one that is shipped.
     """
 
-    name: str
-    graphs: GraphSet
-    machine: Machine
-    objective: Objective = "step-time"
-    control: ControlMode = PAPER_CONTROL
-    memory_limit_bytes: int | None = None
-    memory_share: float | None = None
     optima: Mapping[str, int] = field(default_factory=dict)
-    copies: int = 0
     paper: str = ""
     policies: tuple[Policy, ...] = ()
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the instances: each graph's, then those of its copies ("name~1")."""
-        return [
-            label if copy == 0 else f"{label}~{copy}" for label in self.graphs.labels for copy in range(1 + self.copies)
-        ]
-
-    def graph(self, index: int) -> Graph:
-        """The graph of an instance. Raises InputError naming the file when it cannot be read."""
-        graph = self.graphs[index // (1 + self.copies)]
-        copy = index % (1 + self.copies)
-        return graph if copy == 0 else noisy_copy(graph, copy, _NOISE_SEED)
-
-    def problem(self, graph: Graph) -> Problem:
-        make = partial(make_problem, graph, self.machine, objective=self.objective, control=self.control)
-        problem = make(memory_limit=self.memory_limit_bytes)
-        if self.memory_share is None:
-            return problem
-        peak_bytes = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes
-        limits = (self.memory_limit_bytes, int(self.memory_share * peak_bytes))
-        return make(memory_limit=min(limit for limit in limits if limit is not None))
 
     @property
     def digest(self) -> str:
         """Of everything that decides what the rows mean but their seeds, solvers and policies; rows of guided methods
         say which policy it was, and `bench run` does not mix two."""
-        machine = _machine_fact(self.machine)
-        facts: list[object] = [self.graphs.digest, machine, self.objective, self.control, self.memory_limit_bytes]
-        facts += [fact for fact in (self.memory_share, dict(self.optima)) if fact]
+        facts = [*self.facts, *([dict(self.optima)] if self.optima else [])]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-def _machine_fact(machine: Machine) -> str | dict[str, Any]:
-    """The name where it says everything, else all that a file states of the machine."""
-    with suppress(InputError):
-        if parse_specification(machine.name) == machine:
-            return machine.name
-    return machine_to_json(machine)
 
 
 def header_of(suite: Suite) -> Header:
@@ -203,10 +149,3 @@ def _check_labels(labels: Sequence[str]) -> None:
         if label in seen:
             raise InputError(f"a graph and a noisy copy of another would both be named '{shown(label)}'")
         seen.add(label)
-
-
-def spread(num_instances: int, take: int | None) -> Sequence[int]:
-    """Indices of `take` instances at even distances, of all when None: of graphs sorted by size, some of each size."""
-    if take is None or take >= num_instances:
-        return range(num_instances)
-    return [position * num_instances // take for position in range(take)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -15,16 +13,17 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
+from placewright.learning.guided import Regal
+from placewright.learning.regal.policy import Policy
+from placewright.learning.shipped import find_policy
+from placewright.methods.plugins import load_plugins
+from placewright.methods.table import Method, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
-from placewright.policies.policy import Policy
-from placewright.policies.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.method import Method, make_method
-from placewright.search.plugins import load_plugins
-from placewright.search.regal import Regal
 from placewright.support.errors import MissingExtraError, PlacewrightError
+from placewright.support.processes import end_with_parent
 from placewright.verification.checker import check_plan
 
 
@@ -90,13 +89,6 @@ def serve(suite_path: Path, devices: str | None, plugins: Sequence[Path], connec
             connection.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # The parent is gone; what it kept is kept.
-
-
-def end_with_parent() -> None:
-    """Ends this process when the parent is gone, however it went: nobody would take what a run of hours finds."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _answers(

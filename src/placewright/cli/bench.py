@@ -86,9 +86,10 @@ def run(
 
     from placewright.bench.rows import Results
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
-    from placewright.bench.suite import header_of, read_suite, spread
+    from placewright.bench.suite import header_of, read_suite
+    from placewright.datasets.problem_set import spread
     from placewright.importers.sources import test_part
-    from placewright.search.plugins import load_plugins
+    from placewright.methods.plugins import load_plugins
     from placewright.support.quantities import counted
 
     load_plugins(plugin or ())
@@ -183,7 +184,7 @@ def _warn_of_other_versions(results: Results) -> None:
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:
     """Raises InputError where rows that are kept came of another policy than those to come would."""
     from placewright.bench.work import method_of
-    from placewright.search.regal import Regal
+    from placewright.learning.guided import Regal
     from placewright.support.errors import InputError, shown
 
     for solver in solvers:

@@ -14,8 +14,8 @@ def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
     """Methods that plan --solver and bench run --solvers take."""
     from placewright.cli import complain
     from placewright.cli.printing import print_json, print_parts
-    from placewright.search.plugins import load_plugins
-    from placewright.search.summaries import method_summaries
+    from placewright.methods.plugins import load_plugins
+    from placewright.methods.summaries import method_summaries
     from placewright.terminal.tables import table
 
     load_plugins(plugin or ())
@@ -34,8 +34,8 @@ def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
 def policies(as_json: Json = False) -> int:
     """Shipped policies, and settings to train one."""
     from placewright.cli.printing import print_json, print_parts
-    from placewright.policies.configuration import CONFIGURATIONS
-    from placewright.policies.shipped import policy_summaries
+    from placewright.learning.regal.configuration import CONFIGURATIONS
+    from placewright.learning.shipped import policy_summaries
     from placewright.terminal.tables import line, table
 
     found = policy_summaries()

@@ -89,7 +89,7 @@ def plan(
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import watched
     from placewright.importers.sources import place_of
-    from placewright.search.plugins import load_plugins
+    from placewright.methods.plugins import load_plugins
 
     goal = parse_objective(objective)
     load_plugins(plugin or ())

@@ -10,8 +10,8 @@ from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import OpExplanation
-from placewright.policies.shipped import PolicySummary
-from placewright.search.summaries import MethodSummary
+from placewright.learning.shipped import PolicySummary
+from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
 from placewright.support.suggestion import did_you_mean
 from placewright.terminal.plan_summary import PlanSummary

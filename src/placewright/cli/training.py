@@ -54,9 +54,9 @@ def regal(
 
     from placewright.api.arguments import whole_number
     from placewright.cli.counting import counting
+    from placewright.learning.regal.trainings import TRAININGS
     from placewright.support.errors import InputError
     from placewright.support.suggestion import did_you_mean
-    from placewright.training.configuration import TRAININGS
 
     if config not in TRAININGS:
         raise InputError(f"there is no configuration '{config}'{did_you_mean(config, TRAININGS)}")
@@ -66,7 +66,7 @@ def regal(
         configuration = replace(configuration, steps=number, taught_steps=min(number, configuration.taught_steps))
     cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
     try:
-        from placewright.training.reinforce import TrainingProgress, train
+        from placewright.learning.trainer import TrainingProgress, train
     except ImportError as error:
         raise InputError("training needs PyTorch: pip install torch==2.13.0, then 'placewright[train]'") from error
     with counting(configuration.steps, "steps") as advance:
@@ -101,7 +101,7 @@ def _name_of(out: Path, config: str) -> str:
 
 def _what_is_kept(out: Path) -> str:
     """After Ctrl-C: what can be used, and how to go on."""
-    from placewright.training.reinforce import BEST
+    from placewright.learning.trainer import BEST
 
     usable = f"{out / BEST} is usable" if (out / BEST).exists() else "there is no policy yet"
     kept = (out / "checkpoint.pt").exists()

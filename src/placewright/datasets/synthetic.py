@@ -18,8 +18,8 @@ from placewright.datasets.split import in_degrees
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
-from placewright.policies.features import guided_search
 from placewright.problem import Problem
+from placewright.search.brkga import Brkga
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 
@@ -105,7 +105,7 @@ def is_interesting(graph: Graph) -> bool:
     machine = load_machine(PAPER_MACHINE)
     times = np.array([[op.time_ns] * machine.num_devices for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=machine, time_ns=times, control="order")
-    search = guided_search(problem, None, seed=0)
+    search = Brkga().start(problem, seed=0)
     search.advance(FEW_EVALUATIONS)
     after_few = search.best_objective
     search.advance(MANY_EVALUATIONS)

@@ -18,13 +18,13 @@ from placewright.analysis.outcome import device_words
 from placewright.costs import estimate_costs
 from placewright.export.device_map import device_of_module, map_of
 from placewright.graph import Graph
+from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, recorded_constraints
 from placewright.problem.objective import Metrics
 from placewright.search.budget import Budget
 from placewright.search.contiguous_split import ContiguousSplit
-from placewright.search.method import default_evaluations, make_method
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Of the evaluations of a plan: the placement is given, and only the order is sought.

@@ -1,5 +1,5 @@
 """Graph, machine, objective, limits and constraints, lowered to flat arrays for the core."""
 
-from placewright.problem.problem import Problem
+from placewright.problem.problem import Problem, make_problem
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "make_problem"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
+from placewright.costs import estimate_costs
 from placewright.graph import Graph
-from placewright.machine import Machine
+from placewright.machine import Device, Machine
 from placewright.problem.constraints import Constraints, placement_groups
 from placewright.problem.lowering import Lowered, lower
 from placewright.problem.objective import ControlMode, Objective
@@ -134,3 +137,35 @@ def _check_sums(problem: Problem) -> None:
         )
     if total_bytes * machine.num_devices >= 2**62:
         raise InputError(f"graph '{problem.graph.name}': the sizes of tensors add up to more than 2**62 bytes")
+
+
+def make_problem(
+    graph: Graph,
+    machine: Machine,
+    *,
+    objective: Objective = "step-time",
+    control: ControlMode = "signal",
+    memory_limit: int | Mapping[str, int] | None = None,
+    constraints: Constraints | None = None,
+    measured: str | Path | None = None,
+) -> Problem:
+    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device or by
+    the name of those that have one."""
+
+    def limit_of(device: Device) -> int | None:
+        given = memory_limit.get(device.name) if isinstance(memory_limit, Mapping) else memory_limit
+        return min((size for size in (device.memory_bytes, given) if size is not None), default=None)
+
+    limits = [limit_of(device) for device in machine.devices]
+    costs = estimate_costs(graph, machine, Path(measured) if measured is not None else None)
+    return Problem(
+        graph=graph,
+        machine=machine,
+        time_ns=costs.time_ns,
+        objective=objective,
+        control=control,
+        memory_limits_bytes=tuple(limits),
+        constraints=constraints or Constraints(),
+        without_formula=costs.without_formula,
+        time_origin=costs.origin,
+    )

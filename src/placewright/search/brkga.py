@@ -80,17 +80,28 @@ class Brkga:
         """Evolve from random keys, and from `seeds` where known solutions are given, as far as the decoder can express
         them."""
         began = time.perf_counter()
-        own = self
-        if proposal is not None and proposal.elite_bias is not None:
-            own = replace(self, elite_bias=proposal.elite_bias)
-        search = own._start(problem, seed, proposal, seeds)
+        own = self.guided_by(proposal)
+        chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in seeds]
+        search = own.start(problem, seed, proposal, chromosomes)
         ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
         return result_of(self.name, asdict(own), problem, search, ran, solution, seed=seed, began=began)
 
-    def _start(self, problem: Problem, seed: int, proposal: Proposal | None, seeds: Sequence[Solution]) -> _core.Brkga:
-        chromosomes: list[NDArray[np.uint32]] = [problem.core.encode(s.device_of, s.order, self.decoder) for s in seeds]
+    def guided_by(self, proposal: Proposal | None) -> Brkga:
+        """With the elite bias of the proposal, where it has one."""
+        if proposal is None or proposal.elite_bias is None:
+            return self
+        return replace(self, elite_bias=proposal.elite_bias)
+
+    def start(
+        self,
+        problem: Problem,
+        seed: int,
+        proposal: Proposal | None = None,
+        chromosomes: Sequence[NDArray[np.uint32]] = (),
+    ) -> _core.Brkga:
+        """The search of the core before its first evaluation. chromosomes: its first individuals; others are drawn."""
         return _core.Brkga(
             problem=problem.core,
             seed=seed,
@@ -103,7 +114,7 @@ class Brkga:
             exchange_interval=self.exchange_interval,
             exchanged=self.exchanged if self.populations > 1 else 0,
             decoder=self.decoder,
-            seeds=chromosomes,
+            seeds=list(chromosomes),
             **key_distributions(problem, proposal, self.decoder),
         )
 

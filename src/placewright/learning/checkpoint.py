@@ -1,0 +1,125 @@
+"""The state of a training between two steps, on disk and in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from placewright.learning.regal.learner import Learner, Lesson
+from placewright.learning.regal.trainings import TrainingConfiguration
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
+
+Float = NDArray[np.float32]
+_NAME = "checkpoint.pt"
+#: Of what follows, before it: many a damaged file would otherwise pass for weights.
+_DIGEST_BYTES = 32
+#: What goes wrong where a state is none of ours: it lacks something, or has it in another type or shape.
+_NO_CHECKPOINT = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, EOFError)
+
+
+class Checkpoint:
+    """Weights, what Adam remembers, the number of steps taken and the best validation so far."""
+
+    def __init__(self, out: Path, configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> None:
+        """Of the file in `out`, or of a training that begins. Raises InputError when the file is not one, or of a
+        training with other settings. data: digests of its graphs."""
+        self._path = out / _NAME
+        self._configuration = configuration
+        self._settings = _settings(configuration, seed, data)
+        self._learner = Learner(configuration, seed)
+        self._weights = torch.nn.Parameter(torch.from_numpy(self._learner.weights))
+        self._adam = self._fresh_adam()
+        self.step = 0
+        self.best: float | None = None
+        if self._path.exists():
+            self._load()
+
+    @property
+    def weights(self) -> Float:
+        found: Float = self._weights.detach().numpy()
+        return found
+
+    def policy_weights(self) -> Mapping[str, Float]:
+        """The policy's by name, without the baseline's."""
+        self._learner.weights = self.weights.copy()
+        return {name: tensor.numpy().copy() for name, tensor in self._learner.policy.state_dict().items()}
+
+    def learn(self, lessons: Sequence[Lesson]) -> None:
+        """One step of Adam along the mean of the gradients, cut to the largest norm. Raises InputError when they are no
+        longer numbers."""
+        gradient = torch.from_numpy(np.mean([lesson.gradient for lesson in lessons], axis=0, dtype=np.float32))
+        norm = float(gradient.norm())
+        if not np.isfinite(norm):
+            raise InputError(
+                f"the training has gradients that are no numbers at step {self.step + 1}; "
+                f"a learning rate of {self._configuration.learning_rate} may be too high"
+            )
+        self._weights.grad = gradient * min(1.0, self._configuration.largest_norm / max(norm, 1e-12))
+        if self.step == self._configuration.taught_steps:  # gradients of another size begin
+            self._adam = self._fresh_adam()
+        for group in self._adam.param_groups:
+            group["lr"] = self._configuration.learning_rate_at(self.step)
+        self._adam.step()
+        self.step += 1
+
+    def _fresh_adam(self) -> torch.optim.Adam:
+        return torch.optim.Adam([self._weights], lr=self._configuration.learning_rate)
+
+    def is_best(self, improvement: float) -> bool:
+        """Whether a validation is better than all before it, which is kept in mind."""
+        if self.best is not None and improvement <= self.best:
+            return False
+        self.best = improvement
+        return True
+
+    def save(self) -> None:
+        content = io.BytesIO()
+        state = {"weights": self._weights.detach(), "adam": self._adam.state_dict()}
+        torch.save({"settings": self._settings, "step": self.step, "best": self.best, **state}, content)
+        written = content.getvalue()
+        write_atomically(self._path, hashlib.sha256(written).digest() + written)
+
+    def _load(self) -> None:
+        data = read_bytes(self._path)
+        content = data[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
+            raise self._damaged()
+        try:
+            # Of a pickle only numbers, texts and lists of them are made, whatever else it asks for; then it is refused.
+            self._take(torch.load(io.BytesIO(content), weights_only=True))
+        except (pickle.UnpicklingError, *_NO_CHECKPOINT) as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> InputError:
+        return InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
+
+    def _take(self, state: dict[str, Any]) -> None:
+        settings = state["settings"]
+        if settings != self._settings:
+            other = next(key for key in (*self._settings, *settings) if settings.get(key) != self._settings.get(key))
+            raise InputError(
+                f"'{shown(self._path)}' is of a training with another {other}: "
+                f"{shown(settings.get(other))}, not {shown(self._settings.get(other))}"
+            )
+        with torch.no_grad():
+            self._weights.copy_(state["weights"])
+        self._adam.load_state_dict(state["adam"])
+        self.step, self.best = state["step"], state["best"]
+
+
+def _settings(configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> dict[str, Any]:
+    """All that decides where a training leads; how far it goes only where its learning rate depends on that."""
+    settings = {**asdict(configuration), "seed": seed, "data": list(data)}
+    if configuration.last_learning_rate is None:
+        del settings["steps"]
+    return settings

@@ -1,0 +1,84 @@
+"""The policies that come with the package, by name and by what they are for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from placewright.learning.policy_file import read_policy
+from placewright.learning.regal.configuration import Network, PolicyConfiguration
+from placewright.learning.regal.policy import Policy
+from placewright.problem import Problem
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
+
+_FOLDER = Path(__file__).parent / "shipped"
+_SUFFIX = ".safetensors"
+#: Trained on graphs that nobody plans for; only asked for by name.
+_BY_NAME_ONLY = "runtime-synthetic"
+
+
+def shipped_policy(problem: Problem, network: Network) -> Policy:
+    """The one with that network for the problem's objective and number of devices, of several the one whose training
+    ended with the best validation. Raises InputError when there is none."""
+    asked = (network, problem.objective, problem.machine.num_devices)
+    known = [_shipped(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
+    fitting = [policy for policy in known if _purpose(policy.configuration) == asked]
+    if not fitting:
+        raise InputError(
+            f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
+            f"--policy takes a file, or one of: {', '.join(shipped_names())}"
+        )
+    return max(fitting, key=lambda policy: float(policy.record["improvement_percent"]))
+
+
+def _purpose(configuration: PolicyConfiguration) -> tuple[Network, str, int]:
+    return configuration.network, configuration.objective, configuration.num_devices
+
+
+def find_policy(name: str, folder: Path | None = None) -> Policy:
+    """A shipped policy by name, or one in a file, whose path starts in `folder`. Raises InputError when there is none
+    or the file is no policy."""
+    if name in shipped_names():
+        return _shipped(name)
+    path = (folder or Path()) / name
+    if path.suffix != _SUFFIX and not os.path.exists(path):
+        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, shipped_names())}")
+    return read_policy(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySummary:
+    """What a shipped policy is for. solvers: those that take it. improvement_percent: over uniform BRKGA at the best
+    validation of its training."""
+
+    name: str
+    objective: str
+    num_devices: int
+    solvers: str
+    improvement_percent: float
+
+
+def policy_summaries() -> list[PolicySummary]:
+    """Of all that are shipped."""
+    return [
+        PolicySummary(
+            name=name,
+            objective=(policy := _shipped(name)).configuration.objective,
+            num_devices=policy.configuration.num_devices,
+            solvers="gas" if policy.configuration.network == "sequence" else "regal, idrs",
+            improvement_percent=float(policy.record["improvement_percent"]),
+        )
+        for name in shipped_names()
+    ]
+
+
+def shipped_names() -> list[str]:
+    return sorted(path.name.removesuffix(_SUFFIX) for path in _FOLDER.glob(f"*{_SUFFIX}"))
+
+
+@cache
+def _shipped(name: str) -> Policy:
+    return read_policy(_FOLDER / f"{name}{_SUFFIX}")

@@ -1,0 +1,1 @@
+"""The table of methods, with those registered from outside."""

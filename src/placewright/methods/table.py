@@ -1,0 +1,186 @@
+"""The seam where methods plug in, and the table of those there are: placewright's and those registered from outside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from placewright.learning.guided import Regal
+from placewright.learning.regal.features import FEATURE_EVALUATIONS
+from placewright.learning.regal.policy import Policy
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search import default_budget
+from placewright.search.annealing import Annealing
+from placewright.search.auto import Auto
+from placewright.search.baselines import BASELINES
+from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
+from placewright.search.budget import Budget, Interrupted, OnProgress, key_search_evaluations
+from placewright.search.cp_sat import CpSat, CpWindows
+from placewright.search.graph_partition import GP_DFS, METIS_DFS
+from placewright.search.local_search import LocalSearch
+from placewright.search.m_etf import MemoryEtf
+from placewright.search.m_topo import MemoryTopo
+from placewright.search.peak_search import PeakSearch
+from placewright.search.random_search import RandomSearch
+from placewright.search.result import Result
+from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.search.tuned_brkga import TUNED_BRKGA
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
+
+
+class Method(Protocol):
+    """Anything that solves a problem. The same problem, seed and evaluations give the same solution, bit for bit."""
+
+    @property
+    def name(self) -> str: ...
+
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proposal: Proposal | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Result:
+        """The best solution found within the budget; always one, feasible or not.
+
+        proposal: guides methods that draw random keys; the others ignore it. on_progress is called now and then with
+        the best so far; `interrupted` is asked now and then, and True ends the search with what it has.
+        """
+        ...
+
+
+_ALL: tuple[Method, ...] = (
+    Auto(),
+    Brkga(),
+    TUNED_BRKGA,
+    *BRKGA_BY_DECODER,
+    Regal(),
+    Regal(name="idrs", search=RandomSearch()),
+    Regal(name="gas", network="sequence"),
+    *BASELINES,
+    MemoryTopo(),
+    MemoryEtf(),
+    RandomSearch(),
+    CpSat(),
+    CpWindows(),
+    LocalSearch(),
+    Annealing(),
+    ScheduleAnnealing(),
+    SuperstepAnnealing(),
+    PeakSearch(),
+    GP_DFS,
+    METIS_DFS,
+)
+
+#: Every method by the name users give, with its default configuration.
+METHODS: dict[str, Method] = {method.name: method for method in _ALL}
+BUILT_IN = frozenset(METHODS)
+#: Packages name their methods in this group of entry points: NAME = "module:METHOD".
+ENTRY_POINTS = "placewright.methods"
+#: A comma separates the solvers of `bench run`, a colon a solver from its policy.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+
+M = TypeVar("M")
+
+
+def default_evaluations(method: Method, problem: Problem) -> int:
+    """The budget where none is given: about a second's for the default method, that of the paper for the others, twice
+    what features take at least where a policy guides."""
+    if isinstance(method, Auto):
+        return default_budget.default_evaluations(problem)
+    evaluations = key_search_evaluations(problem.core.num_keys)
+    return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
+
+
+def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) -> Method:
+    """The method of that name, on so many threads where it can use them, and guided by the policy where one is given.
+    Raises InputError when there is no such method, or it does not take that policy."""
+    find_entry_point(name)
+    if name not in METHODS:
+        raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
+    method = METHODS[name]
+    if policy is not None and not (isinstance(method, Regal) and method.takes(policy)):
+        raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
+    if isinstance(method, Regal):
+        return replace(method, threads=threads, policy=policy)
+    if isinstance(method, Auto | Brkga | RandomSearch):
+        return replace(method, threads=threads)
+    return method
+
+
+def register_method(method: M) -> M:
+    """Makes a method known by its name to `plan(solver=NAME)`, --solver and `bench run`; returns it.
+
+    method: an object with a name and `solve`, as `Method` describes them, or a class of such objects that is called
+    without arguments, so that this can decorate it. One registered again replaces the one before.
+
+    Raises InputError where it lacks either, its name is no word, or the name is that of a method of placewright's.
+    """
+    made = method() if isinstance(method, type) else method
+    name, solve = getattr(made, "name", None), getattr(made, "solve", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(
+            f"a method's name is {shown(repr(name))}; it must be letters, digits and any of '_.+-', like 'my-method'"
+        )
+    if not callable(solve):
+        raise InputError(f"method '{name}' has no 'solve' (see docs/own-methods.md)")
+    if name in BUILT_IN:
+        raise InputError(f"placewright has a method '{name}' of its own; give yours another name")
+    METHODS[name] = cast(Method, made)
+    return method
+
+
+def find_entry_point(name: str) -> None:
+    """Registers the method that an installed package offers under that name, if one does and it is not known yet.
+
+    Raises InputError naming the entry point when it cannot be loaded.
+    """
+    if name not in METHODS:
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            _load_entry_point(entry)
+
+
+def load_entry_points() -> list[str]:
+    """Registers the methods of all installed packages; a sentence for each that cannot be loaded."""
+    complaints = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            find_entry_point(entry.name)
+        except InputError as error:
+            complaints.append(str(error))
+    return complaints
+
+
+def _load_entry_point(entry: EntryPoint) -> None:
+    label = f"entry point '{entry.name}' ({entry.value})"
+    try:
+        register_method(entry.load())
+    except InputError as error:
+        raise InputError(f"{label}: {error}") from error
+    except Exception as error:
+        raise InputError(f"{label} failed: {described(error)}") from error
+    if entry.name not in METHODS:
+        raise InputError(f"{label} has a method of another name; both must be the same")
+
+
+def described(error: Exception) -> str:
+    """What went wrong and in which line: "ZeroDivisionError: division by zero (mine.py:12)"."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        place = f"{Path(error.filename or '').name}:{error.lineno}"
+    else:
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = shown(what.splitlines()[0] if what else "no message")
+    return f"{type(error).__name__}: {first}{f' ({place})' if place else ''}"

@@ -1,1 +1,0 @@
-"""Training of policies: the only rooms that import torch to learn."""

@@ -1,0 +1,136 @@
+"""What a policy is taught, as levels of its actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placewright.datasets.headroom import PAPER_MACHINE
+from placewright.datasets.synthetic import random_graph
+from placewright.decoder import DecoderName
+from placewright.learning.regal.actions import ActionSpace, beta_parameters
+from placewright.learning.regal.expert import actions_of, taught_actions, tried_actions
+from placewright.learning.regal.features import Features, context_of
+from placewright.learning.regal.instances import Instance
+from placewright.learning.regal.memory_affinity import num_memory_leanings
+from placewright.learning.regal.smoothed_affinity import num_leanings
+from placewright.machines import load_machine
+from placewright.problem import Problem
+
+
+def features_of(to_first: list[float], position: list[float]) -> Features:
+    """Of two devices; all kinds of leaning but the last are to the other device."""
+    lean = np.array([to_first, -np.array(to_first)]).T
+    return Features(
+        op=np.hstack(
+            [np.zeros((len(lean), 10)), np.array(position)[:, None], *[-lean] * (num_leanings(2) // 2 - 1), lean]
+        ),
+        edge=np.zeros((0, 3), np.float32),
+        source=np.zeros(0, np.int32),
+        target=np.zeros(0, np.int32),
+    )
+
+
+FEATURES = features_of([0.7, -0.2, 0.1], [0, 1 / 2, 1])
+
+
+def test_devices_and_priorities_become_the_nearest_levels() -> None:
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17, transfer_levels=5)
+    # Means of 5/6 and 1/6 are the last and the first of five levels, and 1/3 of the variance the second. Of 17 levels
+    # priorities take those of means 8/18, 4.5/18 and 1/18, and least variance. Those of transfers stay uniform.
+    assert taught_actions(FEATURES, space).tolist() == [
+        [4, 1, 0, 1, 7, 0, 2, 1],
+        [0, 1, 4, 1, 4, 0, 2, 1],
+        [4, 1, 0, 1, 0, 0, 2, 1],
+    ]
+    alpha, beta = beta_parameters(5)
+    assert (alpha[2 * 5 + 1], beta[2 * 5 + 1]) == (pytest.approx(1), pytest.approx(1))
+
+
+@pytest.mark.parametrize(("placement", "scheduling", "elite_bias"), [(0, 17, 0), (5, 0, 0), (5, 17, 5)])
+def test_a_policy_is_taught_only_what_it_decides(placement: int, scheduling: int, elite_bias: int) -> None:
+    space = ActionSpace(
+        num_devices=2, placement_levels=placement, scheduling_levels=scheduling, elite_bias_levels=elite_bias
+    )
+    taught = taught_actions(FEATURES, space)
+    assert taught.shape == (3, len(space.levels) + (elite_bias > 0))
+    # 0.5 (1 + (c + 1) / 5) is 0.7 for c = 1.
+    assert not elite_bias or set(taught[:, -1]) == {1}
+
+
+def test_a_plan_becomes_levels_of_its_devices_and_order() -> None:
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17)
+    # Op 2 comes first, then 0, then 1; the step between is a transfer.
+    order = np.array([[2, -1], [0, 1], [0, -1], [1, -1]], np.int32)
+    assert actions_of(np.array([1, 0, 0], np.int32), order, space).tolist() == [
+        [0, 0, 4, 0, 4, 0],
+        [4, 0, 0, 0, 0, 0],
+        [4, 0, 0, 0, 7, 0],
+    ]
+
+
+def test_where_transfers_have_no_priorities_ops_take_all_of_theirs() -> None:
+    # Means 17/18, 9/18 and 1/18 of 17 levels.
+    space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=17, decoder="lazy")
+    assert taught_actions(FEATURES, space).tolist() == [[16, 0], [8, 0], [0, 0]]
+
+
+def test_rounds_of_search_make_what_is_taught_better() -> None:
+    graph = random_graph(3, 1)
+    times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
+    problem = Problem(graph=graph, machine=load_machine(PAPER_MACHINE), time_ns=times, control="order")
+    context = context_of(problem, 0, with_leanings=True)
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16)
+
+    def reward(teacher_rounds: int) -> float:
+        instance = Instance(
+            problem=problem,
+            context=context,
+            space=space,
+            reference=1.0,
+            evaluations=1000,
+            teacher_rounds=teacher_rounds,
+        )
+        return float(np.mean([instance.reward(instance.taught.actions, seed) for seed in range(10, 15)]))
+
+    assert reward(4) > 0.97 * reward(0)  # rewards are negative
+
+
+def test_for_memory_every_kind_of_leaning_is_tried_weakly_and_surely() -> None:
+    # Three ops; of the first kind they lean to the first, second and second device, of all others to the second.
+    count = num_memory_leanings(2)
+    op = np.zeros((3, 7 + count), np.float32)
+    op[:, -1] = op[:, -3] = op[:, -5] = 1
+    op[:, -8], op[:, -7] = [1, -1, -1], [-1, 1, 1]
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17)
+    uniform, *tried = tried_actions(replace(FEATURES, op=op), space)
+    # Means of 1/2 and 1/3 of the variance are the third of five levels and the second, of 17 the ninth and the sixth.
+    assert uniform.tolist() == [[2, 1, 2, 1, 8, 5]] * 3
+    # Of five levels the last and the first stand for means of 5/6 and 1/6, the fourth and the second for 4/6 and 2/6.
+    assert tried[0].tolist() == [[3, 1, 1, 1, 8, 5], [1, 1, 3, 1, 8, 5], [1, 1, 3, 1, 8, 5]]
+    assert tried[1].tolist() == [[4, 1, 0, 1, 8, 5], [0, 1, 4, 1, 8, 5], [0, 1, 4, 1, 8, 5]]
+    assert [actions[0].tolist() for actions in tried[2:]] == [[1, 1, 3, 1, 8, 5], [0, 1, 4, 1, 8, 5]] * 3
+
+
+@pytest.mark.parametrize(("decoder", "counts_fully"), [("paper", True), ("evict", False)])
+def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
+    decoder: DecoderName, counts_fully: bool
+) -> None:
+    graph = random_graph(3, 1)
+    times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
+    machine = load_machine(PAPER_MACHINE)
+    problem = Problem(graph=graph, machine=machine, time_ns=times, control="order", objective="peak-memory")
+    # A reward is then what the guided search finds, whatever that for features found.
+    context = replace(context_of(problem, 0, decoder, with_leanings=True), objective=10**9)
+    space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16, decoder=decoder)
+    instance = Instance(
+        problem=problem, context=context, space=space, reference=1.0, evaluations=1000, teacher_rounds=0
+    )
+    found = [-instance.reward(actions, 0) for actions in tried_actions(context.features, space)]
+    assert -instance.reward(instance.taught.actions, 0) == min(found)
+    # A gain of 5% over their mean counts fully.
+    gain = 1 - min(found) / np.mean(found)
+    assert (gain >= 0.05) == counts_fully
+    assert instance.taught.weight == pytest.approx(min(1, gain / 0.05))

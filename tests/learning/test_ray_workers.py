@@ -1,0 +1,73 @@
+"""Actors of Ray in place of processes: the same weights, and what is said when something is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_trainer import CONFIGURATION, lines
+
+from placewright.learning.checkpoint import Checkpoint
+from placewright.learning.trainer import BEST, train
+from placewright.learning.workers import Assignment, suites_of
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
+
+SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One of Ray's on this machine, which the tests' trainings share, as starting it takes seconds."""
+    ray = pytest.importorskip("ray", reason="the ray extra is not installed")
+    from placewright.learning.ray_workers import connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
+        assert connect("local", 3)
+        yield
+        ray.shutdown()
+
+
+def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "placewright.learning.ray_workers", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'placewright\[ray\]'"):
+        train(data, SHORT, tmp_path, name="small", ray="local")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tmp_path: Path) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    train(data, replace(SHORT, steps=1), first, name="small")
+    train(data, replace(SHORT, steps=1), other, name="small", ray="local", processes=3)
+    assert (other / "checkpoint.pt").read_bytes() == (first / "checkpoint.pt").read_bytes()
+    # The second step by the other kind each.
+    train(data, SHORT, first, name="small", ray="local")
+    train(data, SHORT, other, name="small")
+    assert (other / "checkpoint.pt").read_bytes() == (first / "checkpoint.pt").read_bytes()
+    assert (other / BEST).read_bytes() == (first / BEST).read_bytes()
+    assert lines(other) == lines(first)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
+    import ray
+
+    from placewright.learning.ray_workers import RayWorkers
+
+    suites = suites_of(data, SHORT)
+    weights = Checkpoint(tmp_path, SHORT, 0, data=[]).weights
+    with pytest.raises(InputError, match="the Ray cluster has 3 cores, too few for 4 actors"):
+        RayWorkers("local", suites, SHORT, 4)
+    with RayWorkers("local", suites, SHORT, 1) as workers:
+        with pytest.raises(IndexError):  # as of a process
+            workers.lessons(weights, [Assignment(graph=9, is_taught=False, seeds=(0, 1))])
+        [actor] = workers._actors
+        os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+        with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
+            workers.lessons(weights, [Assignment(graph=0, is_taught=False, seeds=(0, 1))])
