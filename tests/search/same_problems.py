@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from placewright.api import make_problem
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.sources import load_graph
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.machines import load_machine
-from placewright.problem import Problem
+from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 
 _INSTANCES = Path(__file__).parents[2] / "benchmarks" / "instances"
