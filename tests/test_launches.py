@@ -8,20 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
 from instances import graph_of, problem_of
-from test_checker import plan_of
+from strategies import problems
+from verification.test_checker import plan_of
 
 from placewright import api
 from placewright.analysis.explain import explain
+from placewright.analysis.launches import launches_of
 from placewright.bounds import launches, launches_and_work, lower_bound
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine
-from placewright.methods.table import make_method
+from placewright.methods.table import METHODS, make_method
+from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan
 from placewright.plans.record import WAITS_FOR_LAUNCH
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.result import Result, Solution
+from placewright.terminal.explain_tables import explain_tables
+from placewright.terminal.tables import drawn
 from placewright.verification.checker import check_plan
 
 EIGHT = graph_of(dict.fromkeys("abcdefgh", ("", 1)))
@@ -98,7 +104,37 @@ def test_a_plan_says_that_a_step_waited_for_its_launch_and_explains_the_time() -
     assert check_plan(plan, graph, problem.time_ns) == []
     found = explain(plan)
     assert (found.path.launching_ns, found.path.compute_ns, found.path.waiting_ns) == (10, 2, 0)
+    assert found.path.num_launches == 2
     assert (found.idle[0].busy_ns, found.idle[0].launch_ns, found.idle[0].others_ns) == (4, 8, 0)
+    text = drawn(explain_tables(plan, found))
+    assert "critical path: 2 launches, then 1 step, 0 changes of device" in text
+    assert "the host launches ops one after another: 2 launches in 10 ns, 83% of the step" in text
+
+
+def test_each_host_thread_launches_one_step_after_another() -> None:
+    # a on gpu0 is launched until 5, its tensor until 10, b on gpu1 until 15; with a thread each, gpu1's begins at 0.
+    graph = graph_of({"a": ("", 1), "b": ("a", 1)})
+    order = np.array([[0, -1], [0, 1], [1, -1]], np.int32)
+    solution = Solution(device_of=np.array([0, 1], np.int32), order=order)
+
+    def launched(launch: LaunchMode) -> list[tuple[int, int, int, int]]:
+        made = launches_of(plan_of(problem_of(graph, gpus(2, launch), 2), solution))
+        return [(each.device, each.host, each.start_ns, each.finish_ns) for each in made]
+
+    assert launched("host-thread") == [(0, 0, 0, 5), (0, 0, 5, 10), (1, 0, 10, 15)]
+    assert launched("device-threads") == [(0, 0, 0, 5), (0, 0, 5, 10), (1, 1, 0, 5)]
+    assert launched("graphs") == []
+
+
+@given(problems())
+def test_no_step_starts_before_it_is_launched(problem: Problem) -> None:
+    result = METHODS["list"].solve(problem, Budget(), seed=0)
+    plan = assemble_plan(problem, result, solver="list", seconds=0.0)
+    made = {launch.step.position: launch.finish_ns for launch in launches_of(plan)}
+    for step in (*plan.ops, *plan.transfers):
+        assert step.start_ns >= made.get(step.position, 0)
+        if step.waits_for == WAITS_FOR_LAUNCH:
+            assert step.start_ns == made[step.position]
 
 
 def test_the_checker_finds_a_launch_that_does_not_explain_the_start() -> None:

@@ -1,4 +1,4 @@
-"""Why one op stands where it does: what held it up, and what each other device would cost."""
+"""Why an op or a module stands where it does: what held it up, and what each other device would cost."""
 
 from dataclasses import replace
 
@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
 from strategies import problems
 
-from placewright.analysis.op_explanation import OpExplanation, explain_op
+from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation, explain_op
+from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
@@ -27,7 +28,15 @@ def planned(problem: Problem, solver: str = "list") -> Plan:
 
 
 def explained(problem: Problem, plan: Plan, op: str) -> OpExplanation:
-    return explain_op(plan, problem.graph, problem.time_ns, op)
+    found = explain_op(plan, problem.graph, problem.time_ns, op)
+    assert isinstance(found, OpExplanation)
+    return found
+
+
+def module_explained(problem: Problem, plan: Plan, module: str) -> ModuleExplanation:
+    found = explain_op(plan, problem.graph, problem.time_ns, module)
+    assert isinstance(found, ModuleExplanation)
+    return found
 
 
 #: a (10 ns) feeds b (20 ns) and c (30 ns); what it makes takes 5 ns to the other device.
@@ -105,7 +114,7 @@ def test_ops_that_share_a_device_move_together() -> None:
 
 def test_an_op_that_is_not_scheduled_is_said() -> None:
     problem = problem_of(graph_of({"matmul": ("", 8), "relu": ("matmul", 8)}), TWO)
-    with pytest.raises(InputError, match="the plan schedules no op 'relu_'; did you mean relu"):
+    with pytest.raises(InputError, match="the plan schedules no op or module 'relu_'; did you mean relu"):
         explained(problem, planned(problem), "relu_")
 
 
@@ -121,6 +130,90 @@ def test_the_table_says_all_that() -> None:
     held = drawn(op_tables(plan, explained(problem, plan, "c")))
     assert "pinned to 1 by 'c'" in held
     assert "not allowed" in held
+
+
+def with_modules() -> Problem:
+    """b and c belong to modules of "tower", a to none of it."""
+    modules = {"a": "towers", "b": "tower.0", "c": "tower.1.body"}
+    graph = replace(FORK, ops=tuple(replace(op, module=modules[op.name]) for op in FORK.ops))
+    return problem_of(graph, TWO, [10, 20, 30])
+
+
+def test_a_module_is_explained_with_all_ops_below_it() -> None:
+    # The captured order on d0: 60. All of the tower on d1: a to 10, its copy at 15, then 20 + 30.
+    problem = with_modules()
+    plan = planned(problem, "input-order")
+    found = module_explained(problem, plan, "tower")
+    assert (found.num_ops, found.time_ns, found.group) == ((2, 0), (50, 0), ())
+    assert [op.name for op in found.longest] == ["c", "b"]
+    assert [(option.op_time_ns, option.step_time_ns) for option in found.alternatives] == [(50, 60), (50, 65)]
+    assert [op.name for op in module_explained(problem, plan, "tower.1").longest] == ["c"]
+    text = drawn(op_tables(plan, found))
+    assert "tower: 2 ops, 50 ns" in text
+    assert "2 ops on d0 (50 ns)" in text
+    assert "as planned" in text
+
+
+def test_a_module_goes_nowhere_that_one_of_its_ops_may_not_go() -> None:
+    problem = replace(with_modules(), constraints=Constraints(forbids=(("c", "1"),), colocations=(("a", "b"),)))
+    found = module_explained(problem, planned(problem), "tower")
+    assert [option.allowed for option in found.alternatives] == [True, False]
+    assert found.group == ("a",)  # shares its device with b
+
+
+def test_a_module_that_is_not_there_is_said_with_the_nearest() -> None:
+    problem = with_modules()
+    with pytest.raises(InputError, match="no op or module 'tower.1.bod'; did you mean tower.1.body"):
+        module_explained(problem, planned(problem), "tower.1.bod")
+
+
+def updating_graph() -> Graph:
+    """forward reads w and makes y; grad reads w and a view of y and makes g; sgd reads g and updates w in place."""
+    return Graph(
+        name="tiny",
+        ops=(
+            Op(name="turned", kind="view", inputs=(0,), outputs=(1,)),
+            Op(name="forward", kind="other", inputs=(1,), outputs=(2,)),
+            Op(name="shown", kind="view", inputs=(2,), outputs=(3,)),
+            Op(name="grad", kind="other", inputs=(3, 0), outputs=(4,)),
+            Op(name="sgd", kind="optimizer", inputs=(4, 0), outputs=(5,)),
+        ),
+        tensors=(
+            Tensor(name="w", size_bytes=8, role="parameter"),
+            Tensor(name="w.t", size_bytes=8, alias_of=0),
+            Tensor(name="y", size_bytes=8),
+            Tensor(name="y.view", size_bytes=8, alias_of=2),
+            Tensor(name="g", size_bytes=8),
+            Tensor(name="w.new", size_bytes=8, alias_of=0),
+        ),
+    )
+
+
+def test_who_updates_a_parameter_and_who_only_reads_it_is_told_apart() -> None:
+    problem = problem_of(updating_graph(), TWO)
+    plan = planned(problem)
+    reads = "reads 'w', which 'sgd' updates in place, so shares its device"
+    assert explained(problem, plan, "sgd").constraints == (
+        "updates 'w' in place, so shares a device with what makes or reads it",
+    )
+    for reader in ("forward", "grad"):
+        assert explained(problem, plan, reader).constraints == (reads,)
+
+
+def test_a_view_is_explained_through_what_it_shows() -> None:
+    problem = problem_of(updating_graph(), TWO)
+    plan = planned(problem)
+    found = explained(problem, plan, "shown")
+    assert found == replace(explained(problem, plan, "forward"), view="shown")
+    told = "shown is a view of what forward makes; it takes no time and is where this op is:"
+    assert told in drawn(op_tables(plan, found))
+
+
+def test_a_view_of_a_parameter_names_the_ops_that_read_it() -> None:
+    problem = problem_of(updating_graph(), TWO)
+    held = "'turned' is a view of 'w', which is held wherever it is read"
+    with pytest.raises(InputError, match=f"^{held}; ask for an op that reads it: 'forward', 'grad', 'sgd'$"):
+        explained(problem, planned(problem), "turned")
 
 
 @given(problems())

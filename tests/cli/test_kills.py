@@ -39,6 +39,7 @@ def sets(out: Path) -> object:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
     for part, first, count in (("train", 0, 2), ("valid", 2, 2), ("test", 4, 8)):
         graphs = [random_graph(0, index) for index in range(first, first + count)]
         write_graph_set(tmp_path / "data" / f"{part}.graphs.gz", graphs, {})
@@ -59,7 +60,7 @@ def start(command: list[str]) -> subprocess.Popen[bytes]:
     [
         ("bench run DATA --devices 2xideal/free --solvers brkga,etf,auto --evaluations 20000 --jobs 2 --out", rows),
         ("train regal --data DATA --steps 120 --processes 2 --out", weights),
-        ("dataset synthetic --count 6 --seed 3 --out", sets),
+        ("dataset synthetic --count 12 --seed 3 --out", sets),
     ],
     ids=["bench", "train", "dataset"],
 )
@@ -68,15 +69,19 @@ def test_killed_at_any_moment_a_command_comes_to_the_same_end(
 ) -> None:
     words = command.replace("DATA", str(data)).split()
     began = time.monotonic()
-    assert start([*words, str(tmp_path / "undisturbed")]).wait() == 0
+    # A policy is named after its folder.
+    undisturbed, out = tmp_path / "undisturbed" / "out", tmp_path / "killed" / "out"
+    undisturbed.parent.mkdir()
+    out.parent.mkdir()
+    assert start([*words, str(undisturbed)]).wait() == 0
     seconds = time.monotonic() - began
-    moments, out, ends = random.Random(0), tmp_path / "killed", 0
+    moments = random.Random(0)
     for _ in range(KILLS):
         running = start([*words, str(out)])
         try:
-            ends += running.wait(timeout=moments.uniform(0, 1.2 * seconds)) == 0
+            running.wait(timeout=moments.uniform(0, 1.2 * seconds))
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, moments.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
             running.wait()
     assert start([*words, str(out)]).wait() == 0
-    assert end(out) == end(tmp_path / "undisturbed")
+    assert end(out) == end(undisturbed)

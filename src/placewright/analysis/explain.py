@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from placewright.analysis.critical_path import Step, critical_path, runs_of, shares_of
 from placewright.analysis.idle import IdleExplanation, explain_idle
+from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.analysis.module_pattern import layer_of_ops, module_of_parameter, module_pattern
 from placewright.plans.record import Buffer, BufferKind, Plan, ScheduledOp, Transfer
@@ -66,12 +67,14 @@ class Stretch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathExplanation:
     """The chain of steps that decides the step time: the shares add up to it. launching_ns: until the host thread has
-    launched the first of them. stretches: longest first."""
+    launched the first of them; num_launches: how many launches that takes, its own among them. stretches: longest
+    first."""
 
     compute_ns: int
     transfer_ns: int
     waiting_ns: int
     launching_ns: int
+    num_launches: int
     num_steps: int
     num_device_changes: int
     stretches: tuple[Stretch, ...]
@@ -212,10 +215,18 @@ def explain_path(plan: Plan) -> PathExplanation:
         transfer_ns=shares["transfer"],
         waiting_ns=shares["waiting"],
         launching_ns=shares["launching"],
+        num_launches=_launches_before(plan, path[0]) if shares["launching"] else 0,
         num_steps=len(path),
         num_device_changes=sum(a != b for a, b in pairwise(devices)),
         stretches=tuple(sorted(stretches, key=lambda stretch: -stretch.time_ns)),
     )
+
+
+def _launches_before(plan: Plan, step: Step) -> int:
+    """Launches of the step's host thread up to its own."""
+    made = launches_of(plan)
+    own = next(launch for launch in made if launch.step is step)
+    return sum(launch.host == own.host and launch.finish_ns <= own.finish_ns for launch in made)
 
 
 def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]) -> list[tuple[str, int]]:

@@ -1,23 +1,25 @@
-"""Why one op stands where it does, and what each other device would cost: it is moved, alone with those that share its
-device, and the same order simulated again."""
+"""Why an op, or all ops of a module, stand where they do, and what each other device would cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import Graph
+from placewright.analysis.relocation import Alternative, alternatives, group_of, tensor_name
+from placewright.graph import Graph, Op
 from placewright.plans.record import Plan, ScheduledOp
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, recorded_constraints
-from placewright.search.result import Solution, measure
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
-Step = tuple[int, int]
+#: How many ops of a module, and in a sentence how many names are told.
+_NUM_LONGEST = 8
+_NUM_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,29 +36,14 @@ class OpInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
-    """The op, with its group, on one device and everything else as it is; its own device is among them.
-
-    op_time_ns: what the op takes there. allowed: whether constraints let it go there; the rest is None where they do
-    not. step_time_ns, peak_bytes (of that device), bytes_moved (over all links), bytes_over_limit: of the whole plan.
-    """
-
-    device: int
-    op_time_ns: int
-    allowed: bool
-    step_time_ns: int | None = None
-    peak_bytes: int | None = None
-    bytes_moved: int | None = None
-    bytes_over_limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpExplanation:
-    """constraints: in words, what the user and in-place updates demand of it. group: names of the other ops that must
-    share its device. device_free_ns: when its device was done with what ran before. waited_for: name of the op or
-    tensor that decided its start, "" when it starts at 0. inputs: in its own order."""
+    """view: the name asked for where that is a view of what the op makes, else "". constraints: in words, what the user
+    and in-place updates demand of it. group: names of the other ops that must share its device. device_free_ns: when
+    its device was done with what ran before. waited_for: name of the op or tensor that decided its start, "" when it
+    starts at 0 or when it was launched. inputs: in its own order. alternatives: one per device, its own among them."""
 
     op: ScheduledOp
+    view: str
     constraints: tuple[str, ...]
     group: tuple[str, ...]
     device_free_ns: int
@@ -65,12 +52,25 @@ class OpExplanation:
     alternatives: tuple[Alternative, ...]
 
 
-def explain_op(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) -> OpExplanation:
-    """time_ns: int64 [num graph ops, num devices]. Raises InputError when the plan schedules no op of that name."""
-    found = {op.name: op for op in plan.ops}
-    if name not in found:
-        raise InputError(f"the plan schedules no op '{shown(name)}'{did_you_mean(name, found, list(found)[:8])}")
-    op = found[name]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleExplanation:
+    """All scheduled ops of a module and of the modules in it. num_ops, time_ns: per device. longest: some of its ops,
+    the longest first. group: names of ops outside of it that must share a device with some of it. alternatives: one
+    per device, with all of the module on it."""
+
+    module: str
+    num_ops: tuple[int, ...]
+    time_ns: tuple[int, ...]
+    longest: tuple[ScheduledOp, ...]
+    group: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+
+
+def explain_op(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) -> OpExplanation | ModuleExplanation:
+    """The op of that name, of a view the op whose result it shows, or the module of that path.
+
+    time_ns: int64 [num graph ops, num devices]. Raises InputError for a name of neither, and for a view of a parameter.
+    """
     problem = Problem(
         graph=graph,
         machine=plan.machine,
@@ -80,17 +80,70 @@ def explain_op(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) 
         memory_limits_bytes=plan.memory_limits_bytes,
         constraints=recorded_constraints(plan.configuration),
     )
-    graph_ops = [graph.ops[index] for index in problem.lowered.graph_op]
-    number = next(index for index, node in enumerate(graph_ops) if node.name == name)
-    group = np.flatnonzero(problem.groups[0] == problem.groups[0][number])
+    ops = [graph.ops[index] for index in problem.lowered.graph_op]
+    number_of = {op.name: number for number, op in enumerate(ops)}
+    if name in number_of:
+        return _explain_one(plan, problem, number_of[name], "")
+    view = next((op for op in graph.ops if op.name == name), None)
+    if view is not None:
+        return _explain_one(plan, problem, number_of[_shown_by(graph, view).name], name)
+    members = [number for number, op in enumerate(ops) if f"{op.module}.".startswith(f"{name}.")]
+    if not members or not name:
+        modules = {module for op in ops for module in _with_parents(op.module)}
+        hint = did_you_mean(name, [*number_of, *sorted(modules)], list(number_of)[:8])
+        raise InputError(f"the plan schedules no op or module '{shown(name)}'{hint}")
+    return _explain_module(plan, problem, name, np.array(members))
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+def _shown_by(graph: Graph, view: Op) -> Op:
+    """The op that makes what a view shows. Raises InputError where that is a parameter or a constant."""
+    base = graph.base_of[view.outputs[0]]
+    if (producer := graph.producer_of[base]) >= 0:
+        return graph.ops[producer]
+    readers = [op.name for op in graph.ops if op.kind != "view" and base in {graph.base_of[t] for t in op.inputs}]
+    asked = f"; ask for an op that reads it: {_named([shown(name) for name in readers])}" if readers else ""
+    held = f"'{shown(graph.tensors[base].name)}', which is held wherever it is read"
+    raise InputError(f"'{shown(view.name)}' is a view of {held}{asked}")
+
+
+def _explain_one(plan: Plan, problem: Problem, number: int, view: str) -> OpExplanation:
+    graph_ops = [problem.graph.ops[index] for index in problem.lowered.graph_op]
+    op = next(op for op in plan.ops if op.name == graph_ops[number].name)
+    asked = np.array([number])
+    group = group_of(problem, asked)
     return OpExplanation(
         op=op,
-        constraints=tuple(_constraints(problem, number)),
+        view=view,
+        constraints=tuple(_constraints(problem, number, group)),
         group=tuple(graph_ops[member].name for member in group if member != number),
         device_free_ns=max((before.finish_ns for before in _before(plan, op)), default=0),
         waited_for=_step_name(plan, op.waits_for),
         inputs=tuple(_inputs(plan, problem, op, number)),
-        alternatives=tuple(_alternatives(plan, problem, op, number, group)),
+        alternatives=tuple(alternatives(plan, problem, asked)),
+    )
+
+
+def _explain_module(plan: Plan, problem: Problem, module: str, members: NDArray[np.int64]) -> ModuleExplanation:
+    names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
+    own = {names[member] for member in members}
+    ops = sorted((op for op in plan.ops if op.name in own), key=lambda op: (op.start_ns - op.finish_ns, op.position))
+    counts, times = [0] * plan.machine.num_devices, [0] * plan.machine.num_devices
+    for op in ops:
+        counts[op.device] += 1
+        times[op.device] += op.finish_ns - op.start_ns
+    return ModuleExplanation(
+        module=module,
+        num_ops=tuple(counts),
+        time_ns=tuple(times),
+        longest=tuple(ops[:_NUM_LONGEST]),
+        group=tuple(names[other] for other in group_of(problem, members) if names[other] not in own),
+        alternatives=tuple(alternatives(plan, problem, members)),
     )
 
 
@@ -99,7 +152,7 @@ def _before(plan: Plan, op: ScheduledOp) -> Iterator[ScheduledOp]:
     return (other for other in plan.ops if other.device == op.device and other.position < op.position)
 
 
-def _constraints(problem: Problem, number: int) -> Iterator[str]:
+def _constraints(problem: Problem, number: int, members: Sequence[int] | NDArray[np.int64]) -> Iterator[str]:
     """The rules that match the op or one of its group."""
     lowered, group = problem.lowered, problem.groups[0]
     names = OpNames(problem.graph.ops[index] for index in lowered.graph_op)
@@ -112,8 +165,41 @@ def _constraints(problem: Problem, number: int) -> Iterator[str]:
     for patterns in problem.constraints.colocations:
         if any(concerns(pattern) for pattern in patterns):
             yield f"colocated by {', '.join(repr(pattern) for pattern in patterns)}"
-    if any(group[first] == group[number] for first, _ in lowered.together):
-        yield "shares its device with the ops that hold the parameter it updates"
+    yield from _in_place(problem, number, members)
+
+
+def _in_place(problem: Problem, number: int, members: Sequence[int] | NDArray[np.int64]) -> Iterator[str]:
+    """What updates in place demand of an op: the device of the memory that is updated."""
+    graph, lowered = problem.graph, problem.lowered
+    own = int(lowered.graph_op[number])
+    writers: defaultdict[int, list[int]] = defaultdict(list)
+    for index in map(int, lowered.graph_op[members]):
+        for tensor in graph.ops[index].outputs:
+            if graph.tensors[tensor].alias_of is not None:
+                writers[graph.base_of[tensor]].append(index)
+    begin, end = lowered.resident_begin[number : number + 2]
+    held = {int(lowered.graph_resident[resident]) for resident in lowered.residents[begin:end]}
+    updated = [base for base, ops in writers.items() if own in ops]
+    others = [base for base in writers if base not in updated]
+    for what, bases in (
+        ("updates {} in place, so shares a device with what makes or reads it", updated),
+        (
+            "makes {}, which {} updates in place, so shares its device",
+            [b for b in others if graph.producer_of[b] == own],
+        ),
+        ("reads {}, which {} updates in place, so shares its device", [b for b in others if b in held]),
+    ):
+        if bases:
+            yield what.format(
+                _named([graph.tensors[b].name for b in bases]), _named([graph.ops[writers[b][0]].name for b in bases])
+            )
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first few of the names."""
+    distinct = list(dict.fromkeys(names))
+    more = len(distinct) - _NUM_NAMED
+    return ", ".join(f"'{name}'" for name in distinct[:_NUM_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _step_name(plan: Plan, position: int) -> str:
@@ -129,7 +215,7 @@ def _inputs(plan: Plan, problem: Problem, op: ScheduledOp, number: int) -> Itera
     arrived = {(t.tensor, t.producer): t for t in plan.transfers if t.destination == op.device}
     for tensor in lowered.inputs[lowered.input_begin[number] : lowered.input_begin[number + 1]]:
         producer = made[graph.ops[lowered.graph_op[lowered.producer[tensor]]].name]
-        name = _tensor_name(problem, int(tensor))
+        name = tensor_name(problem, int(tensor))
         transfer = arrived.get((name, producer.name))
         yield OpInput(
             tensor=name,
@@ -139,86 +225,3 @@ def _inputs(plan: Plan, problem: Problem, op: ScheduledOp, number: int) -> Itera
             moved=transfer is not None,
             available_ns=producer.finish_ns if transfer is None else transfer.finish_ns,
         )
-
-
-def _tensor_name(problem: Problem, tensor: int) -> str:
-    lowered, graph = problem.lowered, problem.graph
-    index = int(lowered.graph_tensor[tensor])
-    if index >= 0:
-        return graph.tensors[index].name
-    return f"control of {graph.ops[lowered.graph_op[lowered.producer[tensor]]].name}"
-
-
-def _alternatives(
-    plan: Plan, problem: Problem, op: ScheduledOp, number: int, group: NDArray[np.int64]
-) -> Iterator[Alternative]:
-    lowered, allowed = problem.lowered, int(problem.groups[1][number])
-    number_of = {problem.graph.ops[index].name: number for number, index in enumerate(lowered.graph_op)}
-    tensor_of = {
-        (_tensor_name(problem, tensor), int(lowered.producer[tensor])): tensor
-        for tensor in range(len(lowered.graph_tensor))
-    }
-    device_of = np.empty(len(number_of), np.int32)
-    for other in plan.ops:
-        device_of[number_of[other.name]] = other.device
-    steps = {other.position: (number_of[other.name], -1) for other in plan.ops}
-    for transfer in plan.transfers:
-        tensor = tensor_of[transfer.tensor, number_of[transfer.producer]]
-        steps[transfer.position] = (tensor, transfer.destination)
-    order = [steps[position] for position in sorted(steps)]
-    for device in range(plan.machine.num_devices):
-        time_ns = int(problem.time_ns[lowered.graph_op[number], device])
-        if not allowed >> device & 1:
-            yield Alternative(device=device, op_time_ns=time_ns, allowed=False)
-            continue
-        moved = device_of.copy()
-        moved[group] = device
-        solutions = (Solution(device_of=moved, order=repaired) for repaired in _repaired(problem, moved, order))
-        metrics = min((measure(problem, s) for s in solutions), key=lambda found: found.fitness(plan.objective))
-        yield Alternative(
-            device=device,
-            op_time_ns=time_ns,
-            allowed=True,
-            step_time_ns=metrics.step_time_ns,
-            peak_bytes=metrics.peak_bytes[device],
-            bytes_moved=metrics.bytes_moved,
-            bytes_over_limit=metrics.bytes_over_limit,
-        )
-
-
-def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step]) -> Iterator[NDArray[np.int32]]:
-    """The order with the transfers that this placement needs: those that it has where they still do, others right
-    behind what makes the tensor, or right before what first reads it."""
-    lowered = problem.lowered
-    wanted: list[list[Step]] = [[] for _ in device_of]
-    for op, tensor in zip(lowered.reader.tolist(), lowered.inputs.tolist(), strict=True):
-        if device_of[lowered.producer[tensor]] != device_of[op]:
-            wanted[op].append((tensor, int(device_of[op])))
-    in_time = _in_time(order, wanted)
-    ops_and_kept = [step for step in order if step[1] < 0 or step in in_time]
-    missing = dict.fromkeys(step for steps in wanted for step in steps if step not in in_time)
-    behind: list[list[Step]] = [[] for _ in device_of]
-    for step in missing:
-        behind[lowered.producer[step[0]]].append(step)
-    early = [each for step in ops_and_kept for each in (step, *(behind[step[0]] if step[1] < 0 else ()))]
-    yield np.array(early, np.int32)
-    late: list[Step] = []
-    for step in ops_and_kept:
-        if step[1] < 0:
-            first = [transfer for transfer in dict.fromkeys(wanted[step[0]]) if transfer in missing]
-            late += first
-            for transfer in first:
-                del missing[transfer]
-        late.append(step)
-    yield np.array(late, np.int32)
-
-
-def _in_time(order: list[Step], wanted: list[list[Step]]) -> set[Step]:
-    """The transfers of the order that come before all that want them, and that something does want."""
-    before, too_late = set[Step](), set[Step]()
-    for step in order:
-        if step[1] >= 0:
-            before.add(step)
-        else:
-            too_late.update(transfer for transfer in wanted[step[0]] if transfer not in before)
-    return (before - too_late) & {step for steps in wanted for step in steps}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from placewright.analysis.comparison import Comparison
     from placewright.analysis.explain import Explanation
-    from placewright.analysis.op_explanation import OpExplanation
+    from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 
 Facts = TypeVar("Facts")
 
@@ -75,10 +75,13 @@ class Plan(PlanRecord):
 
         write_plan(self, path)
 
-    def explain_op(self, name: str, model: Graph | str | Path | None = None) -> Answer[OpExplanation]:
-        """Why the op of that name stands where it does, and what each other device would cost. model: as in `check`.
+    def explain_op(
+        self, name: str, model: Graph | str | Path | None = None
+    ) -> Answer[OpExplanation | ModuleExplanation]:
+        """Why an op, or all of a module, stands where it does, and what each other device would cost. name: of an op or
+        a view, or the path of a module. model: as in `check`.
 
-        Raises InputError for an op that is not scheduled, and where `check` does.
+        Raises InputError for a name of neither, and where `check` does.
         """
         from placewright.terminal.op_tables import op_tables
 
@@ -154,8 +157,8 @@ def judge(
 
 def why_there(
     plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
-) -> OpExplanation:
-    """Why an op of a plan stands where it does. model, name: as `judge` takes them, which says what it raises."""
+) -> OpExplanation | ModuleExplanation:
+    """Why an op or a module of a plan stands where it does. model, name: as in `judge`, which says what it raises."""
     from placewright.analysis.op_explanation import explain_op
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times

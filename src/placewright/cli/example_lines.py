@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "explain": {
         "placewright explain plan.json": "peak, critical path, idle devices, gap",
         "placewright explain plan.json --op matmul_3": "why that op is where it is",
+        "placewright explain plan.json --op encoder.layer.3": "the same of all ops of a module",
     },
     "diff": {"placewright diff one.json two.json": "what moved, and what it changed"},
     "check": {"placewright check model.onnx plan.json": "judge a plan by another simulator"},

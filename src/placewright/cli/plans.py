@@ -40,7 +40,9 @@ def explain(
     plan_file: PlanFile,
     op: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Why this op is where it is, and what each other device would cost."),
+        typer.Option(
+            metavar="NAME", help="An op or a module: why it is where it is, and what each other device would cost."
+        ),
     ] = None,
     model: Annotated[
         str | None,

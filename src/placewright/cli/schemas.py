@@ -9,7 +9,7 @@ from typing import Any
 from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
 from placewright.analysis.inspection import Inspection
-from placewright.analysis.op_explanation import OpExplanation
+from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
@@ -47,12 +47,12 @@ class Policies:
 
 
 #: By command; "explain --op" has a shape of its own.
-TYPES: Mapping[str, type] = {
+TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
     "show": PlanSummary,
     "inspect": Inspection,
     "explain": Explanation,
-    "explain-op": OpExplanation,
+    "explain-op": OpExplanation | ModuleExplanation,
     "diff": Comparison,
     "examples": Examples,
     "solvers": Solvers,

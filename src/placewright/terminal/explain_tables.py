@@ -96,14 +96,13 @@ def _fits(plan: Plan, peak: PeakExplanation) -> str:
 
 def _path(plan: Plan, path: PathExplanation) -> Iterator[RenderableType]:
     step = plan.metrics.step_time_ns
-    yield heading(
-        f"critical path: {counted(path.num_steps, 'step')}, {counted(path.num_device_changes, 'change')} of device"
-    )
+    launched = f"{counted(path.num_launches, 'launch', 'launches')}, then " if path.launching_ns else ""
+    steps = f"{counted(path.num_steps, 'step')}, {counted(path.num_device_changes, 'change')} of device"
+    yield heading(f"critical path: {launched}{steps}")
+    yield from map(line, _launching(plan, path))
     shares = {"computing": path.compute_ns, "transferring": path.transfer_ns, "waiting": path.waiting_ns}
-    if path.launching_ns:
-        shares["its first step waiting for its launch"] = path.launching_ns
     texts = [f"{what} {format_time_ns(time)} ({share(time, step)})" for what, time in shares.items()]
-    yield line(", ".join(texts))
+    yield line(f"{'then ' if path.launching_ns else ''}{', '.join(texts)}")
     rows = [
         [
             shortened(stretch.module, 40),
@@ -115,6 +114,18 @@ def _path(plan: Plan, path: PathExplanation) -> Iterator[RenderableType]:
         for stretch in path.stretches[:_MOST_STRETCHES]
     ]
     yield table(["<longest parts", "<where", "steps", "time", "of step"], rows)
+
+
+def _launching(plan: Plan, path: PathExplanation) -> Iterator[str]:
+    """What passes before the first step of the path; where that is most of the step, what would help."""
+    if not path.launching_ns:
+        return
+    step = plan.metrics.step_time_ns
+    host = "the host" if plan.machine.launch == "host-thread" else "the device's host thread"
+    took = f"{counted(path.num_launches, 'launch', 'launches')} in {format_time_ns(path.launching_ns)}"
+    yield f"{host} launches ops one after another: {took}, {share(path.launching_ns, step)} of the step"
+    if 2 * path.launching_ns >= step:
+        yield "fewer, larger ops would help, or CUDA graphs, which need no launches: --devices MACHINE@graphs"
 
 
 def _place(plan: Plan, device: int, destination: int) -> str:

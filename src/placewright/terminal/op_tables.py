@@ -2,37 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from placewright.analysis.op_explanation import Alternative, OpExplanation
-from placewright.plans.record import Plan
+from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
+from placewright.analysis.relocation import Alternative
+from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, shortened
+from placewright.terminal.text import change, share, shortened
 
 _MOST_INPUTS = 8
 _MOST_NAMES = 3
 
 
-def op_tables(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
+def op_tables(plan: Plan, found: OpExplanation | ModuleExplanation) -> Iterator[RenderableType]:
+    return _module_tables(plan, found) if isinstance(found, ModuleExplanation) else _op_tables(plan, found)
+
+
+def _op_tables(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
     op, devices = found.op, plan.machine.devices
     where = devices[op.device].name
     took = format_time_ns(op.finish_ns - op.start_ns)
+    if found.view:
+        told = "takes no time and is where this op is"
+        yield line(f"{shortened(found.view, 40)} is a view of what {shortened(op.name, 40)} makes; it {told}:")
     yield heading(f"{shortened(op.name, 48)} on {where}: {took} from {format_time_ns(op.start_ns)}")
     facts = [op.kind, op.module, op.phase, op.source]
     yield line(", ".join(shortened(fact, 40) for fact in facts if fact))
     yield from (line(rule) for rule in found.constraints)
-    if found.group:
-        named = ", ".join(shortened(name, 28) for name in found.group[:_MOST_NAMES])
-        more = f" and {len(found.group) - _MOST_NAMES:,} more" if len(found.group) > _MOST_NAMES else ""
-        yield line(f"moves with {counted(len(found.group), 'op')}: {named}{more}")
+    yield from _moved_with(found.group)
     waited = f"; it waited for {shortened(found.waited_for, 40)}" if found.waited_for else ""
+    waited = "; it waited for its launch" if op.waits_for == WAITS_FOR_LAUNCH else waited
     yield line(f"{where} was free from {format_time_ns(found.device_free_ns)}{waited}")
     yield from _inputs(plan, found)
     yield ""
-    yield from _alternatives(plan, found)
+    yield from _alternatives(plan, found.alternatives, op.device)
+
+
+def _module_tables(plan: Plan, found: ModuleExplanation) -> Iterator[RenderableType]:
+    devices, step = plan.machine.devices, plan.step_time_ns
+    total = sum(found.time_ns)
+    yield heading(f"{shortened(found.module, 48)}: {counted(sum(found.num_ops), 'op')}, {format_time_ns(total)}")
+    parts = [
+        f"{counted(count, 'op')} on {shortened(device.name, 20)} ({format_time_ns(time)})"
+        for device, count, time in zip(devices, found.num_ops, found.time_ns, strict=True)
+        if count
+    ]
+    yield line(", ".join(parts))
+    yield from _moved_with(found.group)
+    rows = [
+        [
+            shortened(op.name, 36),
+            op.kind,
+            shortened(devices[op.device].name, 12),
+            format_time_ns(op.start_ns),
+            format_time_ns(op.finish_ns - op.start_ns),
+            share(op.finish_ns - op.start_ns, step),
+        ]
+        for op in found.longest
+    ]
+    yield ""
+    yield table(["<its longest ops", "<kind", "<on", "starts", "takes", "of step"], rows)
+    yield ""
+    used = [device for device, count in enumerate(found.num_ops) if count]
+    yield from _alternatives(plan, found.alternatives, used[0] if len(used) == 1 else -1, "if all of it ran on")
+
+
+def _moved_with(group: Sequence[str]) -> Iterator[RenderableType]:
+    if group:
+        named = ", ".join(shortened(name, 28) for name in group[:_MOST_NAMES])
+        more = f" and {len(group) - _MOST_NAMES:,} more" if len(group) > _MOST_NAMES else ""
+        yield line(f"moves with {counted(len(group), 'op')}: {named}{more}")
 
 
 def _inputs(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
@@ -54,9 +96,12 @@ def _inputs(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
         yield line(f"and {counted(len(found.inputs) - _MOST_INPUTS, 'input')} more", "dim")
 
 
-def _alternatives(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
-    rows = [_row(plan, found.op.device, alternative) for alternative in found.alternatives]
-    yield table(["<if it ran on", "op", "step", "vs plan", "peak there", "moved in all", "<"], rows)
+def _alternatives(
+    plan: Plan, found: Sequence[Alternative], own: int, asked: str = "if it ran on"
+) -> Iterator[RenderableType]:
+    """own: the device that the plan has it on; -1 for several."""
+    rows = [_row(plan, own, alternative) for alternative in found]
+    yield table([f"<{asked}", "takes", "step", "vs plan", "peak there", "moved in all", "<"], rows)
     yield line("everything else, and the order, as in the plan; a search could do better around it", "dim")
 
 

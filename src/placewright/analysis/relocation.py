@@ -1,0 +1,129 @@
+"""What a plan would cost with some ops elsewhere: they are moved, and the same order is simulated again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.search.result import Solution, measure
+
+Step = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Some ops, with what must share their device, on one device and everything else as it is.
+
+    op_time_ns: what the ops asked about take there. allowed: whether constraints let them go there; the rest is None
+    where they do not. step_time_ns, peak_bytes (of that device), bytes_moved (over all links), bytes_over_limit: of the
+    whole plan.
+    """
+
+    device: int
+    op_time_ns: int
+    allowed: bool
+    step_time_ns: int | None = None
+    peak_bytes: int | None = None
+    bytes_moved: int | None = None
+    bytes_over_limit: int | None = None
+
+
+def group_of(problem: Problem, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Scheduled ops that share a device with one of `asked`, those among them."""
+    groups = problem.groups[0]
+    return np.flatnonzero(np.isin(groups, groups[asked]))
+
+
+def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iterator[Alternative]:
+    """The scheduled ops `asked`, together on each device in turn."""
+    lowered = problem.lowered
+    group = group_of(problem, asked)
+    allowed = int(np.bitwise_and.reduce(problem.groups[1][asked]))
+    device_of, order = _solution_of(plan, problem)
+    for device in range(plan.machine.num_devices):
+        time_ns = int(problem.time_ns[lowered.graph_op[asked], device].sum())
+        if not allowed >> device & 1:
+            yield Alternative(device=device, op_time_ns=time_ns, allowed=False)
+            continue
+        moved = device_of.copy()
+        moved[group] = device
+        solutions = (Solution(device_of=moved, order=repaired) for repaired in _repaired(problem, moved, order))
+        metrics = min((measure(problem, s) for s in solutions), key=lambda found: found.fitness(plan.objective))
+        yield Alternative(
+            device=device,
+            op_time_ns=time_ns,
+            allowed=True,
+            step_time_ns=metrics.step_time_ns,
+            peak_bytes=metrics.peak_bytes[device],
+            bytes_moved=metrics.bytes_moved,
+            bytes_over_limit=metrics.bytes_over_limit,
+        )
+
+
+def _solution_of(plan: Plan, problem: Problem) -> tuple[NDArray[np.int32], list[Step]]:
+    """Device of every scheduled op, and the order of the plan in the numbers of the problem."""
+    lowered = problem.lowered
+    number_of = {problem.graph.ops[index].name: number for number, index in enumerate(lowered.graph_op)}
+    tensor_of = {
+        (tensor_name(problem, tensor), int(lowered.producer[tensor])): tensor
+        for tensor in range(len(lowered.graph_tensor))
+    }
+    device_of = np.empty(len(number_of), np.int32)
+    for op in plan.ops:
+        device_of[number_of[op.name]] = op.device
+    steps = {op.position: (number_of[op.name], -1) for op in plan.ops}
+    for transfer in plan.transfers:
+        tensor = tensor_of[transfer.tensor, number_of[transfer.producer]]
+        steps[transfer.position] = (tensor, transfer.destination)
+    return device_of, [steps[position] for position in sorted(steps)]
+
+
+def tensor_name(problem: Problem, tensor: int) -> str:
+    lowered, graph = problem.lowered, problem.graph
+    index = int(lowered.graph_tensor[tensor])
+    if index >= 0:
+        return graph.tensors[index].name
+    return f"control of {graph.ops[lowered.graph_op[lowered.producer[tensor]]].name}"
+
+
+def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step]) -> Iterator[NDArray[np.int32]]:
+    """The order with the transfers that this placement needs: those that it has where they still do, others right
+    behind what makes the tensor, or right before what first reads it."""
+    lowered = problem.lowered
+    wanted: list[list[Step]] = [[] for _ in device_of]
+    for op, tensor in zip(lowered.reader.tolist(), lowered.inputs.tolist(), strict=True):
+        if device_of[lowered.producer[tensor]] != device_of[op]:
+            wanted[op].append((tensor, int(device_of[op])))
+    in_time = _in_time(order, wanted)
+    ops_and_kept = [step for step in order if step[1] < 0 or step in in_time]
+    missing = dict.fromkeys(step for steps in wanted for step in steps if step not in in_time)
+    behind: list[list[Step]] = [[] for _ in device_of]
+    for step in missing:
+        behind[lowered.producer[step[0]]].append(step)
+    early = [each for step in ops_and_kept for each in (step, *(behind[step[0]] if step[1] < 0 else ()))]
+    yield np.array(early, np.int32)
+    late: list[Step] = []
+    for step in ops_and_kept:
+        if step[1] < 0:
+            first = [transfer for transfer in dict.fromkeys(wanted[step[0]]) if transfer in missing]
+            late += first
+            for transfer in first:
+                del missing[transfer]
+        late.append(step)
+    yield np.array(late, np.int32)
+
+
+def _in_time(order: list[Step], wanted: list[list[Step]]) -> set[Step]:
+    """The transfers of the order that come before all that want them, and that something does want."""
+    before, too_late = set[Step](), set[Step]()
+    for step in order:
+        if step[1] >= 0:
+            before.add(step)
+        else:
+            too_late.update(transfer for transfer in wanted[step[0]] if transfer not in before)
+    return (before - too_late) & {step for steps in wanted for step in steps}
