@@ -1,6 +1,8 @@
 """Facts about a graph before it is planned, and what differs between two plans."""
 
+import random
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from instances import graph_of, machine_of, problem_of
@@ -10,7 +12,7 @@ from placewright.analysis.comparison import MovedOps, TransferChange, compare
 from placewright.analysis.inspection import inspect_graph
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph
-from placewright.machine import Device, Machine
+from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
@@ -18,6 +20,7 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.support.errors import InputError
+from placewright.terminal.diff_tables import diff_tables
 from placewright.terminal.inspect_tables import inspect_tables
 from placewright.terminal.tables import drawn
 
@@ -144,6 +147,40 @@ def test_ops_on_other_devices_are_grouped_with_their_time() -> None:
     # a must reach d1 and b come back: two transfers of 8 bytes.
     assert found.transfers_added == TransferChange(num_transfers=2, size_bytes=16)
     assert found.transfers_kept == found.transfers_removed == TransferChange(num_transfers=0, size_bytes=0)
+
+
+def test_plans_that_only_swap_equal_devices_are_the_same_plan() -> None:
+    one, other = diamond(a="0", b="1", c="0", d="0"), diamond(a="1", b="0", c="1", d="1")
+    found = compare(one, other)
+    assert (found.num_moved, found.renamed) == (0, (("d0", "d1"), ("d1", "d0")))
+    assert found.transfers_kept == TransferChange(num_transfers=2, size_bytes=16)
+    assert found.transfers_added == found.transfers_removed == TransferChange(num_transfers=0, size_bytes=0)
+    text = drawn(diff_tables(one, other, found))
+    assert "equal devices of the second plan are renamed: d0 counts as d1, d1 counts as d0" in text
+    # Three of four ops stay with their names, so nothing is renamed.
+    assert compare(one, diamond(a="0", b="1", c="0", d="1")).renamed == ()
+
+
+def test_devices_that_differ_in_limits_or_links_keep_their_names() -> None:
+    one, other = diamond(a="0", b="1", c="0", d="0"), diamond(a="1", b="0", c="1", d="1")
+    limited = replace(one, memory_limits_bytes=(None, 100)), replace(other, memory_limits_bytes=(None, 100))
+    assert (compare(*limited).num_moved, compare(*limited).renamed) == (4, ())
+    slow, fast = Link(latency_ns=9), Link()
+    machine = replace(one.machine, links=((fast, slow), (fast, fast)))  # d0 sends slowly, d1 does not
+    uneven = replace(one, machine=machine), replace(other, machine=machine)
+    assert (compare(*uneven).num_moved, compare(*uneven).renamed) == (4, ())
+
+
+def test_no_renaming_of_many_equal_devices_keeps_more_ops() -> None:
+    # Against all 720 renamings of six devices, on plans that share little.
+    places = random.Random(3)
+    plan = solved(problem_of(graph_of({f"op{i}": ("", 8) for i in range(24)}), machine_of(6), 5))
+    one, other = (
+        replace(plan, ops=tuple(replace(op, device=places.randrange(6)) for op in plan.ops)) for _ in range(2)
+    )
+    place = one.device_of
+    most = max(sum(place[op.name] == names[op.device] for op in other.ops) for names in permutations(range(6)))
+    assert compare(one, other).num_moved == 24 - most
 
 
 def test_the_order_distance_is_the_share_of_pairs_that_changed_places() -> None:

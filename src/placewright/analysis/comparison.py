@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placewright.analysis.device_renaming import best_renaming
 from placewright.analysis.module_pattern import layer_of_ops
 from placewright.plans.record import Plan, ScheduledOp
 from placewright.support.errors import InputError
@@ -38,11 +39,13 @@ class TransferChange:
 class Comparison:
     """What turns the first plan into the second.
 
-    moved: by time, longest first. order_distance: share of the pairs of ops that stand in the other order (Kendall
+    renamed: (device of the second plan, device of the first that it counts as): where devices are equal, names that
+    were only swapped move nothing; empty where every device counts as itself. moved: by time, longest first. order_distance: share of the pairs of ops that stand in the other order (Kendall
     1938), from 0 (same order) to 1 (reversed). same_machine: whether the two plans are for the same machine.
     """
 
     num_ops: int
+    renamed: tuple[tuple[str, str], ...]
     num_moved: int
     moved: tuple[MovedOps, ...]
     order_distance: float
@@ -53,14 +56,19 @@ class Comparison:
 
 
 def compare(first: Plan, second: Plan) -> Comparison:
-    """Devices are told apart by name. Raises InputError, naming what differs, when the plans are for two graphs."""
+    """Devices are told apart by name; on one machine, equal ones of the second plan are renamed so that the most ops
+    stay. Raises InputError, naming what differs, when the plans are for two graphs."""
     if first.graph_fingerprint != second.graph_fingerprint or len(first.ops) != len(second.ops):
         raise InputError(f"the plans are for different graphs: {_difference(first, second)}")
-    place = {op.name: second.machine.devices[op.device].name for op in second.ops}
-    moved = [op for op in first.ops if first.machine.devices[op.device].name != place.get(op.name)]
-    before, after = _transfers(first), _transfers(second)
+    names = [device.name for device in first.machine.devices]
+    own_names = [device.name for device in second.machine.devices]
+    counts_as = [names[device] for device in best_renaming(first, second)] or own_names
+    place = {op.name: counts_as[op.device] for op in second.ops}
+    moved = [op for op in first.ops if names[op.device] != place.get(op.name)]
+    before, after = _transfers(first, names), _transfers(second, counts_as)
     return Comparison(
         num_ops=len(first.ops),
+        renamed=tuple((own, other) for own, other in zip(own_names, counts_as, strict=True) if own != other),
         num_moved=len(moved),
         moved=_by_module(first, moved, place),
         order_distance=_order_distance([op.name for op in first.ops], [op.name for op in second.ops]),
@@ -98,9 +106,9 @@ def _by_module(plan: Plan, moved: Sequence[ScheduledOp], place: dict[str, str]) 
     return tuple(sorted(groups, key=lambda group: (-group.time_ns, group.module, group.source)))
 
 
-def _transfers(plan: Plan) -> dict[tuple[str, str], int]:
+def _transfers(plan: Plan, names: Sequence[str]) -> dict[tuple[str, str], int]:
     """Size of what moves, by tensor and name of the destination."""
-    return {(t.tensor, plan.machine.devices[t.destination].name): t.size_bytes for t in plan.transfers}
+    return {(t.tensor, names[t.destination]): t.size_bytes for t in plan.transfers}
 
 
 def _sum(transfers: dict[tuple[str, str], int]) -> TransferChange:

@@ -15,6 +15,7 @@ from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, format_objective, share, shortened
 
 _MOST_MOVES = 10
+_MOST_RENAMED = 4
 
 
 def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[RenderableType]:
@@ -23,6 +24,10 @@ def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[Render
     yield from (line(basis, "dim") for basis in dict.fromkeys(bases))
     yield table(["<", "first", "second", "second vs first"], _metric_rows(first, second))
     yield ""
+    if found.renamed:
+        renamed = ", ".join(f"{own} counts as {other}" for own, other in found.renamed[:_MOST_RENAMED])
+        more = f" and {len(found.renamed) - _MOST_RENAMED} more" if len(found.renamed) > _MOST_RENAMED else ""
+        yield line(f"equal devices of the second plan are renamed: {renamed}{more}")
     moved = f"{found.num_moved:,} of {counted(found.num_ops, 'op')} on another device"
     yield line(f"{moved}; {found.order_distance:.1%} of all pairs of ops in the other order")
     changes = {"kept": found.transfers_kept, "removed": found.transfers_removed, "added": found.transfers_added}
