@@ -163,7 +163,7 @@ def test_a_module_goes_nowhere_that_one_of_its_ops_may_not_go() -> None:
 
 def test_a_module_that_is_not_there_is_said_with_the_nearest() -> None:
     problem = with_modules()
-    with pytest.raises(InputError, match="no op or module 'tower.1.bod'; did you mean tower.1.body"):
+    with pytest.raises(InputError, match=r"no op or module 'tower\.1\.bod'; did you mean tower\.1\.body"):
         module_explained(problem, planned(problem), "tower.1.bod")
 
 

@@ -64,6 +64,17 @@ def test_the_speedup_is_over_the_best_single_device_if_the_graph_fits_there() ->
     assert Plan.of(small_plan()).speedup is None
 
 
+def test_a_plan_at_the_prompt_says_what_it_gains_or_that_no_single_device_fits() -> None:
+    def told(metrics: Metrics) -> str:
+        one = OneDevice(device=1, order="input-order", num_elsewhere=0, metrics=metrics)
+        return repr(Plan.of(replace(small_plan(), one_device=one)))
+
+    assert told(outcome(457_528)).endswith("4 ops; 50.0% less than gpu1 alone)")
+    assert told(outcome(457_528, over=1)).endswith("4 ops; where no order tried fits one device)")
+    # A ten-thousandth of 228,764 ns is a gain that has no tenth of a percent.
+    assert told(outcome(228_787)).endswith("4 ops; under 0.1% less than gpu1 alone)")
+
+
 def test_a_plan_saves_itself(plan: Plan, tmp_path: Path) -> None:
     plan.save(tmp_path / "plan.json")
     loaded = placewright.load(tmp_path / "plan.json")
@@ -131,7 +142,7 @@ def test_a_check_says_what_is_wrong(planned: tuple[Plan, Path]) -> None:
 
 
 def test_a_plan_of_no_file_asks_which_graph_it_is_for(plan: Plan) -> None:
-    with pytest.raises(placewright.InputError, match=r"not made from a file; say which graph"):
+    with pytest.raises(placewright.InputError, match=r"was made in Python, not from a file, so say which graph"):
         plan.check()
     with pytest.raises(placewright.InputError, match=r"the plan is no plan for 'tiny'"):
         judge(plan, graph_of({"a": ("", 10)}))

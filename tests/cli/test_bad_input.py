@@ -33,7 +33,7 @@ PLAN = ("plan", "@", "-d", "2xp100")
         ((*PLAN, "--seed=-1"), "seed is -1; it must be a whole number from 0"),
         ((*PLAN, "--seed", "1" * 30), "it must be a whole number from 0 to"),
         ((*PLAN, "--threads", "100000"), "threads is 100000; it must be a whole number from 1 to 1024"),
-        ((*PLAN, "--pin", "op0"), "--pin 'op0' is not understood; write it like 'layers.0.*=0'"),
+        ((*PLAN, "--pin", "op0"), "--pin 'op0' is not understood; write it like 'layers.0.*=gpu0'"),
         ((*PLAN, "--pin", "nothing*=0"), "pin 'nothing*' matches no op or module of graph 'towers'"),
         ((*PLAN, "--pin", "op0=7"), "machine '2xp100' has no device '7'; it has gpu0, gpu1"),
         ((*PLAN, "--pin", "op0=0", "--pin", "op0=1"), "--pin gives 'op0' two devices, 0 and 1"),

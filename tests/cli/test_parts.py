@@ -33,6 +33,7 @@ def test_numbers_read_short() -> None:
         "329 M",
         "2.74 T",
     ]
+    assert (format_count(544, "FLOP"), format_count(8_280_000_000, "FLOP")) == ("544 FLOP", "8.28 GFLOP")
     assert (counted(1, "op"), counted(1234, "op")) == ("1 op", "1,234 ops")
     assert (share(1, 3), share(0, 0)) == ("33%", "-")
 
@@ -41,6 +42,7 @@ def test_changes_are_relative_and_huge_ones_are_factors() -> None:
     assert change(112, 100) == "+12.0%"
     assert change(100, 100) == "same"
     assert change(60, 100) == "-40.0%"
+    assert (change(99_990, 100_000), change(100_010, 100_000)) == ("0.0%", "0.0%")  # of no sign
     assert change(5000, 100) == "50x"
     assert change(5, 0) == "more"
 

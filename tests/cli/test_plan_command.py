@@ -162,6 +162,13 @@ def test_the_plan_remembers_how_it_was_asked_for(placewright: Placewright, model
     assert load(tmp_path / "p.json").metrics.busy_ns[0] % 7000 == 0
 
 
+def test_a_solver_that_runs_for_long_says_so_first(placewright: Placewright, model: Path) -> None:
+    planned = ("plan", model, "-d", "2xp100", "--pin", "*=0", "--solver", "cp-sat")
+    assert "cp-sat takes some 60 s, more on a busy machine or a large graph; --time-limit" in placewright(*planned).err
+    assert "takes some" not in placewright(*planned, "--time-limit", "1s").err
+    assert "takes some" not in placewright(*planned, "--quiet").err
+
+
 def test_limits_and_forbidden_devices_are_given_per_device(
     placewright: Placewright, model: Path, tmp_path: Path
 ) -> None:
@@ -172,7 +179,7 @@ def test_limits_and_forbidden_devices_are_given_per_device(
     assert (plan.device_of["op0"], plan.device_of["op1"]) == (2, 0)
     for wrong in ("op0", "=0", "op0=0,"):
         assert (
-            "is not understood; write it like 'layers.0.*=0'"
+            "is not understood; write it like 'layers.0.*=gpu0'"
             in placewright("plan", model, "-d", "2xp100", "--forbid", wrong).err
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import Placewright, chain_graph
 
-from placewright import load
+from placewright import load, plan
 from placewright.costs.estimate import TimeSources
 from placewright.importers import save_graph
 from placewright.plans.file import write_plan
@@ -52,6 +52,24 @@ def test_explain_says_how_far_a_device_is_from_fitting(placewright: Placewright,
     assert "over its limit of 1.50 MiB by " in text
     assert "Largest there: " in text
     assert "This plan would fit under a memory limit of 2MiB, which the devices have." in text
+
+
+def test_a_plan_made_in_python_asks_for_its_model_as_the_command_takes_it(
+    placewright: Placewright, model: Path, tmp_path: Path
+) -> None:
+    plan(chain_graph(30), "2xp100", evaluations=10).save(tmp_path / "p.json")
+    outcome = placewright("explain", tmp_path / "p.json", "--op", "op3")
+    assert outcome.code == 2
+    assert "was made in Python, not from a file, so say which graph it is for: explain --op NAME --model FILE" in (
+        outcome.err
+    )
+    assert placewright("explain", tmp_path / "p.json", "--op", "op3", "--model", model).code == 0
+
+
+def test_explain_takes_a_module(placewright: Placewright, saved: Path) -> None:
+    # 30 ops of 200 us in two towers.
+    assert placewright("explain", saved, "--op", "tower.1").out.splitlines()[0] == "tower.1: 15 ops, 3.00 ms"
+    assert len(json.loads(placewright("explain", saved, "--op", "tower", "--json").out)["longest"]) == 8
 
 
 def test_diff_of_a_plan_with_itself_finds_nothing(placewright: Placewright, saved: Path) -> None:

@@ -322,10 +322,15 @@ def test_a_module_goes_where_most_of_its_time_is_spent() -> None:
     assert (lookup(mapping, "body.weight"), lookup(mapping, "head.weight")) == (0, 2)
 
 
-def test_a_module_split_over_devices_is_listed_deeper_and_shorter_paths_come_first() -> None:
+def test_a_module_split_over_devices_is_listed_deeper() -> None:
     """Two of three layers on device 1, so the rest are exceptions: the smallest map has three entries."""
     rows = (("embed", 0, 1), ("layer.0.mlp", 0, 9), ("layer.1.mlp", 1, 9), ("layer.2.mlp", 1, 9), ("head", 0, 1))
     assert device_map(placed(*rows)) == {"": 0, "layer": 1, "layer.0": 0}
+
+
+def test_the_map_is_sorted_by_path_with_numbers_by_value() -> None:
+    rows = [(f"layer.{index}", int(index in (2, 9, 10)), 1) for index in reversed(range(12))]
+    assert list(device_map(placed(*rows))) == ["", "layer.2", "layer.9", "layer.10"]
 
 
 def test_the_map_covers_parameters_of_modules_that_have_no_op() -> None:

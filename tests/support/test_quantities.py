@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.support.errors import InputError
-from placewright.support.quantities import format_bytes, format_time_ns, parse_bandwidth, parse_bytes, parse_duration_ns
+from placewright.support.quantities import (
+    format_bytes,
+    format_time_ns,
+    limit_text,
+    parse_bandwidth,
+    parse_bytes,
+    parse_duration_ns,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +33,18 @@ from placewright.support.quantities import format_bytes, format_time_ns, parse_b
 )
 def test_sizes_are_read_exactly(text: str, size_bytes: int) -> None:
     assert parse_bytes(text) == size_bytes
+
+
+def test_a_limit_in_words_is_the_next_round_one_that_suffices() -> None:
+    assert limit_text(14 * 2**20 + 1) == "15MiB"
+    assert limit_text(3277 * 2**20) == "3.21GiB"  # 3.2002 GiB
+    assert limit_text(16 * 2**28) == "4GiB"
+
+
+@given(st.integers(0, 2**55))
+def test_a_limit_in_words_holds_what_it_is_for(size: int) -> None:
+    limit = parse_bytes(limit_text(size))
+    assert size <= limit <= size + max(2**20, 2**30 // 100 + 1)
 
 
 @pytest.mark.parametrize(

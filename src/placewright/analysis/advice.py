@@ -8,9 +8,8 @@ from placewright.analysis.explain import PeakExplanation, explain_peak
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.machines import list_presets
 from placewright.plans.record import Plan
-from placewright.support.quantities import counted, format_bytes
+from placewright.support.quantities import counted, format_bytes, limit_text
 
-_MIB = 2**20
 #: Of what fills a device, and of devices that would do, as many are named.
 _NUM_NAMED = 3
 _PARTS = {
@@ -69,7 +68,7 @@ def _enough(plan: Plan, missing: Sequence[int]) -> str:
         capacity is None or capacity >= plan.metrics.peak_bytes[device]
         for device, capacity in zip(short, capacities, strict=True)
     ):
-        return f"This plan would fit under a memory limit of {-(-needed // _MIB)}MiB, which the devices have."
+        return f"This plan would fit under a memory limit of {limit_text(needed)}, which the devices have."
     sizes: dict[int, str] = {}
     for preset in sorted(list_presets(), key=lambda preset: preset.device.memory_bytes or 0):
         memory = preset.device.memory_bytes

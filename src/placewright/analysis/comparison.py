@@ -40,8 +40,9 @@ class Comparison:
     """What turns the first plan into the second.
 
     renamed: (device of the second plan, device of the first that it counts as): where devices are equal, names that
-    were only swapped move nothing; empty where every device counts as itself. moved: by time, longest first. order_distance: share of the pairs of ops that stand in the other order (Kendall
-    1938), from 0 (same order) to 1 (reversed). same_machine: whether the two plans are for the same machine.
+    were only swapped move nothing; empty where every device counts as itself. moved: by time, longest first.
+    order_distance: share of the pairs of ops that stand in the other order (Kendall 1938), from 0
+    (same order) to 1 (reversed). same_machine: whether the two plans are for the same machine.
     """
 
     num_ops: int

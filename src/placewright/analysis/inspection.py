@@ -168,7 +168,7 @@ def graph_inputs(graph: Graph) -> tuple[GraphInput, ...]:
 
 def describe_metadata(metadata: Mapping[str, object]) -> str:
     """What is known of a graph's origin: "torch, training, adam"; numbers and texts only."""
-    known = [str(metadata[key]) for key in _DESCRIPTIVE if isinstance(metadata.get(key), str)]
+    known = [str(metadata[key]) for key in _DESCRIPTIVE if metadata.get(key) and isinstance(metadata[key], str)]
     if isinstance(size := metadata.get("batch_size", metadata.get("batch")), int):
         known.append(f"batch size {size:,}")
     return ", ".join(known)

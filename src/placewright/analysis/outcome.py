@@ -125,7 +125,12 @@ def gain_words(plan: Plan) -> str:
     alone = "the captured order" if plan.machine.num_devices == 1 else f"{plan.machine.devices[one.device].name} alone"
     if plan.gain == 0:
         return f"no gain over {alone}"
-    return f"{abs(plan.gain):.1%} {'less' if plan.gain > 0 else 'more'} than {alone}"
+    return f"{share_words(plan.gain)} {'less' if plan.gain > 0 else 'more'} than {alone}"
+
+
+def share_words(change: float) -> str:
+    """The size of a change: "12.3%"; never "0.0%" of one that there is."""
+    return f"{abs(change):.1%}" if abs(change) >= 0.0005 else "under 0.1%"
 
 
 def captured_order(plan: Plan) -> tuple[int, BaselineOutcome] | None:

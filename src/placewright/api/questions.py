@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from placewright.analysis.outcome import gain_words
 from placewright.graph import Graph
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
@@ -61,9 +62,17 @@ class Plan(PlanRecord):
         """The same plan."""
         return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
 
+    def __repr__(self) -> str:
+        gain = gain_words(self)
+        return f"{super().__repr__()[:-1]}{f'; {gain}' if gain else ''})"
+
     @property
     def speedup(self) -> float | None:
-        """How many times faster a step is than on the best single device; None where it fits on none."""
+        """How many times faster a step is than on the best single device.
+
+        None where no order that was tried keeps the limits on a single device, so that there is nothing to compare
+        with: `one_device` says what the best of them would take, and by how much it is over the limits.
+        """
         single = self.one_device
         if single is None or single.metrics.bytes_over_limit or not self.step_time_ns:
             return None

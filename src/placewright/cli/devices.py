@@ -120,9 +120,9 @@ def _rates(device: Device) -> list[str]:
     return [
         "no limit" if device.memory_bytes is None else format_bytes(device.memory_bytes),
         "-" if device.memory_bandwidth_bytes_per_s is None else _bandwidth(device.memory_bandwidth_bytes_per_s),
-        "-" if single is None else f"{format_count(round(single))}FLOP/s",
-        f"{format_count(round(peaks['bfloat16']))}FLOP/s" if "bfloat16" in peaks else "-",
-        f"{format_count(round(max(peaks.values())))}FLOP/s" if peaks else "-",
+        "-" if single is None else format_count(round(single), "FLOP/s"),
+        format_count(round(peaks["bfloat16"]), "FLOP/s") if "bfloat16" in peaks else "-",
+        format_count(round(max(peaks.values())), "FLOP/s") if peaks else "-",
     ]
 
 
@@ -130,4 +130,4 @@ def _bandwidth(bytes_per_s: float | None) -> str:
     """Bandwidths are quoted in powers of 1000."""
     from placewright.terminal.text import format_count
 
-    return "infinite" if bytes_per_s is None else f"{format_count(round(bytes_per_s))}B/s"
+    return "infinite" if bytes_per_s is None else format_count(round(bytes_per_s), "B/s")

@@ -23,17 +23,30 @@ def list_examples(as_json: Json = False) -> int:
     described = {name: (describe_metadata(graph.metadata), _inputs(graph)) for name, graph in graphs.items()}
     if as_json:
         facts = {
-            name: {"num_ops": len(graphs[name].ops), "description": what, "inputs": inputs}
+            name: {
+                "num_ops": len(graphs[name].ops),
+                "num_scheduled_ops": _num_scheduled(graphs[name]),
+                "description": what,
+                "inputs": inputs,
+            }
             for name, (what, inputs) in described.items()
         }
         print_json({"schema_version": 1, "examples": facts})
         return 0
-    rows = [[name, f"{len(graphs[name].ops):,}", what, ", ".join(inputs)] for name, (what, inputs) in described.items()]
-    print_parts(table(["<example", "ops", "<what", "<inputs"], rows), "")
+    rows = [
+        [name, f"{len(graphs[name].ops):,}", f"{_num_scheduled(graphs[name]):,}", what, ", ".join(inputs)]
+        for name, (what, inputs) in described.items()
+    ]
+    print_parts(table(["<example", "ops", "to schedule", "<what", "<inputs"], rows), "")
     print_parts(
-        f"{counted(len(rows), 'example')}; use one as example:NAME, as in: placewright inspect example:{rows[0][0]}"
+        "to schedule: without views, which take no time and stand where their base stands",
+        f"{counted(len(rows), 'example')}; use one as example:NAME, as in: placewright inspect example:{rows[0][0]}",
     )
     return 0
+
+
+def _num_scheduled(graph: Graph) -> int:
+    return sum(op.kind != "view" for op in graph.ops)
 
 
 def _inputs(graph: Graph) -> list[str]:

@@ -62,12 +62,12 @@ def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
 
 
 def parse_rules(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Device by pattern of "layers.0.*=0"."""
+    """Device by pattern of "layers.0.*=gpu0"."""
     rules: dict[str, str] = {}
     for text in texts or ():
         pattern, _, device = text.rpartition("=")
         if not pattern or not device:
-            raise InputError(f"{option} '{text}' is not understood; write it like 'layers.0.*=0'")
+            raise InputError(f"{option} '{text}' is not understood; write it like 'layers.0.*=gpu0'")
         if rules.get(pattern, device) != device:
             raise InputError(f"{option} gives '{pattern}' two devices, {rules[pattern]} and {device}")
         rules[pattern] = device
@@ -75,13 +75,15 @@ def parse_rules(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def parse_forbids(texts: Sequence[str] | None) -> dict[str, list[str]]:
-    """Devices by pattern of "layers.0.*=0,1"; a pattern that is given again gets more of them."""
+    """Devices by pattern of "layers.0.*=gpu0,gpu1"; a pattern that is given again gets more of them."""
     rules: dict[str, list[str]] = {}
     for text in texts or ():
         pattern, _, devices = text.rpartition("=")
         named = [device.strip() for device in devices.split(",")]
         if not pattern or not all(named):
-            raise InputError(f"--forbid '{text}' is not understood; write it like 'layers.0.*=0' or 'layers.0.*=0,1'")
+            raise InputError(
+                f"--forbid '{text}' is not understood; write it like 'layers.0.*=gpu0' or 'layers.0.*=gpu0,gpu1'"
+            )
         rules[pattern] = list(dict.fromkeys([*rules.get(pattern, ()), *named]))
     return rules
 

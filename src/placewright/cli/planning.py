@@ -46,11 +46,13 @@ def plan(
     ] = None,
     pin: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB=DEVICE", help="Ops or modules that run there: 'layers.0.*=0'; repeatable."),
+        typer.Option(metavar="GLOB=DEVICE", help="Ops or modules that run there: 'layers.0.*=gpu0'; repeatable."),
     ] = None,
     forbid: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB=DEVICES", help="Ops or modules that never run there: '*=0,1'; repeatable."),
+        typer.Option(
+            metavar="GLOB=DEVICES", help="Ops or modules that never run there: 'embed*=gpu0,gpu1'; repeatable."
+        ),
     ] = None,
     colocate: Annotated[
         list[str] | None, typer.Option(metavar="GLOB,GLOB", help="Ops or modules that share a device; repeatable.")
@@ -87,12 +89,13 @@ def plan(
     from placewright import api
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.progress import watched
+    from placewright.cli.progress import announce_effort, watched
     from placewright.importers.sources import place_of
     from placewright.methods.plugins import load_plugins
 
     goal = parse_objective(objective)
     load_plugins(plugin or ())
+    announce_effort(solver, time_limit)
     check_outputs(
         {"--output": output, "--report": report, "--trace": trace}, inputs=[place_of(model), devices, measured]
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placewright.cli.printing import is_watched
+from placewright.cli.printing import is_quiet, is_watched
 from placewright.problem.objective import Objective
 from placewright.search.budget import OnProgress, Progress
 from placewright.support.quantities import format_bytes
@@ -23,6 +24,19 @@ def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
     console = Console(stderr=True, highlight=False, markup=False)
     with console.status(f"reading {printable(model)}") as status:
         yield lambda progress: status.update(progress_line(progress, objective))
+
+
+def announce_effort(solver: str, time_limit: str | None) -> None:
+    """Says on stderr that a solver will take long where nothing limits its time, and what can be done."""
+    from placewright.search.method import METHODS
+
+    effort = getattr(METHODS.get(solver), "effort", None)
+    if effort is not None and time_limit is None and not is_quiet():
+        took = f"some {effort:.0f} s, more on a busy machine or a large graph"
+        print(
+            f"placewright: {solver} takes {took}; --time-limit shortens it, Ctrl-C keeps the best plan so far",
+            file=sys.stderr,
+        )
 
 
 def progress_line(progress: Progress, objective: Objective) -> str:

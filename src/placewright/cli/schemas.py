@@ -19,9 +19,10 @@ from placewright.terminal.plan_summary import PlanSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFacts:
-    """inputs: dtype and shape of each."""
+    """num_scheduled_ops: ops that are not views. inputs: dtype and shape of each."""
 
     num_ops: int
+    num_scheduled_ops: int
     description: str
     inputs: tuple[str, ...]
 

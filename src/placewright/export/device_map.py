@@ -37,13 +37,22 @@ def to_bytes(plan: Plan) -> bytes:
 
 
 def device_map(plan: Plan) -> dict[str, Place]:
-    """Module path -> place, shorter paths first. A place is "cpu", or a number that counts the accelerators.
+    """Module path -> place, sorted by path, numbers in it by value. A place is "cpu", or a number that counts the
+    accelerators.
 
     Raises InputError when no op of the plan knows its module.
     """
     devices = map_of(((op.module, op.device, op.finish_ns - op.start_ns) for op in plan.ops), plan.graph_name)
     places = _places(plan)
-    return {path: places[devices[path]] for path in sorted(devices, key=lambda path: (path.count("."), len(path) > 0))}
+    return {path: places[devices[path]] for path in sorted(devices, key=_natural)}
+
+
+def _natural(path: str) -> list[tuple[int, int, str]]:
+    """A sort key: "" first, "layers.2" before "layers.10"."""
+    parts = path.split(".") if path else []
+    return [
+        (0, int(part), "") if part.isascii() and part.isdigit() and len(part) < 10 else (1, 0, part) for part in parts
+    ]
 
 
 def map_of(ops: Iterable[tuple[str, int, int]], graph_name: str) -> dict[str, int]:

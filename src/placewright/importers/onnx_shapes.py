@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from placewright.importers.onnx_assumptions import largest_shapes
@@ -13,6 +13,7 @@ from placewright.importers.onnx_branches import branch_types, scan_types
 from placewright.importers.onnx_contrib import contrib_output_shapes, standard_form
 from placewright.importers.onnx_values import MAX_ELEMENTS, Array, evaluate
 from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
 
 #: placewright's name of each TensorProto.DataType, in the order of its numbers, from 1.
 DTYPES = (
@@ -76,7 +77,7 @@ class Shapes:
 
         declared = (*self.model.graph.input, *self.model.graph.value_info, *self.model.graph.output)
         dim_names = {dim.dim_param for value in declared for dim in value.type.tensor_type.shape.dim} - {""}
-        self._check_inputs()
+        self._check_inputs(dim_names)
         for value in declared:
             self._fix(value.name, value.type)
         try:
@@ -101,7 +102,7 @@ class Shapes:
             return shown(first_line(error).removeprefix("[ShapeInferenceError] Inference error(s): "), 300)
         return None
 
-    def _check_inputs(self) -> None:
+    def _check_inputs(self, dim_names: Collection[str]) -> None:
         weights = {weight.name for weight in self.model.graph.initializer}
         open_dims: dict[str, list[str]] = {}
         for value in self.model.graph.input:
@@ -113,9 +114,17 @@ class Shapes:
             listed = ", ".join(f"'{shown(name)}' (of {shown(', '.join(open_dims[name][:3]))})" for name in first)
             listed += f" and {len(open_dims) - _MAX_LISTED} more" if len(open_dims) > _MAX_LISTED else ""
             example = " ".join(f"--dim {shown(name)}=8" for name in first)
+            strange = [name for name in self.dims if name not in dim_names and not self._names_axis(name)]
+            unknown = f"has no dimension '{shown(strange[0])}' and " if strange else ""
             raise InputError(
-                f"'{self.source}' leaves dimensions of its inputs open: {listed}; set them, as in {example}"
+                f"'{self.source}' {unknown}leaves dimensions of its inputs open: {listed}; set them, as in {example}"
             )
+
+    def _names_axis(self, name: str) -> bool:
+        """Whether it is the axis of a value: "input_ids:1"."""
+        value, _, axis = name.rpartition(":")
+        made = chain.from_iterable(node.output for node in self.model.graph.node)
+        return axis.isdigit() and value in {*(own.name for own in self.model.graph.input), *made}
 
     def _open_dims(self, value: Any) -> Iterable[str]:
         """Names under which the dimensions of an input that no size is known for can be set."""
@@ -136,11 +145,11 @@ class Shapes:
                     dim.dim_value = self.dims[key]
                     self._used.add(key)
 
-    def _check_dims_used(self, known: Iterable[str]) -> None:
+    def _check_dims_used(self, known: Collection[str]) -> None:
         for name in self.dims:
             if name not in self._used:
-                nearest = difflib.get_close_matches(name[:200], list(known), n=1)
-                hint = f"; did you mean '{shown(nearest[0])}'?" if nearest else ""
+                named = sorted(map(shown, known))
+                hint = did_you_mean(name, named, named[:_MAX_LISTED]) if named else ""
                 raise InputError(f"'{self.source}' has no open dimension '{shown(name)}' to set{hint}")
 
     def _read_initializers(self) -> None:

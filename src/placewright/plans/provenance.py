@@ -26,7 +26,11 @@ def find_graph(
     """
     source = model if model is not None else plan.configuration.get("model")
     if not isinstance(source, Graph | str | Path):
-        raise InputError("the plan was not made from a file; say which graph it is for, as in plan.check(graph)")
+        raise InputError(
+            f"{name} was made in Python, not from a file, so say which graph it is for: "
+            "explain --op NAME --model FILE, export PLAN FILE, or in Python plan.check(graph); "
+            "placewright.save_graph writes such a file"
+        )
     graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(plan))
     if differences := match_graph(plan, graph):
         named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"

@@ -30,7 +30,9 @@ def baselines_section(plan: Plan) -> Markup:
 def _note(plan: Plan, answered: Sequence[BaselineOutcome]) -> str:
     if plan.status == "infeasible":
         return "Bytes over the memory limits, of all devices together."
-    note = f"Dashed line: lower bound, {format_objective(plan, plan.lower_bound)}." if plan.lower_bound else ""
+    note = "Percentages: above the plan."
+    if plan.lower_bound:
+        note += f" Dashed line: lower bound, {format_objective(plan, plan.lower_bound)}."
     over = any(baseline.metrics.bytes_over_limit for baseline in answered if baseline.metrics)
     return f"{note} Hatched: does not fit in memory." if over else note
 

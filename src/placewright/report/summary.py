@@ -14,6 +14,7 @@ from placewright.analysis.outcome import (
     floor_words,
     one_device_words,
     proven_infeasible,
+    share_words,
     title_words,
 )
 from placewright.plans.record import Plan
@@ -131,7 +132,7 @@ def _against(plan: Plan, metrics: Metrics, title: str) -> str:
     if value == own or value == 0:
         return f"same as {shown}"
     change = own / value - 1
-    return f"{abs(change):.1%} {'less' if change < 0 else 'more'} than {shown}"
+    return f"{share_words(change)} {'less' if change < 0 else 'more'} than {shown}"
 
 
 def _bound_figure(plan: Plan) -> Markup:

@@ -82,6 +82,16 @@ def format_bytes(size_bytes: int) -> str:
     return _climb(size_bytes, _BYTES_LADDER)
 
 
+def limit_text(size_bytes: int) -> str:
+    """The least memory limit of at most two decimals that holds a size, as `--memory-limit` takes it: "15MiB",
+    "3.2GiB"."""
+    mib = -(-size_bytes // 2**20)
+    if mib < 1024:
+        return f"{mib}MiB"
+    hundredths = -(-size_bytes * 100 // 2**30)
+    return f"{Decimal(hundredths) / 100:f}GiB"
+
+
 def format_time_ns(time_ns: int) -> str:
     """A time with three significant digits: "750 ns", "12.4 ms", "16.7 min"."""
     return _climb(time_ns, _TIME_LADDER)

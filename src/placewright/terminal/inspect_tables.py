@@ -38,7 +38,7 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
         f"outputs {format_bytes(found.output_bytes)}",
         "parameters": f"{format_count(found.num_parameters)} values in {format_bytes(found.parameter_bytes)}{state}; "
         f"constants {format_bytes(found.constant_bytes)}",
-        "work": f"{format_count(found.flops)}FLOP, {format_bytes(found.bytes_moved)} read and written",
+        "work": f"{format_count(found.flops, 'FLOP')}, {format_bytes(found.bytes_moved)} read and written",
         "time": f"{format_time_ns(found.work_ns)} on one {found.device_kind}; critical path "
         f"{format_time_ns(found.critical_path_ns)}{_launching(found)}{_most_gained(found)}",
         "peak memory": f"{format_bytes(found.input_order_peak_bytes)} in the input order on one device, "

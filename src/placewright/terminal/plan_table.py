@@ -91,7 +91,7 @@ def _outcomes(plan: Plan) -> Table:
     bound = format_objective(plan.objective, plan.lower_bound)
     values = [bound, ""] if plan.objective == "step-time" else ["", bound]
     rows.append([f"lower bound: {_BOUND_NAMES.get(plan.bound_reason, plan.bound_reason)}", *values, "", _gap(plan)])
-    last = "over the limits" if plan.status == "infeasible" else "vs plan"
+    last = "over the limits" if plan.status == "infeasible" else "above plan"
     return table(["<", "step time", "peak memory", "fits", last], rows)
 
 
@@ -205,7 +205,7 @@ def _baselines(plan: Plan) -> list[RenderableType]:
     for begin in range(0, len(cells), per_row):
         chunk = cells[begin : begin + per_row]
         grid.add_row(*(f"{name}{value:>{longest - len(name)}}" for name, value in chunk))
-    compared = f"{_NAMES[plan.objective]} against the plan's (! does not fit)"
+    compared = f"{_NAMES[plan.objective]} above the plan's (! does not fit)"
     if plan.status == "infeasible":
         compared = "bytes over the memory limits"
     return [line(f"baselines, {compared}", style="dim"), grid]

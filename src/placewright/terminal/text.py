@@ -20,15 +20,15 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[-tail:]}"
 
 
-def format_count(count: int) -> str:
-    """A large number with three significant digits: "1.23 T"."""
+def format_count(count: int, unit: str = "") -> str:
+    """A large number with three significant digits: "1.23 T", or of a unit "1.23 TFLOP"."""
     value = float(count)
-    for unit in ("", " K", " M", " G", " T", " P"):
+    for prefix in ("", "K", "M", "G", "T", "P"):
         if abs(value) < 999.5:
-            digits = f"{value:.0f}" if unit == "" else f"{value:.3g}"
-            return digits + unit
+            digits = f"{value:.3g}" if prefix else f"{value:.0f}"
+            return f"{digits} {prefix}{unit}".rstrip()
         value /= 1000
-    return f"{value:,.0f} E"
+    return f"{value:,.0f} E{unit}"
 
 
 def format_objective(objective: Objective, value: int) -> str:
@@ -42,10 +42,12 @@ def share(part: int, whole: int) -> str:
 
 
 def change(value: int, reference: int) -> str:
-    """How far `value` is from `reference`: "+12.3%", "-4.0%" or "same"."""
+    """How far `value` is from `reference`: "+12.3%", "-4.0%", "0.0%" for less than that, or "same"."""
     if value == reference:
         return "same"
     if reference == 0:
         return "more" if value > 0 else "less"
     ratio = value / reference - 1
+    if abs(ratio) < 0.0005:
+        return "0.0%"
     return f"{ratio:+.1%}" if ratio < 10 else f"{value / reference:,.0f}x"
