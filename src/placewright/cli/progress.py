@@ -28,7 +28,7 @@ def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
 
 def announce_effort(solver: str, time_limit: str | None) -> None:
     """Says on stderr that a solver will take long where nothing limits its time, and what can be done."""
-    from placewright.search.method import METHODS
+    from placewright.methods.table import METHODS
 
     effort = getattr(METHODS.get(solver), "effort", None)
     if effort is not None and time_limit is None and not is_quiet():
