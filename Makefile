@@ -7,7 +7,7 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-long lint package sanitize bench bench-quick tables tables-real tables-stg stubs format clean
+.PHONY: FORCE demo test test-long lint package docs sanitize bench bench-quick tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
 	mkdir -p out
@@ -19,7 +19,7 @@ test: $(VENV)/dev $(VENV)/system
 	$(BIN)/python -m pytest -m "not long" -n 2
 
 # Fuzzers, a minute for each format; property tests by the thousand.
-test-long: $(VENV)/dev $(VENV)/system build/address/built
+test-long: $(VENV)/docs $(VENV)/system build/address/built
 	$(BIN)/python -m pytest -m long
 
 lint: $(VENV)/dev
@@ -33,6 +33,11 @@ lint: $(VENV)/dev
 # What users install: sdist and wheel, in build/dist, and an empty environment that plans with the wheel.
 package: $(VENV)/dev
 	$(BIN)/python -m pytest -m long tests/test_distribution.py
+
+# The site, in build/site: it needs no network to be read. A warning is an error; then its links are followed.
+docs: $(VENV)/docs
+	$(BIN)/python -m pytest -m long tests/test_site.py
+	@echo "site: $(CURDIR)/build/site/index.html"
 
 stubs: $(VENV)/dev
 	$(BIN)/python -m nanobind.stubgen -q -m placewright._core -o src/placewright/_core.pyi
@@ -171,6 +176,10 @@ $(VENV)/dev: $(VENV)/base
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q --no-build-isolation -e ".[dev]"
 	$(BIN)/pip install -q $(REFERENCES)
+	touch $@
+
+$(VENV)/docs: $(VENV)/dev
+	$(BIN)/pip install -q --no-build-isolation -e ".[docs]"
 	touch $@
 
 # The browser that the report's tests drive. Without root the tests that need it say why they are skipped.

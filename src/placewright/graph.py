@@ -56,12 +56,24 @@ OP_KINDS: Mapping[str, str] = MappingProxyType(
 class Tensor:
     """What one op produces and others read; or a parameter or constant, which no op produces.
 
-    size_bytes: bytes of the tensor when it stands on its own (what a transfer moves), also for aliases.
-    memory_bytes: what it takes on a device, where the source counts that otherwise; None for size_bytes.
-    shape, dtype: as captured ("float32", "bfloat16", "int64", "bool" ...); None when the source has none.
-    role: activations are produced by an op; parameters and constants are resident wherever they are read.
-    alias_of: index of the tensor whose memory this one shares (a view or an in-place result); None if it owns its own.
-    is_output: a graph output, kept in memory to the end of the step.
+    Attributes
+    ----------
+    name
+        Unique in its graph.
+    size_bytes
+        Bytes that a transfer of the tensor moves, also for aliases.
+    shape
+        Extents as captured; None when the source has none.
+    dtype
+        As captured: "float32", "bfloat16", "int64", "bool" ...; None when the source has none.
+    role
+        Activations are produced by an op; parameters and constants are resident wherever they are read.
+    alias_of
+        Index of the tensor whose memory this one shares (a view or an in-place result); None if it has its own.
+    is_output
+        Whether it is a graph output, kept in memory to the end of the step.
+    memory_bytes
+        Bytes it takes on a device, where the source counts them otherwise; None for `size_bytes`.
     """
 
     name: str
@@ -75,7 +87,7 @@ class Tensor:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes on a device, at home unless it is an alias, and as a copy."""
+        """Bytes it takes on a device: at home unless it is an alias, and as a copy."""
         return self.size_bytes if self.memory_bytes is None else self.memory_bytes
 
 
@@ -83,13 +95,30 @@ class Tensor:
 class Op:
     """One node of the graph; runs once, on one device.
 
-    kind: a key of OP_KINDS. target: the source framework's own name ("aten.convolution.default", "Conv").
-    inputs, outputs: tensor indices in the source's order; an input may repeat.
-    controls: indices of ops that must come before this one without passing it a tensor.
-    attributes: what costs and learners need beyond shapes (kernel, stride, groups, heads ...); JSON values only.
-    module: dotted path of the layer ("encoder.layer.0.attention"). source: "file.py:line".
-    time_ns: known running time, when the source states one; otherwise the cost model gives it.
-    workspace_bytes: scratch memory held only while the op runs.
+    Attributes
+    ----------
+    name
+        Unique in its graph.
+    kind
+        One of `placewright.graph.OP_KINDS`.
+    target
+        The source framework's own name ("aten.convolution.default", "Conv").
+    inputs, outputs
+        Indices of tensors in the source's order; an input may repeat.
+    controls
+        Indices of ops that must come before this one without passing it a tensor.
+    attributes
+        What costs and learners need beyond shapes (kernel, stride, groups, heads ...); JSON values only.
+    module
+        Dotted path of the layer ("encoder.layer.0.attention").
+    source
+        Where the op was written: "file.py:line".
+    phase
+        "forward", "backward", "optimizer", or "" where nothing is known.
+    time_ns
+        Running time in ns where the source states one; otherwise the cost model gives it.
+    workspace_bytes
+        Scratch memory held only while the op runs.
     """
 
     name: str
@@ -110,11 +139,22 @@ class Op:
 class Graph:
     """An immutable computation graph whose ops stand in a valid order: the captured one.
 
-    ops: in an order in which every op comes after all it depends on; `in_topological_order` makes one.
-    metadata: where the graph came from (framework, batch size, what the importer warned of); JSON values only.
+    Attributes
+    ----------
+    name
+        Of the graph; not empty.
+    ops
+        In an order in which every op comes after all it depends on; `placewright.graph.in_topological_order` makes one.
+    tensors
+        In any order; ops refer to them by index.
+    metadata
+        Where the graph came from (framework, batch size, warnings of the importer); JSON values only.
 
-    Raises InputError, naming the op or tensor, when names repeat, indices or sizes are impossible, a tensor has two
-    producers, an activation has none, an op stands before something it needs, or a view aliases no input of its own.
+    Raises
+    ------
+    InputError
+        Naming the op or tensor, when names repeat, indices or sizes are impossible, a tensor has two producers, an
+        activation has none, an op stands before something it needs, or a view aliases no input of its own.
     """
 
     name: str
@@ -135,12 +175,12 @@ class Graph:
 
     @cached_property
     def producer_of(self) -> tuple[int, ...]:
-        """Index of the op producing each tensor; -1 for parameters and constants. Length: number of tensors."""
+        """Per tensor the index of the op that produces it; -1 for parameters and constants."""
         return _producers(self.ops, self.tensors, self.name)
 
     @cached_property
     def consumers_of(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the ops reading each tensor, ascending, each once."""
+        """Per tensor the indices of the ops that read it, ascending, each once."""
         consumers: list[list[int]] = [[] for _ in self.tensors]
         for index, op in enumerate(self.ops):
             for tensor in set(op.inputs):
@@ -149,7 +189,7 @@ class Graph:
 
     @cached_property
     def base_of(self) -> tuple[int, ...]:
-        """For each tensor the one that owns its memory: itself, or the end of its chain of aliases."""
+        """Per tensor the index of the one that owns its memory: itself, or the end of its chain of aliases."""
         base = list(range(len(self.tensors)))
         for start in range(len(self.tensors)):
             chain = [start]
@@ -183,9 +223,26 @@ class Graph:
 
 
 def in_topological_order(ops: Sequence[Op], tensors: Sequence[Tensor], graph_name: str) -> list[Op]:
-    """The same ops in a valid order, keeping the given one wherever dependencies allow; control indices are renumbered.
+    """Sort ops so that each comes after all it depends on, and keep the given order wherever dependencies allow.
 
-    Raises InputError naming one cycle when there is none.
+    Parameters
+    ----------
+    ops
+        In any order; their `controls` are indices into it.
+    tensors
+        Those that the ops refer to.
+    graph_name
+        What errors call the graph.
+
+    Returns
+    -------
+    list of Op
+        The same ops, their `controls` renumbered.
+
+    Raises
+    ------
+    InputError
+        Naming one cycle, when there is no such order.
     """
     predecessors = _predecessors(ops, tensors, graph_name)
     successors: list[list[int]] = [[] for _ in ops]

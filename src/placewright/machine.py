@@ -22,16 +22,33 @@ DEFAULT_LAUNCH: LaunchMode = "host-thread"
 class Device:
     """Runs one op at a time and holds tensors up to its memory.
 
-    kind: the preset it came from ("h100-sxm"), or any name; measured times are matched by kind.
-    memory_bytes: capacity; None for no limit.
-    peak_flops_per_s: peak arithmetic rate by dtype ("float32", "float16" ...); "default" serves those not listed.
-        Empty for a device whose op times are all given with the graph.
-    memory_bandwidth_bytes_per_s: of the device's own memory; None when op times are given.
-    launch_overhead_ns: what it takes to launch one op or transfer: time of a host thread (see Machine.launch), or of
-        the device itself where it launches its own work.
-    kernel_gap_ns: between two ops on the device, whoever launches them; the cost model adds it to every op.
-    launches_itself: the device, a CPU say, launches its own ops, each before it runs it.
-    compute_efficiency, bandwidth_efficiency: share of the peaks that real kernels reach, in (0, 1].
+    Attributes
+    ----------
+    name
+        Unique in its machine: "gpu0".
+    kind
+        The preset it came from ("h100-sxm"), or any name; measured times are matched by kind.
+    memory_bytes
+        Capacity; None for no limit.
+    peak_flops_per_s
+        Peak arithmetic rate in FLOP/s by dtype ("float32", "float16" ...); "default" serves those not listed. Empty for
+        a device whose op times are all given with the graph.
+    memory_bandwidth_bytes_per_s
+        Of the device's own memory; None when op times are given.
+    launch_overhead_ns
+        What it takes to launch one op or transfer: time of a host thread (see `Machine.launch`), or of the device
+        itself where it launches its own work.
+    kernel_gap_ns
+        Between two ops on the device, whoever launches them; the cost model adds it to every op.
+    launches_itself
+        Whether the device, a CPU say, launches its own ops, each before it runs it.
+    compute_efficiency, bandwidth_efficiency
+        Share of the peak that real kernels reach, in (0, 1].
+
+    Raises
+    ------
+    InputError
+        Naming the device, when one of the numbers is impossible.
     """
 
     name: str
@@ -61,7 +78,7 @@ class Device:
 
     @property
     def family(self) -> str:
-        """Its name without the number at the end: "gpu" of "gpu0"."""
+        """The name without the number at its end: "gpu" of "gpu0"."""
         return self.name.rstrip("0123456789") or self.name
 
     @property
@@ -72,7 +89,20 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One direction between two devices; no bandwidth means infinite, the latency is added to every transfer."""
+    """One direction between two devices.
+
+    Attributes
+    ----------
+    bandwidth_bytes_per_s
+        What one large copy reaches while nothing else uses the link; None for infinite.
+    latency_ns
+        Added to the time of every transfer.
+
+    Raises
+    ------
+    InputError
+        When the latency or the bandwidth is impossible.
+    """
 
     bandwidth_bytes_per_s: float | None = None
     latency_ns: int = 0
@@ -91,7 +121,13 @@ class Link:
         return round(2**32 * 1e9 / self.bandwidth_bytes_per_s)
 
     def transfer_time_ns(self, size_bytes: int) -> int:
-        """latency + size / bandwidth, rounded up to a whole nanosecond."""
+        """Compute latency + size / bandwidth, rounded up to a whole nanosecond.
+
+        Parameters
+        ----------
+        size_bytes
+            What the transfer moves.
+        """
         return self.latency_ns + -(-size_bytes * self.inverse_bandwidth // 2**32)
 
 
@@ -99,10 +135,24 @@ class Link:
 class Machine:
     """All devices and links.
 
-    links: links[source][destination], one row per device; the diagonal is never used.
-    transfer_model: "blocking" (a transfer occupies both devices) or "overlapped" (each link works beside the devices).
-    launch: who launches the work of devices that do not launch it themselves: "host-thread" (one thread for all of
-        them, as a PyTorch program), "device-threads" (a thread for each) or "graphs" (recorded beforehand: nobody).
+    Attributes
+    ----------
+    name
+        What plans and reports call it.
+    devices
+        One to 64, with different names.
+    links
+        [source][destination], one row per device; the diagonal is never used.
+    transfer_model
+        "blocking" (a transfer occupies both devices) or "overlapped" (each link works beside the devices).
+    launch
+        Who launches the work of devices that do not launch it themselves: "host-thread" (one thread for all of them,
+        as a PyTorch program), "device-threads" (a thread for each) or "graphs" (recorded beforehand: nobody).
+
+    Raises
+    ------
+    InputError
+        Naming the machine, when names repeat, links are missing, or a mode is unknown.
     """
 
     name: str
@@ -132,6 +182,7 @@ class Machine:
 
     @property
     def num_devices(self) -> int:
+        """How many devices it has."""
         return len(self.devices)
 
     @cached_property
@@ -144,5 +195,16 @@ class Machine:
         return tuple((0 if one else index) if asks else -1 for index, asks in enumerate(launched))
 
     def launcher(self, source: int, destination: int) -> int:
-        """The device whose host thread launches a transfer: the source, else the destination; -1 for neither."""
+        """Find the device whose host thread launches a transfer.
+
+        Parameters
+        ----------
+        source, destination
+            Indices of devices.
+
+        Returns
+        -------
+        int
+            The source, else the destination, or -1 where no host launches for either.
+        """
         return next((device for device in (source, destination) if self.hosts[device] >= 0), -1)

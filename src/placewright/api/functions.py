@@ -63,19 +63,63 @@ def plan(
 ) -> Plan:
     """Find where each op runs, in what order, and when tensors move.
 
-    model: a Graph, the path of a model or graph file, "example:NAME", a torch module with `args` and `kwargs`, what it
-        is called with (one tensor, or a tuple), or an ExportedProgram, which has them; with `training` a whole step
-        with backward and optimizer. devices: a Machine, "2xh100", or the path of a devices.toml.
-    memory_limit: bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list
-        with one entry per device; capacities hold as well. pins: glob over op or module names to device. forbids: to
-        one device or several. colocate: groups of globs that share a device. dims: values of symbolic dimensions of
-        an ONNX file.
-    evaluations, time_limit (seconds or "1s"): the budget; whichever ends first. By default as many evaluations as take
-        about a second, and no time limit: only without one is the plan reproducible.
-    threads: None for all cores; the plan depends on it only with a time limit. policy: what guides `regal`, `idrs` or
-        `gas`, a name or a file; None for the one shipped for the problem. measured: CSV of measured op times.
+    The same graph, machine, options, seed and number of evaluations give the same plan on any number of threads.
 
-    Raises InputError for bad input. A plan that exceeds a limit is returned with status "infeasible".
+    Parameters
+    ----------
+    model
+        A Graph, the path of a model or graph file, "example:NAME", a PyTorch module, or an ExportedProgram.
+    devices
+        A Machine, a name like "2xh100", a list of names, or the path of a devices.toml.
+    args, kwargs
+        What a PyTorch module is called with; one tensor stands for a tuple of it.
+    training
+        Whether a module is planned with its backward pass and optimizer.
+    objective
+        What counts: "step-time" or "peak-memory".
+    memory_limit
+        Bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list with one
+        entry per device. The capacities of the devices hold as well.
+    pins
+        Device by glob over names of ops or modules: these run there.
+    forbids
+        Device, or several, by such a glob: these never run there.
+    colocate
+        Groups of such globs; the ops of a group share a device.
+    control
+        What a control dependency across devices means: "signal", "order" or "transfer".
+    solver
+        A method that `placewright solvers` lists, or a registered one.
+    evaluations
+        Budget: the most solutions that are evaluated. By default about a second's worth, unless there is a time limit.
+    time_limit
+        Budget in seconds, or text like "1s". Only without one is the plan reproducible.
+    seed
+        Of all random choices.
+    threads
+        None for all cores. The plan depends on them only under a time limit.
+    policy
+        Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem.
+    measured
+        A CSV file of measured op times, which override the cost model.
+    dims
+        Sizes of the open dimensions of an ONNX file, by name.
+    on_progress
+        Called now and then with the best so far.
+    interrupted
+        Asked now and then; True ends the search with what it has.
+
+    Returns
+    -------
+    Plan
+        Where nothing keeps the memory limits, the plan nearest to them, with status "infeasible".
+
+    Raises
+    ------
+    InputError
+        For bad input: one sentence that names the file or argument.
+    MissingExtraError
+        Where the model or the solver needs a package that is not installed.
     """
     began = time.perf_counter()
     seed = whole_number("seed", seed, 0, 2**64 - 1)
@@ -110,14 +154,38 @@ def plan(
 
 
 def load(path: str | Path) -> Plan:
-    """A saved plan. Raises InputError naming the file when it is not one."""
+    """Read a saved plan.
+
+    Parameters
+    ----------
+    path
+        A file that `save` or `placewright plan -o` wrote.
+
+    Raises
+    ------
+    InputError
+        Naming the file, when it is no plan.
+    """
     from placewright.plans.file import read_plan
 
     return Plan.of(read_plan(path))
 
 
 def save(plan: PlanRecord, path: str | Path) -> None:
-    """Write a plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
+    """Write a plan as Plan JSON; equal plans give equal bytes.
+
+    Parameters
+    ----------
+    plan
+        What is written.
+    path
+        The file, gzipped when its name ends in .gz.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written.
+    """
     from placewright.plans.file import write_plan
 
     write_plan(plan, path)
@@ -133,9 +201,26 @@ def inspect(
     dims: Mapping[str, int] | None = None,
     measured: str | Path | None = None,
 ) -> Answer[Inspection]:
-    """What a graph holds, what it costs, and where it fits. The arguments are those of `plan`.
+    """Tell what a graph holds, what it costs, and where it fits.
 
-    Raises InputError for bad input, and when an op has no time on the machine.
+    Parameters
+    ----------
+    model, args, kwargs, training, dims
+        As `plan` takes them.
+    devices
+        The machine whose times are told and whose memory is judged.
+    measured
+        A CSV file of measured op times.
+
+    Returns
+    -------
+    Answer
+        `facts` are what `placewright inspect --json` prints.
+
+    Raises
+    ------
+    InputError
+        For bad input, and when an op has no time on the machine.
     """
     from placewright.analysis.inspection import inspect_graph
     from placewright.terminal.inspect_tables import inspect_tables

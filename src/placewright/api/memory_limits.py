@@ -1,5 +1,7 @@
-"""What callers and users write as a memory limit, as bytes by device: "30GiB", "gpu0=30GiB,cpu=64GiB", accelerate's
-{0: "30GiB", "cpu": "64GiB"}, or a list with one entry per device."""
+"""What callers and users write as a memory limit, as bytes by device.
+
+It is "30GiB", "gpu0=30GiB,cpu=64GiB", accelerate's {0: "30GiB", "cpu": "64GiB"}, or a list with one entry per device.
+"""
 
 from __future__ import annotations
 

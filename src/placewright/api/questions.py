@@ -26,7 +26,15 @@ Facts = TypeVar("Facts")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Generic[Facts]):
-    """What a question found. facts: the values, as `--json` prints them. text: the tables that the command prints."""
+    """What a question found; printed, it is the tables.
+
+    Attributes
+    ----------
+    facts
+        A record with the values, as `--json` prints them.
+    text
+        The tables that the command prints.
+    """
 
     facts: Facts
     text: str
@@ -48,7 +56,15 @@ def answer(facts: Facts, parts: Iterable[RenderableType | None]) -> Answer[Facts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Whether a plan simulates to what it says. problems: what does not, one sentence each."""
+    """Whether a plan simulates to what it says.
+
+    Attributes
+    ----------
+    correct
+        Whether it does.
+    problems
+        What does not, one sentence each.
+    """
 
     correct: bool
     problems: tuple[str, ...]
@@ -59,7 +75,13 @@ class Plan(PlanRecord):
 
     @classmethod
     def of(cls, plan: PlanRecord) -> Plan:
-        """The same plan."""
+        """Make the same plan, so that it can be asked.
+
+        Parameters
+        ----------
+        plan
+            The record of a plan.
+        """
         return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
 
     def __repr__(self) -> str:
@@ -79,7 +101,18 @@ class Plan(PlanRecord):
         return single.metrics.step_time_ns / self.step_time_ns
 
     def save(self, path: str | Path) -> None:
-        """Write the plan, compressed when the path ends in .gz. Raises InputError when the path cannot be written."""
+        """Write the plan, as `placewright.save` does.
+
+        Parameters
+        ----------
+        path
+            The file, gzipped when its name ends in .gz.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be written.
+        """
         from placewright.plans.file import write_plan
 
         write_plan(self, path)
@@ -87,10 +120,19 @@ class Plan(PlanRecord):
     def explain_op(
         self, name: str, model: Graph | str | Path | None = None
     ) -> Answer[OpExplanation | ModuleExplanation]:
-        """Why an op, or all of a module, stands where it does, and what each other device would cost. name: of an op or
-        a view, or the path of a module. model: as in `check`.
+        """Tell why an op, or all of a module, stands where it does, and what each other device would cost.
 
-        Raises InputError for a name of neither, and where `check` does.
+        Parameters
+        ----------
+        name
+            Of an op or a view, or the path of a module.
+        model
+            As `check` takes it.
+
+        Raises
+        ------
+        InputError
+            For a name of neither, and where `check` raises it.
         """
         from placewright.terminal.op_tables import op_tables
 
@@ -98,7 +140,7 @@ class Plan(PlanRecord):
         return answer(found, op_tables(self, found))
 
     def explain(self) -> Answer[Explanation]:
-        """Why the plan takes the memory and the time it takes."""
+        """Tell why the plan takes the memory and the time it takes."""
         from placewright.analysis.explain import explain
         from placewright.terminal.explain_tables import explain_tables
 
@@ -106,7 +148,18 @@ class Plan(PlanRecord):
         return answer(found, explain_tables(self, found))
 
     def diff(self, other: PlanRecord) -> Answer[Comparison]:
-        """This plan and another one for the same graph side by side. Raises InputError for one of another graph."""
+        """Compare this plan with another one for the same graph.
+
+        Parameters
+        ----------
+        other
+            The second plan; what is told leads from this one to that one.
+
+        Raises
+        ------
+        InputError
+            When the plans are for different graphs.
+        """
         from placewright.analysis.comparison import compare
         from placewright.terminal.diff_tables import diff_tables
 
@@ -116,8 +169,15 @@ class Plan(PlanRecord):
     def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
         """Simulate the plan anew with a slow, independent simulator.
 
-        model: the graph the plan is for, or its file; None for the file the plan was made from.
-        Raises InputError where the plan is for another graph, or says no file.
+        Parameters
+        ----------
+        model
+            The graph that the plan is for, or its file; None for the file that the plan was made from.
+
+        Raises
+        ------
+        InputError
+            Where the plan is for another graph, or names no file.
         """
         from placewright.terminal.check_table import check_table
 
@@ -125,7 +185,18 @@ class Plan(PlanRecord):
         return answer(found, check_table(self, found.problems))
 
     def to_dataframe(self) -> DataFrame:
-        """One row per op and transfer in the order of the plan, with the columns of the export to csv; needs pandas."""
+        """Make a table with one row per op and transfer, in the order of the plan.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns of the export to "csv".
+
+        Raises
+        ------
+        InputError
+            Without pandas.
+        """
         from placewright.export.csv import COLUMNS, rows_of
 
         try:
@@ -135,7 +206,7 @@ class Plan(PlanRecord):
         return pandas.DataFrame(rows_of(self), columns=list(COLUMNS))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the head of the report, its timeline in small, and its table of devices."""
+        """Show the head of the report, its timeline in small, and its table of devices in a notebook."""
         from placewright.report.notebook import notebook_html
 
         return notebook_html(self)
@@ -149,10 +220,23 @@ def judge(
     measured: Path | None = None,
     name: str = "the plan",
 ) -> Check:
-    """Simulate a plan anew. model: its graph, or the file of it; None for what the plan was made from. dims, measured:
-    of the file; what the plan was made with where they are not given. name: what errors call the plan.
+    """Simulate a plan anew.
 
-    Raises InputError where the plan is for another graph, or says no file.
+    Parameters
+    ----------
+    plan
+        What is judged.
+    model
+        Its graph, or the file of it; None for what the plan was made from.
+    dims, measured
+        Of the file; by default what the plan was made with.
+    name
+        What errors call the plan.
+
+    Raises
+    ------
+    InputError
+        Where the plan is for another graph, or names no file.
     """
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times

@@ -42,8 +42,19 @@ class TimeOrigin(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSources:
-    """Of how many ops, each on its device, the time is stated by the graph, measured, from the roofline, or guessed:
-    from the roofline although its FLOPs are unknown. Views and graph inputs, which take no time, are not counted."""
+    """Where the times of the ops come from, each on its device. Views and graph inputs are not counted.
+
+    Attributes
+    ----------
+    stated
+        How many times the graph states.
+    measured
+        How many were measured.
+    roofline
+        How many the cost model made of FLOPs and bytes.
+    guessed
+        How many it made of bytes alone, since the FLOPs are unknown.
+    """
 
     stated: int
     measured: int
@@ -176,8 +187,10 @@ def _work(op: Op, graph: Graph) -> _Work:
 def _roofline_ns(
     flops: NDArray[np.int64], bytes_moved: NDArray[np.int64], dtypes: list[str | None], machine: Machine
 ) -> NDArray[np.int64]:
-    """max(compute, memory), rounded up, + what the device spends beside; int64 [num_ops, num_devices], _UNKNOWN without
-    a rate."""
+    """Compute max(compute, memory), rounded up, + what the device spends beside.
+
+    It is int64 [num_ops, num_devices], _UNKNOWN without a rate.
+    """
     distinct = list(dict.fromkeys(dtypes))
     row_of = {dtype: row for row, dtype in enumerate(distinct)}
     rows = np.array([row_of[dtype] for dtype in dtypes], dtype=np.int64)

@@ -42,13 +42,26 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
-    """Writes `plan` for another tool; `target` is a key of TARGETS. A Perfetto trace is compressed for a path in .gz.
+    """Write a plan for another tool.
 
-    graph: what the plan is for, or its file; by default the file that it was made from. A device map, which does not
-    hold the whole plan, is planned anew with it, and what speaks against the map is logged as warnings. "dot" and
-    "perfetto" show who reads what in a graph that is given, otherwise what each step waited for.
-    Raises InputError when the target is unknown, the plan has not what it needs, the graph is another one, or the file
-    cannot be written.
+    Parameters
+    ----------
+    plan
+        What is written.
+    target
+        "perfetto", "csv", "dot", "device-map" or "memory-viz".
+    path
+        The file; a Perfetto trace is compressed when its name ends in .gz.
+    graph
+        What the plan is for, or its file; by default the file that it was made from. "dot" and "perfetto" show who
+        reads what in a graph that is given, otherwise what each step waited for. A device map does not hold the whole
+        plan: with the graph it is planned anew, and what speaks against the map is logged as warnings.
+
+    Raises
+    ------
+    InputError
+        When the target is unknown, the plan lacks what it needs, the graph is another one, or the file cannot be
+        written.
     """
     write_export(plan, target, path, graph=graph)
     if target == _LOSSY:
@@ -57,10 +70,20 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
 
 
 def told_of_map(plan: Plan, graph: Graph | str | Path | None = None) -> tuple[list[str], list[str]]:
-    """What a plan's device map costs, and what speaks against it, in sentences; graph: as in `export_plan`. Where the
-    graph is not given and not found, that it is not known is all that is told.
+    """Tell what a plan's device map costs, and what speaks against it, in sentences.
 
-    Raises InputError when the graph given cannot be read or is another one."""
+    Parameters
+    ----------
+    plan
+        What the map is made of.
+    graph
+        As `export_plan` takes it. Where none is given and none found, all that is told is that the cost is not known.
+
+    Raises
+    ------
+    InputError
+        When the graph given cannot be read or is another one.
+    """
     try:
         found = find_graph(plan, graph)
     except InputError as error:

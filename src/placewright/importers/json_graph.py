@@ -34,9 +34,19 @@ _PHASES = ("", "forward", "backward", "optimizer")
 
 
 def save_graph(graph: Graph, path: str | Path) -> None:
-    """Writes the graph, gzipped when the name ends in .gz; equal graphs give equal bytes.
+    """Write a graph as Graph JSON; equal graphs give equal bytes.
 
-    Raises InputError when the file cannot be written or an attribute is no JSON value.
+    Parameters
+    ----------
+    graph
+        What is written.
+    path
+        The file, gzipped when its name ends in .gz.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written or an attribute is no JSON value.
     """
     data = serialize_graph(graph)
     write_atomically(path, gzip.compress(data, compresslevel=9, mtime=0) if str(path).endswith(".gz") else data)
@@ -65,8 +75,14 @@ def parse_json_graph(data: bytes, name: str) -> Graph:
 
 
 def unpack(data: bytes, name: str) -> bytes:
-    """The bytes inside a gzip file, or the bytes themselves. Raises InputError for a damaged one, and for one of which
-    the bytes, or what JSON makes of them, would fill the memory: before they do."""
+    """The bytes inside a gzip file, or the bytes themselves.
+
+    Raises
+    ------
+    InputError
+        For a damaged file, and for one of which the bytes, or what JSON makes of them, would fill the memory: before
+        they do.
+    """
     if data.startswith(GZIP_MAGIC):
         data = _unpacked(data, name)
     if data.count(b"{") > _FREE_LISTS + len(data) // _BYTES_PER_OBJECT:

@@ -22,15 +22,23 @@ _MOST_NAMES = 8
 
 
 def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
-    """One graph.
+    """Read one graph.
 
-    source: a file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its content),
+    Parameters
+    ----------
+    source
+        A file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its content),
         "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it holds one.
-    dims: sizes of dimensions an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
+    dims
+        Sizes of dimensions that an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
         ("input_ids:1").
 
-    Raises InputError naming the file and what is wrong with it, and listing the names of a set where one must be
-    chosen; MissingExtraError when ONNX is not installed.
+    Raises
+    ------
+    InputError
+        Naming the file and what is wrong with it, and listing the names of a set where one must be chosen.
+    MissingExtraError
+        For an ONNX file when ONNX is not installed.
     """
     place, name = _place_and_name(source)
     if name is None and not os.path.isdir(place) and not is_graph_set(place):
@@ -45,10 +53,18 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
 
 
 def load_graphs(source: str | Path) -> GraphSet:
-    """All graphs of a source: those of a set (.graphs.gz) or of the graph files in a folder; of a folder that holds
-    train, valid and test parts those of the test part; or the one graph that `load_graph` takes.
+    """Read all graphs of a source.
 
-    Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
+    Parameters
+    ----------
+    source
+        A set (.graphs.gz), or a folder of graph files; a folder with train, valid and test parts stands for its test
+        part. Otherwise the one graph that `load_graph` takes.
+
+    Raises
+    ------
+    InputError
+        Naming the path and what is wrong; a damaged graph says so only when it is asked for.
     """
     place, name = _place_and_name(source)
     if name is None and (os.path.isdir(place) or is_graph_set(place)):

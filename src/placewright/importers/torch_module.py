@@ -26,23 +26,41 @@ def from_torch(
     loss: Callable[[Any], Any] | None = None,
     name: str | None = None,
 ) -> Graph:
-    """The ops of one inference, or of one training step: forward, backward, one optimizer op per parameter.
+    """Capture one inference, or one training step: forward, backward, one optimizer op per parameter.
 
-    args, kwargs: what the module is called with; one tensor stands for a tuple of it. An ExportedProgram is traced with
-        the inputs it was exported with where neither is given.
+    The module is traced with fake tensors. Nothing is computed and no weight is read, so a module built on the meta
+    device or under FakeTensorMode will do.
 
-    The module is traced in evaluation mode, with `training` in training mode; an ExportedProgram as it was exported.
-    Nothing is computed and no weight is read, so a module built on the meta device or under FakeTensorMode will do.
+    Parameters
+    ----------
+    model
+        Traced in evaluation mode, or in training mode with `training`; an ExportedProgram as it was exported.
+    args, kwargs
+        What the module is called with; one tensor stands for a tuple of it. Where neither is given, an ExportedProgram
+        is traced with the inputs it was exported with.
+    training
+        Whether backward and optimizer are captured, too.
+    optimizer
+        "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per parameter.
+    loss
+        Makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the means
+        of what it returns.
+    name
+        Of the graph; by default the class of the module.
 
-    loss: makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the
-        means of what it returns.
-    optimizer: "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per parameter.
+    Returns
+    -------
+    Graph
+        Updated parameters and buffers are in-place results in it: outputs of the op that computes them, aliasing the
+        old value, after everything that reads the old value (`Op.controls`).
 
-    Updated parameters and buffers are in-place results: outputs of the op that computes them, aliasing the old value,
-    after everything that reads the old value (`controls`).
-
-    Raises MissingExtraError without PyTorch, InputError when PyTorch cannot trace the module, sizes stay symbolic,
-    there is nothing to train, or the gradient of a parameter that the loss depends on was not traced.
+    Raises
+    ------
+    MissingExtraError
+        Without PyTorch.
+    InputError
+        When PyTorch cannot trace the module, sizes stay symbolic, there is nothing to train, or the gradient of a
+        parameter that the loss depends on was not traced.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")

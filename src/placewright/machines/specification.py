@@ -22,9 +22,18 @@ _GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+)", re.IGNORECASE)
 
 
 def load_machine(specification: str | Path) -> Machine:
-    """The machine of a specification like "2xh100", or of a file: .toml, or .json as `machine_to_json` gives it.
+    """Make a machine from its name or read it from a file.
 
-    Raises InputError for a name that is no preset (with the nearest one), a malformed text or an unusable file.
+    Parameters
+    ----------
+    specification
+        A name like "2xh100", "cpu+2xk80", "4xa100-80g/nvlink" or "4xh100@graphs", or a file: .toml, or .json as
+        `placewright devices show -o` writes it.
+
+    Raises
+    ------
+    InputError
+        For a name that is no preset (with the nearest one), a malformed text or an unusable file.
     """
     if isinstance(specification, Path) or specification.endswith((".toml", ".json")):
         return read_machine_file(Path(specification))

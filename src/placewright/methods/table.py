@@ -118,12 +118,23 @@ def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) ->
 
 
 def register_method(method: M) -> M:
-    """Makes a method known by its name to `plan(solver=NAME)`, --solver and `bench run`; returns it.
+    """Make a method known by its name to `plan(solver=NAME)`, `--solver` and `bench run`.
 
-    method: an object with a name and `solve`, as `Method` describes them, or a class of such objects that is called
-    without arguments, so that this can decorate it. One registered again replaces the one before.
+    Parameters
+    ----------
+    method
+        An object with a `name` and a `solve`, as `placewright.search.method.Method` describes them, or a class of such
+        objects that is called without arguments. One registered again replaces the one before.
 
-    Raises InputError where it lacks either, its name is no word, or the name is that of a method of placewright's.
+    Returns
+    -------
+    object
+        The same, so that this can decorate a class.
+
+    Raises
+    ------
+    InputError
+        Where it lacks a name or `solve`, its name is no word, or the name is that of a method of placewright's own.
     """
     made = method() if isinstance(method, type) else method
     name, solve = getattr(made, "name", None), getattr(made, "solve", None)

@@ -1,5 +1,7 @@
-"""The plan: what runs where, in what order, when tensors move, and what that costs; self-contained, so that it can be
-saved, shown and compared without the graph it was made for."""
+"""The plan: what runs where, in what order, when tensors move, and what that costs.
+
+It is self-contained, so that it can be saved, shown and compared without the graph it was made for.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,21 @@ STARTS_AT_ZERO, WAITS_FOR_LAUNCH = -1, -2
 class ScheduledOp:
     """One op of the plan. Views are not listed: they take no time and stand on their base's device.
 
-    position: place in the total order over ops and transfers. device: index into machine.devices.
-    waits_for: position of the step whose finish (or arrival) decided this start; -1 when it starts at 0, -2 when its
-        host thread's launch of it did.
-    output_bytes: memory its outputs take on the device.
+    Attributes
+    ----------
+    name, kind, module, phase, source
+        As in the graph.
+    device
+        Index into `machine.devices`.
+    position
+        Place in the total order over ops and transfers.
+    start_ns, finish_ns
+        When it runs.
+    waits_for
+        Position of the step whose finish (or arrival) decided the start; -1 where it starts at 0, -2 where the launch
+        by its host thread decided.
+    output_bytes
+        Memory that its outputs take on the device.
     """
 
     name: str
@@ -44,7 +57,19 @@ class ScheduledOp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Moves one tensor once to one other device. position, waits_for: as in ScheduledOp."""
+    """Moves one tensor once to one other device.
+
+    Attributes
+    ----------
+    tensor, producer
+        Names of the tensor and of the op that makes it.
+    source, destination
+        Indices into `machine.devices`.
+    size_bytes
+        What is moved.
+    position, start_ns, finish_ns, waits_for
+        As in `ScheduledOp`.
+    """
 
     tensor: str
     producer: str
@@ -59,9 +84,23 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """Memory held on a device from allocated_ns to freed_ns: a tensor at home, its copy on another device, a resident
-    parameter or constant, or the workspace of an op (named as the op). op: the op it belongs to ("" for residents).
-    At equal times the events' order is that of the memory curve."""
+    """Memory held on a device for a while.
+
+    Attributes
+    ----------
+    name
+        Of the tensor, or of the op whose workspace it is.
+    kind
+        "tensor" (at home), "copy" (on another device), "resident" (parameter or constant) or "workspace".
+    op
+        The op it belongs to; "" for residents.
+    device
+        Index into `machine.devices`.
+    size_bytes
+        Its size.
+    allocated_ns, freed_ns
+        From when to when it is held. At equal times the order of events is that of the memory curve.
+    """
 
     name: str
     kind: BufferKind
@@ -74,8 +113,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCurve:
-    """Memory in use on one device after each event, in the order of events: time_ns[i] -> bytes_in_use[i]; the first
-    point is (0, residents). Its maximum is the device's peak."""
+    """Memory in use on one device after each event; its maximum is the device's peak.
+
+    Attributes
+    ----------
+    time_ns
+        Of each event, in their order; the first is 0, with the residents.
+    bytes_in_use
+        After each event; as many as times.
+    """
 
     time_ns: tuple[int, ...]
     bytes_in_use: tuple[int, ...]
@@ -83,7 +129,19 @@ class MemoryCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineOutcome:
-    """What one method reached on this problem; metrics is None, with the reason in note, when it has no answer."""
+    """What one method reached on the problem.
+
+    Attributes
+    ----------
+    name
+        Of the method.
+    metrics
+        What its best plan costs; None where it has no plan.
+    seconds
+        How long it took.
+    note
+        Why it has no plan.
+    """
 
     name: str
     metrics: Metrics | None
@@ -95,8 +153,16 @@ class BaselineOutcome:
 class OneDevice:
     """What the best single device reaches: what a plan is compared with.
 
-    device: its index. order: the method whose order runs there, "input-order" for the captured one. num_elsewhere: ops
-    that pins, forbidden devices or groups keep off it. Where metrics are over the limit, no order tried fits a device.
+    Attributes
+    ----------
+    device
+        Its index into `machine.devices`.
+    order
+        The method whose order runs there; "input-order" for the captured one.
+    num_elsewhere
+        How many ops pins, forbidden devices or groups keep off it.
+    metrics
+        What that costs. Where they are over the limit, no order that was tried fits a device.
     """
 
     device: int
@@ -109,21 +175,56 @@ class OneDevice:
 class Plan:
     """Placement, order, transfers, times and memory for one problem, with the evidence of how it was found.
 
-    graph_name, graph_fingerprint, num_graph_ops: of the graph (views included) the plan is for.
-    memory_limits_bytes: per device, the smaller of capacity and the user's limit; None for no limit.
-    ops, transfers: each sorted by position. buffers: sorted by (device, allocated_ns).
-    baselines: every baseline that ran; the plan is no worse than any of them.
-    lower_bound: proven bound on the objective, in ns or bytes; bound_reason says which bound it is; only
-        the solver's own word stands for one it proved.
-    memory_floor_bytes: proven: every plan needs at least this much on its fullest device.
-    solver: the method asked for; found_by: the part of it that found the plan. evaluations: spent in all.
-    stopped_because: "evaluations", "time", "interrupted", "complete" (the method had nothing more to do), or, proven by
-        a bound, "optimal" or "infeasible".
-    configuration: options of the run, JSON values only. version: of placewright.
-    time_sources: where the times of the ops come from; None where that is not known.
-    one_device: what the best single device reaches; None where that is not known.
-    input_order_memory: memory over time of baseline "input-order" on its fullest device, where the objective is peak
-        memory and that baseline ran; else None.
+    Tuples per device are indexed like `machine.devices`.
+
+    Attributes
+    ----------
+    graph_name, graph_fingerprint, num_graph_ops
+        Of the graph that the plan is for; views are counted.
+    machine
+        The machine that it is for.
+    objective, control
+        As `placewright.plan` takes them.
+    memory_limits_bytes
+        Per device the smaller of its capacity and the user's limit; None for no limit.
+    ops, transfers
+        Each sorted by position.
+    buffers
+        Sorted by device, then by when they are allocated.
+    memory_curves
+        Per device.
+    metrics
+        What the plan costs.
+    baselines
+        Every baseline that ran; the plan is no worse than any of them.
+    lower_bound
+        No valid plan has less of the objective, in ns or bytes: a proven bound.
+    bound_reason
+        Which bound that is; "proven by the solver" is the word of the solver alone.
+    memory_floor_bytes
+        Every plan needs at least this much on its fullest device: a proven bound.
+    status
+        "optimal", "feasible", or "infeasible" where it is over a memory limit.
+    solver, found_by
+        The method asked for, and the part of it that found the plan.
+    seed, evaluations, seconds
+        Of the search: its seed, the evaluations it spent and how long planning took.
+    stopped_because
+        "evaluations", "time", "interrupted", "complete" (the method had nothing more to do), or, proven by a bound,
+        "optimal" or "infeasible".
+    configuration
+        Options of the run; JSON values only.
+    warnings
+        Of the importer and the cost model.
+    version
+        Of placewright.
+    time_sources
+        Where the times of the ops come from; None where that is not known.
+    one_device
+        What the best single device reaches; None where that is not known.
+    input_order_memory
+        Memory over time of the baseline "input-order" on its fullest device, where the objective is peak memory and
+        that baseline ran; else None.
     """
 
     graph_name: str
@@ -157,7 +258,7 @@ class Plan:
     input_order_memory: MemoryCurve | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Two plans of equal fields are equal, whether or not either can be asked questions (`api.questions.Plan`)."""
+        """Compare all fields, whether or not either plan can be asked questions (`api.questions.Plan`)."""
         return vars(self) == vars(other) if isinstance(other, Plan) else NotImplemented
 
     def __repr__(self) -> str:
@@ -172,7 +273,7 @@ class Plan:
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Largest memory in use, per device."""
+        """Per device the most memory in use."""
         return self.metrics.peak_bytes
 
     @property
@@ -182,14 +283,16 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """How far the objective may be from optimal: value / lower_bound - 1; infinite when the bound is 0."""
+        """How far the objective may be above the optimum: value / lower_bound - 1; infinite where the bound is 0."""
         value = self.metrics.objective_value(self.objective)
         return value / self.lower_bound - 1 if self.lower_bound else (0.0 if value == 0 else float("inf"))
 
     @property
     def gain(self) -> float | None:
-        """Share of the objective that the plan saves against the best single device, negative where that is better;
-        None where no single device fits or none is known, and where the plan does not fit."""
+        """Share of the objective that the plan saves against the best single device.
+
+        It is negative where that device is better, and None where none fits or is known, or the plan does not fit.
+        """
         one = self.one_device
         if one is None or one.metrics.bytes_over_limit or self.metrics.bytes_over_limit:
             return None

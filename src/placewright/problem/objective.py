@@ -13,10 +13,22 @@ Status = Literal["optimal", "feasible", "infeasible"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What a schedule costs. Per-device tuples are indexed like machine.devices.
+    """What a schedule costs.
 
-    busy_ns: time each device computes. bytes_moved, num_transfers: over all links.
-    bytes_over_limit: sum over devices of peak minus limit where positive; 0 means feasible.
+    Attributes
+    ----------
+    step_time_ns
+        When the last op finishes.
+    peak_memory_bytes
+        The largest of `peak_bytes`.
+    peak_bytes
+        Per device the most memory in use.
+    busy_ns
+        Per device the time it computes.
+    bytes_moved, num_transfers
+        Over all links.
+    bytes_over_limit
+        Sum over the devices of peak minus limit where that is positive; 0 where the plan fits.
     """
 
     step_time_ns: int
@@ -28,18 +40,41 @@ class Metrics:
     bytes_over_limit: int
 
     def objective_value(self, objective: Objective) -> int:
-        """step_time_ns or peak_memory_bytes."""
+        """Return `step_time_ns` or `peak_memory_bytes`, whichever counts.
+
+        Parameters
+        ----------
+        objective
+            What counts.
+        """
         return self.step_time_ns if objective == "step-time" else self.peak_memory_bytes
 
     def fitness(self, objective: Objective) -> tuple[int, int, int]:
-        """Sort key, less is better: bytes over the limit, then the objective, then the other objective."""
+        """Return a key to compare by: bytes over the limit, then the objective, then the other one; less is better.
+
+        Parameters
+        ----------
+        objective
+            What counts.
+        """
         values = (self.step_time_ns, self.peak_memory_bytes)
         return (self.bytes_over_limit, *(values if objective == "step-time" else values[::-1]))
 
 
 def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) -> Status:
-    """What may be said of a plan, or of the best of a search that is under way; decided here and nowhere else. bound:
-    proven, of the objective; None where none is known. A plan over its limits is never optimal, whatever it meets."""
+    """Decide what may be said of a plan, or of the best of a search that is under way.
+
+    A plan over its limits is never optimal, whatever it meets.
+
+    Parameters
+    ----------
+    objective_value
+        What the plan reaches, in ns or bytes.
+    bytes_over_limit
+        As in `Metrics`.
+    bound
+        A proven bound on the objective; None where none is known.
+    """
     if bytes_over_limit > 0:
         return "infeasible"
     return "optimal" if bound is not None and objective_value <= bound else "feasible"

@@ -41,9 +41,19 @@ SCRIPTS = (
 
 
 def write_report(plan: Plan, path: str | Path) -> None:
-    """Writes the report of `plan`: one self-contained HTML file that loads nothing over the network.
+    """Write the report of a plan: one HTML file that loads nothing over the network.
 
-    Raises InputError when the file cannot be written.
+    Parameters
+    ----------
+    plan
+        What the report shows.
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written.
     """
     write_atomically(path, html_of(plan).encode("utf-8", "replace"))
 

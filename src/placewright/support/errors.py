@@ -4,8 +4,15 @@ from __future__ import annotations
 
 
 def shown(text: object, max_length: int = 120) -> str:
-    """A name or value from a file as an error quotes it, so that a sentence stays one: cut to about max_length
-    characters, a huge number by its size."""
+    """A name or value from a file as an error quotes it, so that a sentence stays one.
+
+    Parameters
+    ----------
+    text
+        The name or value; a huge number is told by its size.
+    max_length
+        It is cut to about so many characters.
+    """
     if isinstance(text, int) and text.bit_length() > 400:
         return f"a number of {text.bit_length():,} bits"
     whole = str(text)
@@ -22,15 +29,25 @@ def parser_message(error: Exception) -> str:
 
 
 class PlacewrightError(Exception):
-    """Base of every error that is the input's fault rather than a defect; exit code 2."""
+    """Base of every error that is the input's fault rather than a defect. The command line ends with code 2."""
 
 
 class InputError(PlacewrightError):
-    """A file, graph, machine or argument is unusable. The message is one sentence naming the file and the thing."""
+    """A file, graph, machine or argument is unusable. The message is one sentence that names the file and the thing."""
 
 
 class MissingExtraError(PlacewrightError):
-    """An optional dependency is needed and absent. The message names the extra to install."""
+    """An optional dependency is needed and absent. The message names the extra to install.
+
+    Parameters
+    ----------
+    package
+        What is absent.
+    extra
+        The extra of placewright that brings it.
+    purpose
+        What it is needed for.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'placewright[{extra}]'")
