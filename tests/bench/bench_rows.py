@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from placewright.bench.result_set import ResultSet
 from placewright.bench.rows import SCHEMA_VERSION, Header, Row
-from placewright.bench.study import Study
 
 HEADER = Header(
     suite="toy",
@@ -49,10 +49,10 @@ def row(graph: str, solver: str, objective: int, evaluations: int | None = None,
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def study_of(rows: Iterable[Row], copies: int = 0) -> Study:
+def results_of(rows: Iterable[Row], copies: int = 0) -> ResultSet:
     """The rows without the files."""
     header = replace(HEADER, copies=copies)
-    return Study(name="toy", header=header, rows=tuple(rows), started=("today",), processors=("some",))
+    return ResultSet(name="toy", header=header, rows=tuple(rows), started=("today",), processors=("some",))
 
 
 def write_results(folder: Path, rows: Iterable[Row], header: Header = HEADER) -> Path:

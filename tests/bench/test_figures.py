@@ -5,16 +5,16 @@ import xml.etree.ElementTree as ElementTree
 from itertools import combinations
 
 import pytest
-from bench_rows import plausible_rows, row, study_of, write_results
+from bench_rows import plausible_rows, results_of, row, write_results
 
-from placewright.bench.contestant import Contestant
-from placewright.bench.figure_histogram import bin_edges, main_contestants
+from placewright.bench.figure_histogram import bin_edges, main_settings
 from placewright.bench.figure_limits import lines_by_solver
 from placewright.bench.figure_seconds import Point, format_seconds, front
 from placewright.bench.figure_topology import improvements_by_topology
 from placewright.bench.figures import draw_figure
 from placewright.bench.report import read_report, write_figures
-from placewright.bench.standings import standings
+from placewright.bench.solver_setting import SolverSetting
+from placewright.bench.summaries import summaries
 from placewright.cli.bench_report import report
 from placewright.support.errors import MissingExtraError
 
@@ -23,8 +23,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(name: str, rows: list) -> dict[str, bytes]:
-    study = study_of(rows)
-    files = draw_figure(name, study, standings(study))
+    results = results_of(rows)
+    files = draw_figure(name, results, summaries(results))
     assert not isinstance(files, str), files
     return files
 
@@ -63,15 +63,15 @@ def test_boxes_are_over_a_graph_and_its_copies() -> None:
     rows += [row(label, "regal", value, 5000) for label, value in zip(labels, values, strict=True)]
     # Under another limit, or by another policy, it is another thing.
     rows += [row("a", "regal", 10, 1000), row("a", "regal:other", 10, 5000)]
-    study = study_of(rows, copies=3)
-    assert improvements_by_topology(study, standings(study)) == {"a": [10, 20, 30, 40], "b": [-10, 0, 0, 10]}
-    files = draw_figure("12", study, standings(study))
+    results = results_of(rows, copies=3)
+    assert improvements_by_topology(results, summaries(results)) == {"a": [10, 20, 30, 40], "b": [-10, 0, 0, 10]}
+    files = draw_figure("12", results, summaries(results))
     assert not isinstance(files, str)
     texts = texts_of(files["svg"])
     assert texts.index("b") < texts.index("a")
     assert "c" not in texts
-    alone = study_of([one for one in rows if one.solver == "brkga"], copies=3)
-    assert "no graph has 4 instances" in draw_figure("12", alone, standings(alone))
+    alone = results_of([one for one in rows if one.solver == "brkga"], copies=3)
+    assert "no graph has 4 instances" in draw_figure("12", alone, summaries(alone))
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_bins_hold_all_values_and_none_counts_both_better_and_worse(low: float, 
 def test_a_solver_has_one_panel_under_the_papers_limit_if_there_is_one() -> None:
     rows = [row("a", "brkga", 100, 5000), row("a", "brkga", 90, 50_000)]
     rows += [row("a", "x", 80, 50_000), row("a", "x", 85, 5000), row("a", "y", 70, 1000), row("a", "etf", 99)]
-    labels = [one.contestant.label for one in main_contestants(standings(study_of(rows)))]
+    labels = [one.setting.label for one in main_settings(summaries(results_of(rows)))]
     assert labels == ["y 1K", "x 5K", "etf"]
 
 
 def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
     rows = [row(graph, "brkga", 100, 5000) for graph in "ab"]
     rows += [row("a", "x", 90, 1000), row("b", "x", 50, 1000), row("a", "x", 80, 5000), row("a", "etf", 1)]
-    lines = lines_by_solver(standings(study_of(rows)))
+    lines = lines_by_solver(summaries(results_of(rows)))
     # On a alone: 10% with 1,000 evaluations, 20% with 5,000. BRKGA and etf have one limit, so no line.
     assert list(lines) == ["x"]
     assert [(limit, mean.value, mean.num_graphs) for limit, mean in lines["x"]] == [
@@ -106,13 +106,13 @@ def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
 
 def test_the_front_is_what_no_other_point_beats_in_both() -> None:
     a, b, c, d = (
-        Point(Contestant(name), seconds, gap, 1)
+        Point(SolverSetting(name), seconds, gap, 1)
         for name, seconds, gap in [("a", 1.0, 9.0), ("b", 2.0, 9.0), ("c", 3.0, 4.0), ("d", 4.0, 5.0)]
     )
     assert front([d, c, b, a]) == [a, c]
 
 
-def test_every_contestant_is_named_in_the_figure_of_seconds() -> None:
+def test_every_setting_is_named_in_the_figure_of_seconds() -> None:
     rows = plausible_rows(4)
     texts = texts_of(drawn("seconds", rows)["svg"])
     for name in ("etf", "heft", "segment-fill", "cp-sat 60 s", "brkga 50K", "superstep-annealing 500K", "auto 5K"):
@@ -121,14 +121,14 @@ def test_every_contestant_is_named_in_the_figure_of_seconds() -> None:
     assert (texts.count("1K"), texts.count("5K"), texts.count("10K")) == (2, 4, 2)
 
 
-def test_a_contestant_on_fewer_graphs_is_marked_in_the_figure_of_seconds() -> None:
+def test_a_setting_on_fewer_graphs_is_marked_in_the_figure_of_seconds() -> None:
     rows = [row("a", "etf", 90), row("b", "etf", 90), row("a", "cp-sat", 80, time_limit_s=60.0)]
     texts = texts_of(drawn("seconds", rows)["svg"])
     assert "etf" in texts
     assert "cp-sat 60 s (1 graph)" in texts
 
 
-def test_a_contestant_without_a_gap_stands_on_the_line_of_no_gap() -> None:
+def test_a_setting_without_a_gap_stands_on_the_line_of_no_gap() -> None:
     rows = [row("a", "etf", 80, bound=80), row("a", "dfs", 160, bound=80)]
     assert {"etf", "dfs", "0%"} <= set(texts_of(drawn("seconds", rows)["svg"]))
     assert "0%" in texts_of(drawn("seconds", rows[:1])["svg"])
@@ -198,4 +198,4 @@ def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(tmp_path
     ],
 )
 def test_where_there_is_little_room_a_policy_goes_by_its_name(solver: str, label: str) -> None:
-    assert Contestant(solver, 5000).short_label == label
+    assert SolverSetting(solver, 5000).short_label == label

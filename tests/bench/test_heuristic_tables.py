@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_rows import HEADER, row, study_of, write_results
+from bench_rows import HEADER, results_of, row, write_results
 
 from placewright.bench.columns import BenchTable
 from placewright.bench.heuristic_tables import graphs_table, heuristics_table, limits_table
 from placewright.bench.report import TABLES, read_report, write_tables
 from placewright.bench.rows import Row
-from placewright.bench.standings import best_heuristic, standings
+from placewright.bench.summaries import best_heuristic, summaries
 
 #: One device takes 100 on each. The best heuristic is etf with 80 on a, and heft with 50 on b.
 ROWS = [
@@ -39,8 +39,8 @@ def lines_of(table: BenchTable[Any] | None) -> dict[str, dict[str, str]]:
 
 
 def heuristics(rows: list[Row]) -> dict[str, dict[str, str]]:
-    study = study_of(rows)
-    return lines_of(heuristics_table(study, standings(study)))
+    results = results_of(rows)
+    return lines_of(heuristics_table(results, summaries(results)))
 
 
 def test_gains_are_over_the_best_heuristic_of_each_graph() -> None:
@@ -83,14 +83,14 @@ def test_graphs_without_a_feasible_plan_are_counted_and_one_device_may_be_over_t
     # Gain on b alone, where there is a best heuristic; shares on both.
     assert lines["search 1K"]["% over H"] == "+50.0"
     assert lines["search 1K"]["% of one device"].split(" ±")[0] == "55.0"
-    table = heuristics_table(study_of(rows), standings(study_of(rows)))
+    table = heuristics_table(results_of(rows), summaries(results_of(rows)))
     assert table is not None
     assert table.notes[1] == "Some solver found a feasible plan on 2 of 3 graphs."
 
 
 def test_equal_evaluations_stand_beside_equal_seconds() -> None:
-    study = study_of(ROWS)
-    lines = lines_of(limits_table(study, standings(study)))
+    results = results_of(ROWS)
+    lines = lines_of(limits_table(results, summaries(results)))
     assert list(lines["search"]) == ["solver", "1K", "0.1 s"]
     # The best known are 60 and 45: 1K is at 0 and 11.1%.
     assert lines["search"]["1K"].split(" ±")[0] == "5.56"
@@ -99,8 +99,8 @@ def test_equal_evaluations_stand_beside_equal_seconds() -> None:
 
 
 def test_every_graph_has_its_line() -> None:
-    study = study_of(ROWS)
-    lines = lines_of(graphs_table(study, standings(study)))
+    results = results_of(ROWS)
+    lines = lines_of(graphs_table(results, summaries(results)))
     assert lines["b"] == {
         "graph": "b",
         "ops": "10",
@@ -115,16 +115,18 @@ def test_every_graph_has_its_line() -> None:
 
 
 def test_tables_with_nothing_to_tell_are_left_out_and_say_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    study = study_of([row("a", "brkga", 5, 5000)])
-    found = standings(study)
-    assert best_heuristic(study) is None
+    results = results_of([row("a", "brkga", 5, 5000)])
+    found = summaries(results)
+    assert best_heuristic(results) is None
     no_heuristic = "no heuristic, such as single-device or etf, is among these results"
-    why = [make(study, found) for make in (heuristics_table, limits_table, graphs_table)]
+    why = [make(results, found) for make in (heuristics_table, limits_table, graphs_table)]
     assert why == [no_heuristic, "no solver ran under several limits", no_heuristic]
     many = [row(f"g{number}", "single-device", 5) for number in range(101)]
-    assert graphs_table(study_of(many), standings(study_of(many))) == "it is for up to 100 graphs, and these are 101"
-    spread = study_of([row("a", "etf", 5)])
-    assert graphs_table(spread, standings(spread)) == (
+    assert (
+        graphs_table(results_of(many), summaries(results_of(many))) == "it is for up to 100 graphs, and these are 101"
+    )
+    spread = results_of([row("a", "etf", 5)])
+    assert graphs_table(spread, summaries(spread)) == (
         "no solver among these results uses one device alone; single-device does"
     )
     # Beside a suite that has all tables.

@@ -3,20 +3,20 @@
 import math
 
 import pytest
-from bench_rows import row, study_of
+from bench_rows import results_of, row
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as students_t
 
-from placewright.bench.contestant import Contestant
 from placewright.bench.rows import Row
-from placewright.bench.standings import Standing, num_proven, standings
+from placewright.bench.solver_setting import SolverSetting
 from placewright.bench.statistics import clustered_mean, t_quantile
+from placewright.bench.summaries import Summary, num_proven, summaries
 from placewright.support.errors import InputError
 
 
-def standing_of(rows: list[Row], label: str, copies: int = 0) -> Standing:
-    return next(one for one in standings(study_of(rows, copies)) if one.contestant.label == label)
+def standing_of(rows: list[Row], label: str, copies: int = 0) -> Summary:
+    return next(one for one in summaries(results_of(rows, copies)) if one.setting.label == label)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5, 10, 11, 12, 29, 30, 31, 100, 10_000])
@@ -90,7 +90,7 @@ def test_a_solver_on_a_part_of_the_graphs_is_compared_on_those_alone() -> None:
 
 def test_without_the_reference_there_are_gaps_and_no_improvements() -> None:
     rows = [row("a", "brkga", 100, 1000), row("a", "x", 90)]
-    assert all(not one.improvement and one.percent_matched is None for one in standings(study_of(rows)))
+    assert all(not one.improvement and one.percent_matched is None for one in summaries(results_of(rows)))
     assert standing_of(rows, "brkga 1K").gap_best == pytest.approx({"a": 100 * 10 / 90})
 
 
@@ -112,23 +112,23 @@ def test_an_objective_below_a_proven_bound_is_refused_with_all_that_is_known() -
     rows = [row("a", "x", 99, 5000, seed=3), row("a", "y", 120, time_limit_s=60.0, bound=100)]
     expected = "'a': x 5K with seed 3 reached 99, below the lower bound 100 that y 60 s with seed 0 proves"
     with pytest.raises(InputError, match=expected):
-        standings(study_of(rows))
+        summaries(results_of(rows))
 
 
 def test_graphs_whose_best_is_the_bound_are_proven_optimal() -> None:
     rows = [row("a", "x", 100, bound=90), row("a", "y", 105, bound=100), row("b", "x", 7, bound=6)]
-    assert num_proven(study_of(rows)) == 1
+    assert num_proven(results_of(rows)) == 1
 
 
 def test_a_reference_or_bound_of_nothing_gives_no_percentages() -> None:
     rows = [row("a", "brkga", 0, 5000, bound=0), row("a", "x", 0, bound=0)]
-    assert not any(one.improvement or one.gap_best or one.gap_bound for one in standings(study_of(rows)))
+    assert not any(one.improvement or one.gap_best or one.gap_bound for one in summaries(results_of(rows)))
 
 
 def test_tildes_mark_copies_only_where_there_are_copies() -> None:
-    assert study_of([], copies=2).topology_of("net~1") == "net"
-    assert study_of([], copies=2).topology_of("net~small") == "net~small"
-    assert study_of([], copies=0).topology_of("net~1") == "net~1"
+    assert results_of([], copies=2).topology_of("net~1") == "net"
+    assert results_of([], copies=2).topology_of("net~small") == "net~small"
+    assert results_of([], copies=0).topology_of("net~1") == "net~1"
 
 
 def test_times_without_copies_leave_them_out() -> None:
@@ -148,21 +148,21 @@ def test_the_papers_methods_come_first_in_its_sequence_and_then_the_best() -> No
         row("a", "cp-sat", 55, time_limit_s=60.0),
         row("a", "gp-dfs", 150),
     ]
-    labels = [one.contestant.label for one in standings(study_of(rows))]
+    labels = [one.setting.label for one in summaries(results_of(rows))]
     paper = ["cp-sat 60 s", "cp-sat 600 s", "gp-dfs", "brkga 5K", "regal 5K"]
     assert labels == [*paper, "better", "brkga 50K", "worse"]
 
 
 @pytest.mark.parametrize(
-    ("contestant", "label"),
+    ("setting", "label"),
     [
-        (Contestant("etf"), "etf"),
-        (Contestant("brkga", 400), "brkga 400"),
-        (Contestant("brkga", 1500), "brkga 1.5K"),
-        (Contestant("brkga", 2_000_000), "brkga 2M"),
-        (Contestant("cp-sat", None, 0.5), "cp-sat 0.5 s"),
-        (Contestant("auto", 5000, 60.0), "auto 5K 60 s"),
+        (SolverSetting("etf"), "etf"),
+        (SolverSetting("brkga", 400), "brkga 400"),
+        (SolverSetting("brkga", 1500), "brkga 1.5K"),
+        (SolverSetting("brkga", 2_000_000), "brkga 2M"),
+        (SolverSetting("cp-sat", None, 0.5), "cp-sat 0.5 s"),
+        (SolverSetting("auto", 5000, 60.0), "auto 5K 60 s"),
     ],
 )
-def test_contestants_are_called_by_solver_and_limit(contestant: Contestant, label: str) -> None:
-    assert contestant.label == label
+def test_settings_are_called_by_solver_and_limit(setting: SolverSetting, label: str) -> None:
+    assert setting.label == label

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_rows import HEADER, plausible_rows, row, study_of, write_results
+from bench_rows import HEADER, plausible_rows, results_of, row, write_results
 
 from placewright.bench.number_text import format_mean, format_number
 from placewright.bench.paper import PAPER_ROWS, paper_row
 from placewright.bench.report import read_report, write_tables
-from placewright.bench.standings import standings
 from placewright.bench.statistics import Mean
+from placewright.bench.summaries import summaries
 from placewright.cli.bench_report import report
 from placewright.support.errors import InputError
 
@@ -53,13 +53,13 @@ def test_the_csv_holds_numbers_with_their_intervals(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", SMALL)
     write_tables(read_report([folder], ["1", "3"]), tmp_path / "out")
     with (tmp_path / "out" / "table-1.csv").open() as file:
-        rows = {line["contestant"]: line for line in csv.DictReader(file)}
+        rows = {line["setting"]: line for line in csv.DictReader(file)}
     assert rows["etf"]["improvement_percent"] == "10"
     assert rows["etf"]["improvement_percent_ci95"] == "127.062"
     assert rows["etf"]["improvement_percent_graphs"] == "2"
     assert rows["brkga 5K"]["gap_best_percent"] == "12.5"  # 25% on a, 0 on b
     with (tmp_path / "out" / "table-3.csv").open() as file:
-        seconds = {line["contestant"]: line for line in csv.DictReader(file)}
+        seconds = {line["setting"]: line for line in csv.DictReader(file)}
     assert (seconds["brkga 5K"]["mean_seconds"], seconds["brkga 5K"]["median_seconds"]) == ("0.1", "0.1")
 
 
@@ -68,10 +68,10 @@ def test_the_papers_figures_stand_beside_ours_under_its_limits_only() -> None:
     tuned = by_name["Tuned BRKGA"]
     assert (tuned.improvement["tf-runtime"], tuned.gap_best["tf-peak-memory"]) == (3.20, 7.11)
     assert (by_name["REGAL"].improvement["synthetic-runtime"], by_name["IDRS"].gap_best["tf-runtime"]) == (4.81, 28.60)
-    [standing] = standings(study_of([row("a", "brkga", 7, 5000)]))
-    assert paper_row(standing.contestant) is by_name["BRKGA 5K"]
-    assert paper_row(replace(standing.contestant, evaluations_limit=1000)) is None
-    assert paper_row(replace(standing.contestant, time_limit_s=1.0)) is None
+    [summary] = summaries(results_of([row("a", "brkga", 7, 5000)]))
+    assert paper_row(summary.setting) is by_name["BRKGA 5K"]
+    assert paper_row(replace(summary.setting, evaluations_limit=1000)) is None
+    assert paper_row(replace(summary.setting, time_limit_s=1.0)) is None
 
 
 def test_everything_is_printed_and_written_unless_something_is_chosen(tmp_path, capsys) -> None:
@@ -106,7 +106,7 @@ def test_damaged_lines_are_warned_of_and_the_rest_is_used(tmp_path, caplog) -> N
     with (folder / "rows.jsonl").open("a") as file:
         file.write('{"graph": "a"}\n{"gra')
     [section] = read_report([folder], ["1"])
-    assert len(section.study.rows) == 4
+    assert len(section.results.rows) == 4
     assert [message.split("'")[2][:17] for message in caplog.messages] == [", line 5 is damag", ", line 6 is damag"]
 
 
@@ -140,8 +140,8 @@ def test_folders_of_one_suite_are_one_study_and_repeated_rows_count_once(tmp_pat
     write_results(tmp_path / "r", SMALL)
     write_results(tmp_path / "s", [SMALL[2], row("a", "dfs", 90)], replace(HEADER, started="later"))
     [section] = read_report([tmp_path / "r", tmp_path / "s"], ["1"])
-    assert len(section.study.rows) == 5
-    assert section.study.started == (HEADER.started, "later")
+    assert len(section.results.rows) == 5
+    assert section.results.started == (HEADER.started, "later")
     assert caplog.messages == ["toy: rows that stand in several folders are taken from the first: 1"]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from placewright.bench.number_text import format_mean, format_number
+from placewright.bench.result_set import ResultSet
 from placewright.bench.statistics import Mean
-from placewright.bench.study import Study
 
 #: What a table's cell holds before it is written; None where there is nothing to say.
 Value = str | int | float | Mean | None
@@ -46,11 +46,11 @@ class Column(Generic[Line]):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchTable(Generic[Line]):
-    """A table for one study. notes: sentences that belong under it."""
+    """A table for one results. notes: sentences that belong under it."""
 
     name: str
     title: str
-    study: Study
+    results: ResultSet
     columns: tuple[Column[Line], ...]
     rows: tuple[Line, ...]
     notes: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from io import StringIO
 from typing import Any
 
 from placewright.bench.columns import AnyTable, Column
+from placewright.bench.result_set import ResultSet
 from placewright.bench.statistics import Mean
-from placewright.bench.study import Study
 from placewright.support.quantities import counted
 from placewright.support.spreadsheet import guarded
 
@@ -19,9 +19,9 @@ MEANS = (
 )
 
 
-def facts(study: Study) -> list[tuple[str, str]]:
-    """What the rows of a study were made of and with."""
-    header, seeds = study.header, study.seeds
+def facts(results: ResultSet) -> list[tuple[str, str]]:
+    """What the rows of a result set were made of and with."""
+    header, seeds = results.header, results.seeds
     listed = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     copies = f" and {counted(header.copies, 'noisy copy', 'noisy copies')} of each" if header.copies else ""
     return [
@@ -31,15 +31,19 @@ def facts(study: Study) -> list[tuple[str, str]]:
         ("Control dependencies", header.control),
         ("Instances", f"{counted(header.num_graphs, 'graph')}{copies}"),
         ("Seeds", f"{len(seeds)} ({listed})"),
-        ("Date", ", ".join(study.started)),
-        ("Processor", ", ".join(study.processors)),
-        ("Version", ", ".join(study.versions)),
+        ("Date", ", ".join(results.started)),
+        ("Processor", ", ".join(results.processors)),
+        ("Version", ", ".join(results.versions)),
     ]
 
 
-def markdown(study: Study, tables: Sequence[AnyTable]) -> str:
+def markdown(results: ResultSet, tables: Sequence[AnyTable]) -> str:
     """A page: what was measured, each table, and what its columns mean."""
-    parts = [f"# {_plain(study.name)}", "\n".join(f"- {name}: {_plain(text)}" for name, text in facts(study)), MEANS]
+    parts = [
+        f"# {_plain(results.name)}",
+        "\n".join(f"- {name}: {_plain(text)}" for name, text in facts(results)),
+        MEANS,
+    ]
     for table in tables:
         parts += [f"## {table.title}", _grid(table), *table.notes, _definitions(table.columns)]
     return "\n\n".join(parts) + "\n"
@@ -63,7 +67,7 @@ def _plain(text: str) -> str:
 
 
 def csv_text(tables: Sequence[AnyTable]) -> str:
-    """One kind of table of all studies; a mean takes three columns: its value, half-width and number of graphs."""
+    """One kind of table of all result sets; a mean takes three columns: its value, half-width and number of graphs."""
     columns = {column.name: column for table in tables for column in table.columns}
     with_means = {column.name for table in tables for column in table.columns if _is_mean(table, column)}
     header = ["suite", "objective"]
@@ -75,7 +79,7 @@ def csv_text(tables: Sequence[AnyTable]) -> str:
     for table in tables:
         own = {column.name: column for column in table.columns}
         for line in table.rows:
-            cells = [guarded(table.study.name), table.study.header.objective]
+            cells = [guarded(table.results.name), table.results.header.objective]
             for name in columns:
                 cells += _cells(own.get(name), line, name in with_means)
             writer.writerow(cells)

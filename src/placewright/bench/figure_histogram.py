@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.bench.contestant import REFERENCE
 from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
 from placewright.bench.number_text import format_number
-from placewright.bench.standings import Standing
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import REFERENCE
+from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
 _MOST_PANELS = 9
@@ -18,11 +18,11 @@ _COLUMNS = 3
 _MOST_BINS = 24
 
 
-def histograms(study: Study, found: Sequence[Standing]) -> Any:
+def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
     """A panel for each of the paper's methods and then the best others, at most nine; a sentence without any."""
     from matplotlib.figure import Figure
 
-    chosen = main_contestants(found)[:_MOST_PANELS]
+    chosen = main_settings(found)[:_MOST_PANELS]
     if not chosen:
         return "nothing was run beside BRKGA 5K on the same graphs"
     columns = min(_COLUMNS, len(chosen))
@@ -35,37 +35,37 @@ def histograms(study: Study, found: Sequence[Standing]) -> Any:
             _panel(panel, chosen[index], first=index % columns == 0, last=index + columns >= len(chosen))
         else:
             panel.set_axis_off()
-    headline(figure, f"{study.name}: improvement over BRKGA 5K by graph", _subtitle(study, columns))
+    headline(figure, f"{results.name}: improvement over BRKGA 5K by graph", _subtitle(results, columns))
     return figure
 
 
-def main_contestants(found: Sequence[Standing]) -> list[Standing]:
+def main_settings(found: Sequence[Summary]) -> list[Summary]:
     """One per solver beside BRKGA, in the sequence given: under the paper's limit or none, else the first there is."""
-    chosen: dict[str, Standing] = {}
-    comparable = [one for one in found if one.improvement and one.contestant.solver != REFERENCE.solver]
-    for standing in comparable:
-        first = chosen.setdefault(standing.contestant.solver, standing)
-        if _as_in_paper(standing) and not _as_in_paper(first):
-            chosen[standing.contestant.solver] = standing
-    return [standing for standing in comparable if chosen[standing.contestant.solver] is standing]
+    chosen: dict[str, Summary] = {}
+    comparable = [one for one in found if one.improvement and one.setting.solver != REFERENCE.solver]
+    for summary in comparable:
+        first = chosen.setdefault(summary.setting.solver, summary)
+        if _as_in_paper(summary) and not _as_in_paper(first):
+            chosen[summary.setting.solver] = summary
+    return [summary for summary in comparable if chosen[summary.setting.solver] is summary]
 
 
-def _as_in_paper(standing: Standing) -> bool:
-    return standing.contestant.evaluations_limit in (None, REFERENCE.evaluations_limit)
+def _as_in_paper(summary: Summary) -> bool:
+    return summary.setting.evaluations_limit in (None, REFERENCE.evaluations_limit)
 
 
-def _subtitle(study: Study, columns: int) -> str:
+def _subtitle(results: ResultSet, columns: int) -> str:
     """Broken where a single panel is too narrow for it."""
     text = "green: better, red: worse, ties are left out"
-    return f"{study.header.objective}; {text}" if columns > 1 else text
+    return f"{results.header.objective}; {text}" if columns > 1 else text
 
 
-def _panel(axes: Any, standing: Standing, *, first: bool, last: bool) -> None:
-    improvements = [value for value in standing.improvement.values() if value != 0]
-    ties = len(standing.improvement) - len(improvements)
-    matched = format_number(standing.percent_matched)
-    axes.set_title(f"{standing.contestant.short_label}\n", pad=4)
-    told = f"matches or beats on {matched}% of {counted(len(standing.improvement), 'graph')}"
+def _panel(axes: Any, summary: Summary, *, first: bool, last: bool) -> None:
+    improvements = [value for value in summary.improvement.values() if value != 0]
+    ties = len(summary.improvement) - len(improvements)
+    matched = format_number(summary.percent_matched)
+    axes.set_title(f"{summary.setting.short_label}\n", pad=4)
+    told = f"matches or beats on {matched}% of {counted(len(summary.improvement), 'graph')}"
     if ties:
         told += f", {counted(ties, 'tie')}"
     axes.text(0, 1.04, told, transform=axes.transAxes, size=7.5, color=QUIET)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.bench.contestant import format_evaluations
 from placewright.bench.figure_labels import Label, Polyline, place_labels
 from placewright.bench.figure_style import QUIET, headline, looks, text_colour
-from placewright.bench.standings import Standing
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import format_evaluations
 from placewright.bench.statistics import Mean
-from placewright.bench.study import Study
+from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
 #: (evaluations, mean improvement) in the sequence of evaluations.
 Line = list[tuple[int, Mean]]
 
 
-def by_limit(study: Study, found: Sequence[Standing]) -> Any:
+def by_limit(results: ResultSet, found: Sequence[Summary]) -> Any:
     """A line per solver that ran under several limits; a sentence when none did."""
     from matplotlib.figure import Figure
 
@@ -33,7 +33,7 @@ def by_limit(study: Study, found: Sequence[Standing]) -> Any:
     for solver, line in lines.items():
         _draw(axes, look_of[solver], line)
     _finish(axes, sorted({evaluations for line in lines.values() for evaluations, _ in line}))
-    headline(figure, f"{study.name}: improvement by evaluation limit", _subtitle(study, num_graphs))
+    headline(figure, f"{results.name}: improvement by evaluation limit", _subtitle(results, num_graphs))
     labels = [_label(look_of[solver][0], solver, line, num_graphs) for solver, line in lines.items()]
     # From above, labels that make way for each other do so in the sequence of their lines.
     labels.sort(key=lambda label: -label.y)
@@ -41,9 +41,9 @@ def by_limit(study: Study, found: Sequence[Standing]) -> Any:
     return figure
 
 
-def _subtitle(study: Study, num_graphs: set[int]) -> str:
+def _subtitle(results: ResultSet, num_graphs: set[int]) -> str:
     over = counted(min(num_graphs), "graph") if len(num_graphs) == 1 else "graphs"
-    return f"{study.header.objective}, mean over {over} with its 95% confidence interval"
+    return f"{results.header.objective}, mean over {over} with its 95% confidence interval"
 
 
 def _label(colour: str, solver: str, line: Line, num_graphs: set[int]) -> Label:
@@ -53,24 +53,24 @@ def _label(colour: str, solver: str, line: Line, num_graphs: set[int]) -> Label:
     return Label(limit, mean.value, f"{solver}{count}", text_colour(colour), "bold")
 
 
-def lines_by_solver(found: Sequence[Standing]) -> dict[str, Line]:
+def lines_by_solver(found: Sequence[Summary]) -> dict[str, Line]:
     """Solvers with several limits. Each line is over the graphs that all its points have, so that they compare."""
-    by_solver: dict[str, list[Standing]] = {}
-    for standing in found:
-        contestant = standing.contestant
-        if contestant.evaluations_limit is not None and contestant.time_limit_s is None and standing.improvement:
-            by_solver.setdefault(contestant.solver, []).append(standing)
+    by_solver: dict[str, list[Summary]] = {}
+    for summary in found:
+        setting = summary.setting
+        if setting.evaluations_limit is not None and setting.time_limit_s is None and summary.improvement:
+            by_solver.setdefault(setting.solver, []).append(summary)
     lines = {solver: _line(own) for solver, own in sorted(by_solver.items()) if len(own) > 1}
     return {solver: line for solver, line in lines.items() if line}
 
 
-def _line(own: Sequence[Standing]) -> Line:
-    common = set.intersection(*(set(standing.improvement) for standing in own))
+def _line(own: Sequence[Summary]) -> Line:
+    common = set.intersection(*(set(summary.improvement) for summary in own))
     points: Line = []
-    for standing in own:
-        mean = standing.mean({graph: value for graph, value in standing.improvement.items() if graph in common})
+    for summary in own:
+        mean = summary.mean({graph: value for graph, value in summary.improvement.items() if graph in common})
         if mean is not None:
-            points.append((standing.contestant.evaluations_limit or 0, mean))
+            points.append((summary.setting.evaluations_limit or 0, mean))
     return sorted(points, key=lambda point: point[0])
 
 

@@ -1,4 +1,4 @@
-"""Quality against seconds: how far from the bound each contestant ends, and how long it takes."""
+"""Quality against seconds: how far from the bound each setting ends, and how long it takes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from placewright.bench.contestant import Contestant
 from placewright.bench.figure_labels import Label, Polyline, place_labels
 from placewright.bench.figure_style import INK, QUIET, headline, looks, text_colour
 from placewright.bench.number_text import format_number
-from placewright.bench.standings import Standing
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import SolverSetting
+from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -22,21 +22,21 @@ _LEAST_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class Point:
-    """A contestant in the figure: mean seconds per graph and mean gap in percent over the same graphs."""
+    """A setting in the figure: mean seconds per graph and mean gap in percent over the same graphs."""
 
-    contestant: Contestant
+    setting: SolverSetting
     seconds: float
     gap: float
     num_graphs: int
 
 
-def by_seconds(study: Study, found: Sequence[Standing]) -> Any:
-    """A labelled point per contestant, limits of one solver joined, the Pareto front behind; or a sentence."""
+def by_seconds(results: ResultSet, found: Sequence[Summary]) -> Any:
+    """A labelled point per setting, limits of one solver joined, the Pareto front behind; or a sentence."""
     from matplotlib.figure import Figure
 
     points = points_of(found)
     if not points:
-        return "no contestant has a feasible plan and a lower bound above 0"
+        return "no setting has a feasible plan and a lower bound above 0"
     figure: Any = Figure(figsize=(9.6, 6.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.99, 1 - 0.66 / 6.2))
     axes = figure.subplots()
@@ -46,7 +46,7 @@ def by_seconds(study: Study, found: Sequence[Standing]) -> Any:
     most = max(point.num_graphs for point in points)
     labels = [label for own, look in solvers for label in _draw_solver(axes, own, floor, look, most)]
     _finish(axes, points, floor)
-    headline(figure, f"{study.name}: quality against time", _subtitle(study))
+    headline(figure, f"{results.name}: quality against time", _subtitle(results))
     lines = [[(point.seconds, max(point.gap, floor)) for point in own] for own, _ in solvers]
     # Names have fewer places to go than limits, so they choose first; from above, so that they stack like their points.
     labels.sort(key=lambda label: (label.text[0].isdigit(), -label.y, label.text))
@@ -54,18 +54,18 @@ def by_seconds(study: Study, found: Sequence[Standing]) -> Any:
     return figure
 
 
-def _subtitle(study: Study) -> str:
-    return f"{study.header.objective}, means over graphs; grey: the front, below which nobody is as quick and as good"
+def _subtitle(results: ResultSet) -> str:
+    return f"{results.header.objective}, means over graphs; grey: the front, below which nobody is as quick and as good"
 
 
-def points_of(found: Sequence[Standing]) -> list[Point]:
+def points_of(found: Sequence[Summary]) -> list[Point]:
     """Contestants with a gap to a bound."""
     points = []
-    for standing in found:
-        mean = standing.mean(standing.gap_bound)
+    for summary in found:
+        mean = summary.mean(summary.gap_bound)
         if mean is not None:
-            seconds = fmean(standing.entry.seconds[graph] for graph in standing.gap_bound)
-            points.append(Point(standing.contestant, max(seconds, _LEAST_SECONDS), mean.value, mean.num_graphs))
+            seconds = fmean(summary.entry.seconds[graph] for graph in summary.gap_bound)
+            points.append(Point(summary.setting, max(seconds, _LEAST_SECONDS), mean.value, mean.num_graphs))
     return points
 
 
@@ -94,22 +94,22 @@ def _solvers(
 ) -> list[tuple[list[Point], tuple[str, str]]]:
     """Points by solver, the quickest first, with colour and marker; solvers with one limit are all black dots."""
     by_solver: dict[str, list[Point]] = {}
-    for point in sorted(points, key=lambda point: (point.contestant.solver, point.seconds)):
-        by_solver.setdefault(point.contestant.solver, []).append(point)
+    for point in sorted(points, key=lambda point: (point.setting.solver, point.seconds)):
+        by_solver.setdefault(point.setting.solver, []).append(point)
     return [(own, look_of.get(solver, (INK, "o"))) for solver, own in by_solver.items()]
 
 
 def _draw_solver(axes: Any, own: Sequence[Point], floor: float, look: tuple[str, str], most: int) -> list[Label]:
     """A line or a lone point. The last point's label has the solver's name, the others only their limits.
 
-    most: graphs that a contestant has; those with fewer say so.
+    most: graphs that a setting has; those with fewer say so.
     """
     colour, marker = look
     x = [point.seconds for point in own]
     y = [max(point.gap, floor) for point in own]
     size = 5.5 if len(own) > 1 else 4.5
     axes.plot(x, y, color=colour, marker=marker, markersize=size, linewidth=1.5, zorder=3)
-    texts = [point.contestant.limit or point.contestant.solver for point in own[:-1]] + [own[-1].contestant.short_label]
+    texts = [point.setting.limit or point.setting.solver for point in own[:-1]] + [own[-1].setting.short_label]
     texts = [text + _coverage(point.num_graphs, most) for text, point in zip(texts, own, strict=True)]
     weights = ["normal"] * (len(own) - 1) + ["bold" if len(own) > 1 else "normal"]
     return [

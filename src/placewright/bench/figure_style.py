@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
-from placewright.bench.standings import Standing
+from placewright.bench.summaries import Summary
 from placewright.support.errors import MissingExtraError
 
 #: Okabe and Ito's colours, which colour-blind readers tell apart; the pale yellow is left out.
@@ -59,12 +59,12 @@ def style() -> Iterator[None]:
         yield
 
 
-def looks(found: Sequence[Standing]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each solver that ran under several limits, the same in all figures of a study.
+def looks(found: Sequence[Summary]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each solver that ran under several limits, the same in all figures of a results.
 
     No two of the first 42 share both.
     """
-    limits = Counter(standing.contestant.solver for standing in found)
+    limits = Counter(summary.setting.solver for summary in found)
     lines = sorted(solver for solver, count in limits.items() if count > 1)
     return {
         solver: (LINE_COLOURS[index % len(LINE_COLOURS)], MARKERS[index % len(MARKERS)])

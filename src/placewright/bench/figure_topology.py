@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from placewright.bench.contestant import REFERENCE
 from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
-from placewright.bench.standings import Standing
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import REFERENCE
+from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
 #: What the figure is of.
@@ -18,11 +18,11 @@ _SOLVER = "regal"
 _FEWEST = 4
 
 
-def by_topology(study: Study, found: Sequence[Standing]) -> Any:
+def by_topology(results: ResultSet, found: Sequence[Summary]) -> Any:
     """A box per topology: quartiles, median and range; a sentence where there are too few copies."""
     from matplotlib.figure import Figure
 
-    groups = improvements_by_topology(study, found)
+    groups = improvements_by_topology(results, found)
     if not groups:
         return f"no graph has {_FEWEST} instances on which '{_SOLVER}' and BRKGA 5K ran"
     names = sorted(groups, key=lambda name: median(groups[name]))
@@ -42,7 +42,7 @@ def by_topology(study: Study, found: Sequence[Standing]) -> Any:
     counts = sorted({len(group) for group in groups.values()})
     headline(
         figure,
-        f"{study.name}: {_SOLVER} by topology",
+        f"{results.name}: {_SOLVER} by topology",
         f"{_of_each(counts[0], counts[-1])} of each, noisy copies among them; box: quartiles, lines: range",
     )
     return figure
@@ -52,12 +52,12 @@ def _of_each(fewest: int, most: int) -> str:
     return counted(most, "graph") if fewest == most else f"{fewest} to {most} graphs"
 
 
-def improvements_by_topology(study: Study, found: Sequence[Standing]) -> dict[str, list[float]]:
+def improvements_by_topology(results: ResultSet, found: Sequence[Summary]) -> dict[str, list[float]]:
     """Percent on each of a topology's graphs, under the limit of BRKGA 5K, where there are enough of them."""
     groups: dict[str, list[float]] = {}
-    for standing in found:
-        contestant = standing.contestant
-        if contestant.solver == _SOLVER and contestant.limit == REFERENCE.limit:
-            for graph, value in standing.improvement.items():
-                groups.setdefault(study.topology_of(graph), []).append(value)
+    for summary in found:
+        setting = summary.setting
+        if setting.solver == _SOLVER and setting.limit == REFERENCE.limit:
+            for graph, value in summary.improvement.items():
+                groups.setdefault(results.topology_of(graph), []).append(value)
     return {name: values for name, values in groups.items() if len(values) >= _FEWEST}

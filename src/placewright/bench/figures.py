@@ -10,11 +10,11 @@ from placewright.bench.figure_limits import by_limit
 from placewright.bench.figure_seconds import by_seconds
 from placewright.bench.figure_style import as_files, style
 from placewright.bench.figure_topology import by_topology
-from placewright.bench.standings import Standing
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.summaries import Summary
 
 #: Each gives a figure, or a sentence when there is nothing to draw.
-_DRAWN_BY: dict[str, Callable[[Study, Sequence[Standing]], Any]] = {
+_DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
     "2": histograms,
     "3": by_limit,
     "12": by_topology,
@@ -22,8 +22,8 @@ _DRAWN_BY: dict[str, Callable[[Study, Sequence[Standing]], Any]] = {
 }
 
 
-def draw_figure(name: str, study: Study, found: Sequence[Standing]) -> dict[str, bytes] | str:
+def draw_figure(name: str, results: ResultSet, found: Sequence[Summary]) -> dict[str, bytes] | str:
     """Files of the figure by suffix, or why there is nothing to draw. Raises MissingExtraError without matplotlib."""
     with style():
-        figure = _DRAWN_BY[name](study, found)
+        figure = _DRAWN_BY[name](results, found)
         return figure if isinstance(figure, str) else as_files(figure)

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from placewright.bench.columns import BenchTable, Column, Value
-from placewright.bench.contestant import Contestant
-from placewright.bench.standings import Standing, best_heuristic
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import SolverSetting
+from placewright.bench.summaries import Summary, best_heuristic
 from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
 from placewright.support.quantities import format_bytes, format_time_ns
 
-#: A study of more graphs has no table of single ones; of searches it has the best.
+#: A result set of more graphs has no table of single ones; of searches it has the best.
 _MOST_LINES = 100
 _MOST_SEARCHES = 6
 NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these results"
 
 
-def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Standing] | str:
+def heuristics_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary] | str:
     """Gain over the best heuristic of each graph, share of one device, plans within the limits and optimal ones."""
-    best = best_heuristic(study)
+    best = best_heuristic(results)
     if best is None:
         return NO_HEURISTIC
     columns = [CONTESTANT, _FEASIBLE, _GAIN, _MOST_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
@@ -28,37 +28,37 @@ def heuristics_table(study: Study, found: Sequence[Standing]) -> BenchTable[Stan
     return BenchTable(
         name="table-heuristics",
         title="Beside the best of all heuristics",
-        study=study,
+        results=results,
         columns=(*columns, _OPTIMAL, MS),
         rows=(best, *rows),
-        notes=tuple(_heuristics_notes(study, found)),
+        notes=tuple(_heuristics_notes(results, found)),
     )
 
 
-def _heuristics_notes(study: Study, found: Sequence[Standing]) -> list[str]:
-    names = sorted(standing.contestant.solver for standing in found if standing.contestant.is_heuristic)
+def _heuristics_notes(results: ResultSet, found: Sequence[Summary]) -> list[str]:
+    names = sorted(summary.setting.solver for summary in found if summary.setting.is_heuristic)
     notes = [f"The best heuristic of each graph is taken of {', '.join(names)}; its time is that of all of them."]
-    graphs = {row.graph for row in study.rows}
-    feasible = {graph for standing in found for graph in standing.entry.value}
+    graphs = {row.graph for row in results.rows}
+    feasible = {graph for summary in found for graph in summary.entry.value}
     if feasible != graphs:
         notes.append(f"Some solver found a feasible plan on {len(feasible):,} of {len(graphs):,} graphs.")
     return notes
 
 
-def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | str:
+def limits_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
     """Solvers by their limits, evaluations beside seconds; a sentence where nobody ran under two."""
-    by_solver: dict[str, dict[str, Standing]] = {}
-    for standing in sorted(found, key=lambda standing: _by_limit(standing.contestant)):
-        if not standing.contestant.is_heuristic:
-            by_solver.setdefault(standing.contestant.solver, {})[standing.contestant.limit] = standing
+    by_solver: dict[str, dict[str, Summary]] = {}
+    for summary in sorted(found, key=lambda summary: _by_limit(summary.setting)):
+        if not summary.setting.is_heuristic:
+            by_solver.setdefault(summary.setting.solver, {})[summary.setting.limit] = summary
     if all(len(own) < 2 for own in by_solver.values()):
         return "no solver ran under several limits"
-    limits = {s.contestant.limit: s.contestant for own in by_solver.values() for s in own.values()}
+    limits = {s.setting.limit: s.setting for own in by_solver.values() for s in own.values()}
 
     def column(limit: str) -> Column[str]:
         def value(solver: str) -> Value:
-            standing = by_solver[solver].get(limit)
-            return None if standing is None else standing.mean(standing.gap_best)
+            summary = by_solver[solver].get(limit)
+            return None if summary is None else summary.mean(summary.gap_best)
 
         meaning = "mean of 100 * (objective / best - 1) under that limit, in evaluations (K: thousands) or seconds"
         return Column(name=f"gap_best_percent_{limit.replace(' ', '')}", heading=limit, meaning=meaning, value=value)
@@ -67,34 +67,34 @@ def limits_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | s
     return BenchTable(
         name="table-limits",
         title="% gap best, by limit",
-        study=study,
+        results=results,
         columns=(solver, *(column(limit) for limit in sorted(limits, key=lambda limit: _by_limit(limits[limit])))),
         rows=tuple(sorted(by_solver)),
     )
 
 
-def _by_gain(standing: Standing) -> float:
-    return -fmean(standing.gain.values()) if standing.gain else float("inf")
+def _by_gain(summary: Summary) -> float:
+    return -fmean(summary.gain.values()) if summary.gain else float("inf")
 
 
-def _by_limit(contestant: Contestant) -> tuple[float, float]:
+def _by_limit(setting: SolverSetting) -> tuple[float, float]:
     """Evaluations before seconds, both ascending."""
-    return contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0
+    return setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0
 
 
-def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | str:
+def graphs_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
     """Every graph: what one device takes, and which share of it the best do; a sentence without one or of too many."""
-    num_ops = {row.graph: row.num_ops for row in study.rows}
-    best = best_heuristic(study)
+    num_ops = {row.graph: row.num_ops for row in results.rows}
+    best = best_heuristic(results)
     if best is None:
         return NO_HEURISTIC
     if not best.share:
         return "no solver among these results uses one device alone; single-device does"
     if len(num_ops) > _MOST_LINES:
         return f"it is for up to {_MOST_LINES} graphs, and these are {len(num_ops):,}"
-    searches = sorted((standing for standing in found if not standing.contestant.is_heuristic), key=_by_gain)
+    searches = sorted((summary for summary in found if not summary.setting.is_heuristic), key=_by_gain)
     shown = [best, *searches[:_MOST_SEARCHES]]
-    write = format_bytes if study.header.objective == "peak-memory" else format_time_ns
+    write = format_bytes if results.header.objective == "peak-memory" else format_time_ns
     fixed = [
         Column[str](name="graph", heading="graph", meaning="its label in the suite", value=lambda graph: graph),
         Column[str](name="ops", heading="ops", meaning="to schedule", value=num_ops.__getitem__, spare=1),
@@ -118,83 +118,83 @@ def graphs_table(study: Study, found: Sequence[Standing]) -> BenchTable[str] | s
     return BenchTable(
         name="table-graphs",
         title="% of one device, graph by graph",
-        study=study,
-        columns=(*fixed, *(_share_of(standing) for standing in shown)),
+        results=results,
+        columns=(*fixed, *(_share_of(summary) for summary in shown)),
         rows=tuple(sorted(num_ops)),
     )
 
 
-def _share_of(standing: Standing) -> Column[str]:
-    label = standing.contestant.label
+def _share_of(summary: Summary) -> Column[str]:
+    label = summary.setting.label
     return Column(
         name=label.replace(" ", "_"),
         heading=label,
         meaning="100 * objective / objective of one device; lower is better, nothing where no plan is feasible",
-        value=standing.share.get,
+        value=summary.share.get,
         show=lambda share: "" if share is None else f"{share:.1f}",
     )
 
 
-def _winner(graph: str, found: Sequence[Standing]) -> str:
+def _winner(graph: str, found: Sequence[Summary]) -> str:
     """The heuristic with the least objective on the graph, of equals the first by name; "" where none is feasible."""
     values = [
-        (standing.entry.value[graph], standing.contestant.solver)
-        for standing in found
-        if standing.contestant.is_heuristic and graph in standing.entry.value
+        (summary.entry.value[graph], summary.setting.solver)
+        for summary in found
+        if summary.setting.is_heuristic and graph in summary.entry.value
     ]
     return min(values)[1] if values else ""
 
 
-def _share_columns(found: Sequence[Standing]) -> list[Column[Standing]]:
-    return [_SHARE] if any(standing.share for standing in found) else []
+def _share_columns(found: Sequence[Summary]) -> list[Column[Summary]]:
+    return [_SHARE] if any(summary.share for summary in found) else []
 
 
-def _of_graphs(count: Callable[[Standing], int]) -> Callable[[Standing], str]:
+def _of_graphs(count: Callable[[Summary], int]) -> Callable[[Summary], str]:
     """ "3 of 9": so many of the graphs it ran on."""
-    return lambda standing: f"{count(standing):,} of {len(standing.entry.seconds):,}"
+    return lambda summary: f"{count(summary):,} of {len(summary.entry.seconds):,}"
 
 
-_FEASIBLE = Column[Standing](
+_FEASIBLE = Column[Summary](
     name="feasible",
     heading="feasible",
     meaning="on how many of the graphs it ran on it has a plan within the memory limits",
-    value=_of_graphs(lambda standing: len(standing.entry.value)),
+    value=_of_graphs(lambda summary: len(summary.entry.value)),
     spare=2,
 )
-_GAIN = Column[Standing](
+_GAIN = Column[Summary](
     name="gain_percent",
     heading="% over H",
     meaning="100 * (1 - objective / objective of the best heuristic of that graph); higher is better",
-    value=lambda standing: standing.mean(standing.gain),
+    value=lambda summary: summary.mean(summary.gain),
     sign="+",
 )
-_MOST_GAIN = Column[Standing](
+_MOST_GAIN = Column[Summary](
     name="highest_gain_percent",
     heading="best graph",
     meaning="its highest gain on a graph",
-    value=lambda standing: max(standing.gain.values(), default=None),
+    value=lambda summary: max(summary.gain.values(), default=None),
     sign="+",
     spare=4,
 )
-_LEAST_GAIN = Column[Standing](
+_LEAST_GAIN = Column[Summary](
     name="lowest_gain_percent",
     heading="worst graph",
     meaning="its lowest gain on a graph",
-    value=lambda standing: min(standing.gain.values(), default=None),
+    value=lambda summary: min(summary.gain.values(), default=None),
     sign="+",
     spare=4,
 )
-_SHARE = Column[Standing](
+_SHARE = Column[Summary](
     name="share_percent",
     heading="% of one device",
     meaning="100 * objective / objective of one device, which may be over the memory limits; lower is better",
-    value=lambda standing: standing.mean(standing.share),
+    value=lambda summary: summary.mean(summary.share),
     spare=3,
 )
-_OPTIMAL = Column[Standing](
+_OPTIMAL = Column[Summary](
     name="optimal",
     heading="optimal",
     meaning="on how many of the graphs it ran on it reaches the largest bound, so that its plan is proven optimal",
-    value=_of_graphs(lambda standing: sum(gap == 0 for gap in standing.gap_bound.values())),
+    value=_of_graphs(lambda summary: sum(gap == 0 for gap in summary.gap_bound.values())),
     spare=3,
 )

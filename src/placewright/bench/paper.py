@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placewright.bench.contestant import Contestant
+from placewright.bench.solver_setting import SolverSetting
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
@@ -28,11 +28,11 @@ class PaperRow:
     gap_best: Mapping[str, float]
     seconds: str
 
-    def covers(self, contestant: Contestant) -> bool:
-        """Whether this is the method there that the contestant stands for. CP-SAT does so under any limit."""
-        if contestant.solver != self.solver:
+    def covers(self, setting: SolverSetting) -> bool:
+        """Whether this is the method there that the setting stands for. CP-SAT does so under any limit."""
+        if setting.solver != self.solver:
             return False
-        own = (contestant.evaluations_limit, contestant.time_limit_s)
+        own = (setting.evaluations_limit, setting.time_limit_s)
         return not self.limited or own == (_EVALUATIONS, None)
 
 
@@ -64,14 +64,14 @@ PAPER_ROWS: tuple[PaperRow, ...] = (
 NOT_IN_PAPER = len(PAPER_ROWS)
 
 
-def paper_row(contestant: Contestant) -> PaperRow | None:
-    """The paper's method that the contestant stands for; None where it has none."""
-    return next((row for row in PAPER_ROWS if row.covers(contestant)), None)
+def paper_row(setting: SolverSetting) -> PaperRow | None:
+    """The paper's method that the setting stands for; None where it has none."""
+    return next((row for row in PAPER_ROWS if row.covers(setting)), None)
 
 
-def paper_position(contestant: Contestant) -> int:
+def paper_position(setting: SolverSetting) -> int:
     """Place in the paper's sequence, or NOT_IN_PAPER, which is after all."""
-    row = paper_row(contestant)
+    row = paper_row(setting)
     return NOT_IN_PAPER if row is None else PAPER_ROWS.index(row)
 
 

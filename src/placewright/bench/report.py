@@ -10,15 +10,15 @@ from pathlib import Path
 from placewright.bench.columns import AnyTable
 from placewright.bench.documents import csv_text, markdown
 from placewright.bench.heuristic_tables import graphs_table, heuristics_table, limits_table
-from placewright.bench.standings import Standing, standings
-from placewright.bench.study import Study, read_studies
+from placewright.bench.result_set import ResultSet, read_result_sets
+from placewright.bench.summaries import Summary, summaries
 from placewright.bench.tables import table_1, table_3
 from placewright.support.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 
-#: By name what makes a table of a study; a sentence where there is nothing to tell.
-TABLES: dict[str, Callable[[Study, Sequence[Standing]], AnyTable | str]] = {
+#: By name what makes a table of a result set; a sentence where there is nothing to tell.
+TABLES: dict[str, Callable[[ResultSet, Sequence[Summary]], AnyTable | str]] = {
     "1": table_1,
     "3": table_3,
     "heuristics": heuristics_table,
@@ -30,10 +30,10 @@ FIGURES = ("2", "3", "12", "seconds")
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One study of a report: its contestants and the tables that were asked for."""
+    """One result set of a report: its settings and the tables that were asked for."""
 
-    study: Study
-    standings: tuple[Standing, ...]
+    results: ResultSet
+    summaries: tuple[Summary, ...]
     tables: tuple[AnyTable, ...]
 
 
@@ -42,22 +42,22 @@ def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Sectio
 
     Raises InputError for folders without results and for results that contradict each other.
     """
-    studies, complaints = read_studies(folders)
+    all_results, complaints = read_result_sets(folders)
     for complaint in complaints:
         _logger.warning("%s", complaint)
-    return [_section(study, tables) for study in studies]
+    return [_section(results, tables) for results in all_results]
 
 
-def _section(study: Study, tables: Collection[str]) -> Section:
-    found = standings(study)
+def _section(results: ResultSet, tables: Collection[str]) -> Section:
+    found = summaries(results)
     made = []
     for name in (name for name in TABLES if name in tables):
-        table = TABLES[name](study, found)
+        table = TABLES[name](results, found)
         if isinstance(table, str):
-            _logger.warning("%s: no table %s: %s", study.name, name, table)
+            _logger.warning("%s: no table %s: %s", results.name, name, table)
         else:
             made.append(table)
-    return Section(study=study, standings=tuple(found), tables=tuple(made))
+    return Section(results=results, summaries=tuple(found), tables=tuple(made))
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
@@ -65,7 +65,7 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
     written."""
     make_folder(folder)
     told = [section for section in sections if section.tables]
-    files = {f"{section.study.name}.md": markdown(section.study, section.tables) for section in told}
+    files = {f"{section.results.name}.md": markdown(section.results, section.tables) for section in told}
     every = [table for section in sections for table in section.tables]
     for name in dict.fromkeys(table.name for table in every):
         files[f"{name}.csv"] = csv_text([table for table in every if table.name == name])
@@ -83,12 +83,12 @@ def write_figures(sections: Sequence[Section], figures: Collection[str], folder:
     written = []
     for section in sections:
         for figure in (name for name in FIGURES if name in figures):
-            drawn = draw_figure(figure, section.study, section.standings)
+            drawn = draw_figure(figure, section.results, section.summaries)
             if isinstance(drawn, str):
-                _logger.warning("%s: no figure %s: %s", section.study.name, figure, drawn)
+                _logger.warning("%s: no figure %s: %s", section.results.name, figure, drawn)
                 continue
             for suffix, data in drawn.items():
-                written.append(_write(folder / f"{section.study.name}-figure-{figure}.{suffix}", data))
+                written.append(_write(folder / f"{section.results.name}-figure-{figure}.{suffix}", data))
     return written
 
 

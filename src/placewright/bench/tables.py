@@ -5,68 +5,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.bench.columns import BenchTable, Column
-from placewright.bench.contestant import REFERENCE
 from placewright.bench.paper import paper_row
-from placewright.bench.standings import Standing, num_proven
-from placewright.bench.study import Study
+from placewright.bench.result_set import ResultSet
+from placewright.bench.solver_setting import REFERENCE
+from placewright.bench.summaries import Summary, num_proven
 from placewright.support.quantities import counted, format_time_ns
 
 
-def table_1(study: Study, found: Sequence[Standing]) -> BenchTable[Standing]:
+def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
     """Quality: improvement over BRKGA 5K, gaps from the best known and from the bound, time."""
     columns = [CONTESTANT, _GRAPHS]
-    if any(standing.entry.num_infeasible for standing in found):
+    if any(summary.entry.num_infeasible for summary in found):
         columns.append(_INFEASIBLE)
-    columns += [_IMPROVEMENT, *_paper_columns(study)[:1], _GAP_BEST, *_paper_columns(study)[1:], GAP_BOUND]
+    columns += [_IMPROVEMENT, *_paper_columns(results)[:1], _GAP_BEST, *_paper_columns(results)[1:], GAP_BOUND]
     columns += [_MATCHED, _HIGHEST, _LOWEST, MS]
-    notes = [*_reference_notes(found), f"Proven optimal: the best known on {_of_graphs(num_proven(study), study)}."]
+    notes = [
+        *_reference_notes(found),
+        f"Proven optimal: the best known on {_of_graphs(num_proven(results), results)}.",
+    ]
     return BenchTable(
         name="table-1",
         title="Table 1: quality",
-        study=study,
+        results=results,
         columns=tuple(columns),
         rows=tuple(found),
         notes=tuple(notes),
     )
 
 
-def table_3(study: Study, found: Sequence[Standing]) -> BenchTable[Standing]:
+def table_3(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
     """Seconds per graph, of graphs that are no noisy copies."""
     columns = [CONTESTANT, _UNAUGMENTED, _MEAN_SECONDS, _MEDIAN_SECONDS]
-    if study.header.paper:
+    if results.header.paper:
         columns.append(_PAPER_SECONDS)
     return BenchTable(
-        name="table-3", title="Table 3: time per graph", study=study, columns=tuple(columns), rows=tuple(found)
+        name="table-3",
+        title="Table 3: time per graph",
+        results=results,
+        columns=tuple(columns),
+        rows=tuple(found),
     )
 
 
-def _of_graphs(count: int, study: Study) -> str:
-    return f"{count:,} of {len({row.graph for row in study.rows}):,} graphs"
+def _of_graphs(count: int, results: ResultSet) -> str:
+    return f"{count:,} of {len({row.graph for row in results.rows}):,} graphs"
 
 
-def _reference_notes(found: Sequence[Standing]) -> list[str]:
+def _reference_notes(found: Sequence[Summary]) -> list[str]:
     """What to know about BRKGA 5K, where it did not run on all graphs."""
-    reference = next((standing for standing in found if standing.contestant == REFERENCE), None)
+    reference = next((summary for summary in found if summary.setting == REFERENCE), None)
     if reference is None or not reference.entry.value:
         return ["No improvements: BRKGA 5K, which they are measured against, is not among these results."]
-    missing = {graph for standing in found for graph in standing.entry.value} - set(reference.entry.value)
+    missing = {graph for summary in found for graph in summary.entry.value} - set(reference.entry.value)
     if missing:
         return [f"Improvements leave out {counted(len(missing), 'graph')} on which there is nothing of BRKGA 5K."]
     return []
 
 
-def _paper_columns(study: Study) -> list[Column[Standing]]:
+def _paper_columns(results: ResultSet) -> list[Column[Summary]]:
     """The paper's improvement and gap on this test set; none where it has no such set."""
-    name = study.header.paper
+    name = results.header.paper
     if not name:
         return []
 
-    def improvement(standing: Standing) -> float | None:
-        row = paper_row(standing.contestant)
+    def improvement(summary: Summary) -> float | None:
+        row = paper_row(summary.setting)
         return None if row is None else row.improvement[name]
 
-    def gap(standing: Standing) -> float | None:
-        row = paper_row(standing.contestant)
+    def gap(summary: Summary) -> float | None:
+        row = paper_row(summary.setting)
         return None if row is None else row.gap_best[name]
 
     where = f"the paper's figure on its {name} test set (table 1; CP-SAT there ran for up to 24 hours)"
@@ -92,104 +99,104 @@ def _time(seconds: float | None) -> str:
     return "" if seconds is None else format_time_ns(round(seconds * 1e9))
 
 
-def _paper_seconds(standing: Standing) -> str:
-    row = paper_row(standing.contestant)
+def _paper_seconds(summary: Summary) -> str:
+    row = paper_row(summary.setting)
     return "" if row is None else row.seconds
 
 
-def _unaugmented(standing: Standing, index: int) -> float | None:
-    seconds = standing.unaugmented_seconds()
+def _unaugmented(summary: Summary, index: int) -> float | None:
+    seconds = summary.unaugmented_seconds()
     return None if seconds is None else seconds[index]
 
 
-CONTESTANT = Column[Standing](
-    name="contestant",
+CONTESTANT = Column[Summary](
+    name="setting",
     heading="solver",
     meaning="the method and its limit, in evaluations (K: thousands) or seconds",
-    value=lambda standing: standing.contestant.label,
+    value=lambda summary: summary.setting.label,
 )
-_GRAPHS = Column[Standing](
+_GRAPHS = Column[Summary](
     name="graphs",
     heading="graphs",
     meaning="how many of the graphs, noisy copies included, it has a feasible plan of; it is compared on those only",
-    value=lambda standing: len(standing.entry.value),
+    value=lambda summary: len(summary.entry.value),
 )
-_INFEASIBLE = Column[Standing](
+_INFEASIBLE = Column[Summary](
     name="infeasible_plans",
     heading="infeasible",
     meaning="its plans over the memory limits, which have no objective and are left out of every mean",
-    value=lambda standing: standing.entry.num_infeasible,
+    value=lambda summary: summary.entry.num_infeasible,
 )
-_IMPROVEMENT = Column[Standing](
+_IMPROVEMENT = Column[Summary](
     name="improvement_percent",
     heading="% vs BRKGA 5K",
     meaning="100 * (1 - objective / mean objective of BRKGA 5K over its seeds); higher is better",
-    value=lambda standing: standing.mean_improvement,
+    value=lambda summary: summary.mean_improvement,
     sign="+",
 )
-_GAP_BEST = Column[Standing](
+_GAP_BEST = Column[Summary](
     name="gap_best_percent",
     heading="% gap best",
     meaning="100 * (objective / best - 1), best: the least objective of any solver and seed here; lower is better",
-    value=lambda standing: standing.mean(standing.gap_best),
+    value=lambda summary: summary.mean(summary.gap_best),
     spare=1,
 )
-GAP_BOUND = Column[Standing](
+GAP_BOUND = Column[Summary](
     name="gap_bound_percent",
     heading="% gap bound",
     meaning="100 * (objective / bound - 1), bound: the largest lower bound that any solver proved; lower is better",
-    value=lambda standing: standing.mean(standing.gap_bound),
+    value=lambda summary: summary.mean(summary.gap_bound),
 )
-_MATCHED = Column[Standing](
+_MATCHED = Column[Summary](
     name="matched_percent",
     heading="% ≥",
     meaning="share of the graphs on which it is at least as good as BRKGA 5K",
-    value=lambda standing: standing.percent_matched,
+    value=lambda summary: summary.percent_matched,
     spare=3,
 )
-_HIGHEST = Column[Standing](
+_HIGHEST = Column[Summary](
     name="highest_improvement_percent",
     heading="best graph",
     meaning="its highest improvement on a graph",
-    value=lambda standing: max(standing.improvement.values(), default=None),
+    value=lambda summary: max(summary.improvement.values(), default=None),
     sign="+",
     spare=5,
 )
-_LOWEST = Column[Standing](
+_LOWEST = Column[Summary](
     name="lowest_improvement_percent",
     heading="worst graph",
     meaning="its lowest improvement on a graph",
-    value=lambda standing: min(standing.improvement.values(), default=None),
+    value=lambda summary: min(summary.improvement.values(), default=None),
     sign="+",
     spare=5,
 )
-MS = Column[Standing](
+MS = Column[Summary](
     name="ms_per_graph",
     heading="ms",
     meaning="mean processor time per graph in milliseconds, of the method alone, on one thread",
-    value=lambda standing: 1000 * standing.seconds,
+    value=lambda summary: 1000 * summary.seconds,
 )
-_UNAUGMENTED = Column[Standing](
+_UNAUGMENTED = Column[Summary](
     name="graphs",
     heading="graphs",
     meaning="how many graphs it ran on, noisy copies left out as in the paper",
-    value=lambda standing: sum(not standing.study.is_copy(graph) for graph in standing.entry.seconds),
+    value=lambda summary: sum(not summary.results.is_copy(graph) for graph in summary.entry.seconds),
 )
-_MEAN_SECONDS = Column[Standing](
+_MEAN_SECONDS = Column[Summary](
     name="mean_seconds",
     heading="mean",
     meaning="mean processor time per graph, of the method alone, on one thread",
-    value=lambda standing: _unaugmented(standing, 0),
+    value=lambda summary: _unaugmented(summary, 0),
     show=_time,
 )
-_MEDIAN_SECONDS = Column[Standing](
+_MEDIAN_SECONDS = Column[Summary](
     name="median_seconds",
     heading="median",
     meaning="median processor time per graph",
-    value=lambda standing: _unaugmented(standing, 1),
+    value=lambda summary: _unaugmented(summary, 1),
     show=_time,
 )
-_PAPER_SECONDS = Column[Standing](
+_PAPER_SECONDS = Column[Summary](
     name="paper_mean_seconds",
     heading="paper, TF peak memory",
     meaning="the paper's mean on its TF peak memory test set, on an Intel Xeon E5-1650 3.60GHz (table 3)",

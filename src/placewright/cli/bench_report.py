@@ -79,8 +79,8 @@ def _parts(section: Section) -> Iterator[RenderableType]:
     from placewright.bench.documents import facts
     from placewright.terminal.tables import heading, line
 
-    told = dict(facts(section.study))
-    yield heading(f"{section.study.name}: {told['Objective']} on {told['Machine']}, {told['Instances']}")
+    told = dict(facts(section.results))
+    yield heading(f"{section.results.name}: {told['Objective']} on {told['Machine']}, {told['Instances']}")
     for table in section.tables:
         yield ""
         yield line(table.title, "dim")

@@ -8,38 +8,38 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
 
-from placewright.bench.contestant import BEST_HEURISTIC, ONE_DEVICE, REFERENCE, Contestant, contestant_of
 from placewright.bench.paper import NOT_IN_PAPER, paper_position
+from placewright.bench.result_set import ResultSet
 from placewright.bench.rows import Row
+from placewright.bench.solver_setting import BEST_HEURISTIC, ONE_DEVICE, REFERENCE, SolverSetting, setting_of
 from placewright.bench.statistics import Mean, clustered_mean
-from placewright.bench.study import Study
 from placewright.support.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What one contestant reached, by graph.
+    """What one solver reached under one limit, by graph.
 
     value: mean objective over the seeds whose plan is feasible; graphs without any are left out. seconds: mean over
     all seeds. num_infeasible: plans over the memory limits, which have no objective.
     """
 
-    contestant: Contestant
+    setting: SolverSetting
     value: Mapping[str, float]
     seconds: Mapping[str, float]
     num_infeasible: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """One contestant against the others. All in percent, by graph; empty where nothing is to compare with.
+class Summary:
+    """One solver under one limit against the others. All in percent, by graph; empty where nothing is to compare with.
 
     improvement: over the mean of BRKGA 5K. gap_best: from the least objective anybody reached. gap_bound: from the
     largest bound anybody proved. gain: over the best heuristic of each graph. share: of what one device takes, which
     may be over the memory limits.
     """
 
-    study: Study
+    results: ResultSet
     entry: Entry
     improvement: Mapping[str, float]
     gap_best: Mapping[str, float]
@@ -48,12 +48,12 @@ class Standing:
     share: Mapping[str, float]
 
     @property
-    def contestant(self) -> Contestant:
-        return self.entry.contestant
+    def setting(self) -> SolverSetting:
+        return self.entry.setting
 
     def mean(self, values: Mapping[str, float]) -> Mean | None:
         """With the confidence interval by topology."""
-        return clustered_mean(values, self.study.topology_of)
+        return clustered_mean(values, self.results.topology_of)
 
     @cached_property
     def mean_improvement(self) -> Mean | None:
@@ -73,39 +73,39 @@ class Standing:
 
     def unaugmented_seconds(self) -> tuple[float, float] | None:
         """Mean and median over the graphs that are no noisy copies."""
-        chosen = [value for graph, value in self.entry.seconds.items() if not self.study.is_copy(graph)]
+        chosen = [value for graph, value in self.entry.seconds.items() if not self.results.is_copy(graph)]
         return (fmean(chosen), median(chosen)) if chosen else None
 
 
-def standings(study: Study) -> list[Standing]:
+def summaries(results: ResultSet) -> list[Summary]:
     """The paper's methods in the paper's sequence, then the others by improvement, the best first.
 
     Raises InputError when a row contradicts a bound that another one proves.
     """
-    entries = _entries(study.rows)
-    bases = _bases(study, entries)
-    return sorted((_standing(study, entry, bases) for entry in entries), key=_sequence)
+    entries = _entries(results.rows)
+    bases = _bases(results, entries)
+    return sorted((_standing(results, entry, bases) for entry in entries), key=_sequence)
 
 
-def best_heuristic(study: Study) -> Standing | None:
+def best_heuristic(results: ResultSet) -> Summary | None:
     """That of BEST_HEURISTIC, which takes as long as all heuristics together; None where none ran."""
-    entries = _entries(study.rows)
-    heuristics = [entry for entry in entries if entry.contestant.is_heuristic]
+    entries = _entries(results.rows)
+    heuristics = [entry for entry in entries if entry.setting.is_heuristic]
     if not heuristics:
         return None
-    bases = _bases(study, entries)
+    bases = _bases(results, entries)
     seconds: dict[str, float] = defaultdict(float)
     for entry in heuristics:
         for graph, own in entry.seconds.items():
             seconds[graph] += own
     return _standing(
-        study, Entry(contestant=BEST_HEURISTIC, value=bases.heuristic, seconds=seconds, num_infeasible=0), bases
+        results, Entry(setting=BEST_HEURISTIC, value=bases.heuristic, seconds=seconds, num_infeasible=0), bases
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Bases:
-    """What a standing is made of, by graph: the objectives that others are compared with."""
+    """What a summary is made of, by graph: the objectives that others are compared with."""
 
     reference: Mapping[str, float]
     best: Mapping[str, float]
@@ -114,24 +114,24 @@ class _Bases:
     one_device: Mapping[str, float]
 
 
-def _bases(study: Study, entries: Sequence[Entry]) -> _Bases:
-    best, bound = _best_and_bound(study.rows)
+def _bases(results: ResultSet, entries: Sequence[Entry]) -> _Bases:
+    best, bound = _best_and_bound(results.rows)
     heuristic: dict[str, float] = {}
     for entry in entries:
-        for graph, value in entry.value.items() if entry.contestant.is_heuristic else ():
+        for graph, value in entry.value.items() if entry.setting.is_heuristic else ():
             heuristic[graph] = min(value, heuristic.get(graph, value))
     return _Bases(
-        reference=next((entry.value for entry in entries if entry.contestant == REFERENCE), {}),
+        reference=next((entry.value for entry in entries if entry.setting == REFERENCE), {}),
         best=best,
         bound=bound,
         heuristic=heuristic,
-        one_device={row.graph: row.objective for row in study.rows if contestant_of(row) == ONE_DEVICE},
+        one_device={row.graph: row.objective for row in results.rows if setting_of(row) == ONE_DEVICE},
     )
 
 
-def _standing(study: Study, entry: Entry, bases: _Bases) -> Standing:
-    return Standing(
-        study=study,
+def _standing(results: ResultSet, entry: Entry, bases: _Bases) -> Summary:
+    return Summary(
+        results=results,
         entry=entry,
         improvement=_over(entry.value, bases.reference, sign=-1),
         gap_best=_over(entry.value, bases.best),
@@ -141,9 +141,9 @@ def _standing(study: Study, entry: Entry, bases: _Bases) -> Standing:
     )
 
 
-def num_proven(study: Study) -> int:
+def num_proven(results: ResultSet) -> int:
     """Graphs whose best known objective is proven optimal: it equals the largest bound."""
-    best, bound = _best_and_bound(study.rows)
+    best, bound = _best_and_bound(results.rows)
     return sum(best[graph] == bound[graph] for graph in best)
 
 
@@ -164,20 +164,20 @@ def _best_and_bound(rows: Iterable[Row]) -> tuple[dict[str, int], dict[str, int]
 def _check(best: Row, bound: Row) -> None:
     if best.objective < bound.bound:
         raise InputError(
-            f"impossible results on '{shown(best.graph)}': {shown(contestant_of(best).label)} with seed {best.seed}"
+            f"impossible results on '{shown(best.graph)}': {shown(setting_of(best).label)} with seed {best.seed}"
             f" reached {best.objective:,}, below the lower bound {bound.bound:,} that"
-            f" {shown(contestant_of(bound).label)} with seed {bound.seed} proves; one of the two is wrong"
+            f" {shown(setting_of(bound).label)} with seed {bound.seed} proves; one of the two is wrong"
         )
 
 
 def _entries(rows: Iterable[Row]) -> list[Entry]:
-    by_contestant: dict[Contestant, list[Row]] = defaultdict(list)
+    by_setting: dict[SolverSetting, list[Row]] = defaultdict(list)
     for row in rows:
-        by_contestant[contestant_of(row)].append(row)
-    return [_entry(contestant, own) for contestant, own in by_contestant.items()]
+        by_setting[setting_of(row)].append(row)
+    return [_entry(setting, own) for setting, own in by_setting.items()]
 
 
-def _entry(contestant: Contestant, rows: Iterable[Row]) -> Entry:
+def _entry(setting: SolverSetting, rows: Iterable[Row]) -> Entry:
     values: dict[str, list[int]] = defaultdict(list)
     seconds: dict[str, list[float]] = defaultdict(list)
     num_infeasible = 0
@@ -188,7 +188,7 @@ def _entry(contestant: Contestant, rows: Iterable[Row]) -> Entry:
         else:
             values[row.graph].append(row.objective)
     return Entry(
-        contestant=contestant,
+        setting=setting,
         value={graph: sum(own) / len(own) for graph, own in values.items()},
         seconds={graph: fmean(own) for graph, own in seconds.items()},
         num_infeasible=num_infeasible,
@@ -204,11 +204,11 @@ def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1)
     }
 
 
-def _sequence(standing: Standing) -> tuple[int, float, float, str]:
+def _sequence(summary: Summary) -> tuple[int, float, float, str]:
     """The paper's methods by their place there and their limits, the others by improvement, or else by their gap."""
-    contestant, position = standing.contestant, paper_position(standing.contestant)
+    setting, position = summary.setting, paper_position(summary.setting)
     if position < NOT_IN_PAPER:
-        return position, contestant.time_limit_s or 0.0, contestant.evaluations_limit or 0.0, contestant.label
-    mean, gap = standing.mean_improvement, standing.mean(standing.gap_best)
+        return position, setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0, setting.label
+    mean, gap = summary.mean_improvement, summary.mean(summary.gap_best)
     key = (float("inf") if mean is None else -mean.value, float("inf") if gap is None else gap.value)
-    return position, *key, contestant.label
+    return position, *key, setting.label

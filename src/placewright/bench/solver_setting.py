@@ -9,7 +9,7 @@ from placewright.bench.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
+class SolverSetting:
     """A solver under its limits; None where it had none."""
 
     solver: str
@@ -47,16 +47,16 @@ class Contestant:
 
 
 #: What improvements are measured against (REGAL 5.3).
-REFERENCE = Contestant("brkga", 5000)
+REFERENCE = SolverSetting("brkga", 5000)
 
 #: Stands for whichever heuristic is best on a graph.
-BEST_HEURISTIC = Contestant("best heuristic")
+BEST_HEURISTIC = SolverSetting("best heuristic")
 #: Everything on one device, in the best of the simple orders.
-ONE_DEVICE = Contestant("single-device")
+ONE_DEVICE = SolverSetting("single-device")
 
 
-def contestant_of(row: Row) -> Contestant:
-    return Contestant(row.solver, row.evaluations_limit, row.time_limit_s)
+def setting_of(row: Row) -> SolverSetting:
+    return SolverSetting(row.solver, row.evaluations_limit, row.time_limit_s)
 
 
 def format_evaluations(count: int) -> str:

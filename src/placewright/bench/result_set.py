@@ -13,8 +13,8 @@ from placewright.support.fields import placing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """All rows there are of one suite. header: of the first folder. name: the suite's, unlike any other study's.
+class ResultSet:
+    """All rows there are of one suite. header: of the first folder. name: the suite's, unlike any other result set's.
 
     started, processors: of each folder, once each.
     """
@@ -42,8 +42,8 @@ class Study:
         return self.topology_of(graph) != graph
 
 
-def read_studies(folders: Sequence[Path]) -> tuple[list[Study], list[str]]:
-    """A study per suite, in the sequence of the folders, and a sentence per thing that was left out.
+def read_result_sets(folders: Sequence[Path]) -> tuple[list[ResultSet], list[str]]:
+    """A result set per suite, in the sequence of the folders, and a sentence per thing that was left out.
 
     Folders of the same suite are taken together. Raises InputError for a folder without results or without rows.
     """
@@ -65,7 +65,7 @@ def read_studies(folders: Sequence[Path]) -> tuple[list[Study], list[str]]:
     return [_study(name, group, complaints) for name, group in zip(names, groups, strict=True)], complaints
 
 
-def _study(name: str, group: Sequence[tuple[Header, list[Row]]], complaints: list[str]) -> Study:
+def _study(name: str, group: Sequence[tuple[Header, list[Row]]], complaints: list[str]) -> ResultSet:
     rows: dict[Key, Row] = {}
     repeated = 0
     for _, more in group:
@@ -73,7 +73,7 @@ def _study(name: str, group: Sequence[tuple[Header, list[Row]]], complaints: lis
         rows = {row.key: row for row in more} | rows
     if repeated:
         complaints.append(f"{name}: rows that stand in several folders are taken from the first: {repeated:,}")
-    return Study(
+    return ResultSet(
         name=name,
         header=group[0][0],
         rows=tuple(rows[key] for key in sorted(rows, key=_sequence)),
