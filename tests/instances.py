@@ -9,7 +9,10 @@ import numpy as np
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine, TransferModel
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.record import Plan
 from placewright.problem import Problem
+from placewright.search.result import Result, Solution, measure
 
 FREE = Link()
 
@@ -56,3 +59,18 @@ def devices_by_name(problem: Problem, device_of: Sequence[int]) -> dict[str, int
         problem.graph.ops[graph_op].name: int(device)
         for graph_op, device in zip(problem.lowered.graph_op, device_of, strict=True)
     }
+
+
+def plan_of(problem: Problem, solution: Solution) -> Plan:
+    """The plan of a solution that no method made."""
+    result = Result(
+        method="given",
+        solution=solution,
+        metrics=measure(problem, solution),
+        found_by="given",
+        evaluations=1,
+        seconds=0.0,
+        stopped_because="complete",
+        seed=0,
+    )
+    return assemble_plan(problem, result, solver="given", seconds=0.0)

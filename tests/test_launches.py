@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from instances import graph_of, problem_of
+from instances import graph_of, names_in_order, plan_of, problem_of
 from strategies import problems
-from verification.test_checker import plan_of
 
-from placewright import api
+from placewright import _core, api
 from placewright.analysis.explain import explain
 from placewright.analysis.launches import launches_of
 from placewright.bounds import launches, launches_and_work, lower_bound
@@ -87,6 +86,16 @@ def test_annealing_sends_fewer_tensors_where_each_transfer_is_launched() -> None
     result = solved(problem, "schedule-annealing")
     assert result.metrics.num_transfers == 1
     assert result.metrics.step_time_ns <= 21 * 40 + 5 + 3 + 5
+
+
+def test_dispatching_charges_no_launch_to_an_op_that_takes_no_time() -> None:
+    # Each device has a host that launches in 5 ns, links are free. On gpu0 y runs 5-14; on gpu1 b 5-6 and, launched
+    # at 10, c 10-13. Then z is there at once and not launched at 15, so that at 14 its reader r goes before x, which is
+    # shorter.
+    graph = graph_of({"y": ("", 1), "b": ("", 1), "c": ("b", 1), "x": ("", 1), "z": ("b", 1), "r": ("z", 1)})
+    problem = problem_of(graph, gpus(2, "device-threads", link=Link()), [9, 1, 3, 1, 0, 3])
+    order = _core.dispatch_order(problem.core, np.array([0, 1, 1, 0, 1, 0], np.int32))
+    assert names_in_order(problem, order) == "y b c z r x"
 
 
 def chain_plan(launch: LaunchMode = "host-thread") -> tuple[Graph, Problem, Solution]:

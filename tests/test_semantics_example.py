@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from instances import plan_of
 from reference import launched, simulate
-from test_checker import plan_of
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel

@@ -4,6 +4,8 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include <functional>
+
 #include "arrays.hpp"
 #include "chain_clusters.hpp"
 
@@ -17,11 +19,18 @@ Placed to_arrays(PlacedOrder&& placed) {
     return {to_array(std::move(placed.device_of)), to_array(std::move(placed.ops))};
 }
 
-// Clusters as coarse_problem takes them, for a coarse problem of so many ops.
-std::vector<int32_t> as_clusters(const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
+// The clusters that a coarse problem was made of: each of its ops is one of the fine problem's, or several.
+std::vector<int32_t> as_clusters(const Problem& fine, const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
     std::vector<int32_t> clusters = as_vector(cluster_of);
-    if (!std::ranges::all_of(clusters, [&](int32_t c) { return c >= 0 && c < coarse.num_ops; }))
-        throw std::invalid_argument("cluster_of names ops that the coarse problem does not have");
+    if (clusters.size() != size_t(fine.num_ops)) throw std::invalid_argument("cluster_of needs one entry per op");
+    std::vector<uint8_t> has_ops(size_t(coarse.num_ops));
+    for (const int32_t cluster : clusters) {
+        if (cluster < 0 || cluster >= coarse.num_ops)
+            throw std::invalid_argument("cluster_of names ops that the coarse problem does not have");
+        has_ops[size_t(cluster)] = 1;
+    }
+    if (!std::ranges::all_of(has_ops, std::identity{}))
+        throw std::invalid_argument("cluster_of leaves an op of the coarse problem without ops");
     return clusters;
 }
 
@@ -73,9 +82,7 @@ void bind_coarsening(nb::module_& m) {
         "expand",
         [](const Problem& fine, const Problem& coarse, ArrayIn<int32_t> cluster_of, ArrayIn<int32_t> device_of,
            ArrayIn<int32_t> ops) {
-            const auto clusters = as_clusters(coarse, cluster_of);
-            if (clusters.size() != size_t(fine.num_ops))
-                throw std::invalid_argument("cluster_of needs one entry per op");
+            const auto clusters = as_clusters(fine, coarse, cluster_of);
             return to_arrays(expand(fine, clusters, as_placement(coarse, device_of), as_op_order(coarse, ops)));
         },
         arg("fine"), arg("coarse"), arg("cluster_of").noconvert(), arg("device_of").noconvert(), arg("ops").noconvert(),
@@ -84,9 +91,7 @@ void bind_coarsening(nb::module_& m) {
         "project",
         [](const Problem& fine, const Problem& coarse, ArrayIn<int32_t> cluster_of, ArrayIn<int32_t> device_of,
            ArrayIn<int32_t> ops) {
-            const auto clusters = as_clusters(coarse, cluster_of);
-            if (clusters.size() != size_t(fine.num_ops))
-                throw std::invalid_argument("cluster_of needs one entry per op");
+            const auto clusters = as_clusters(fine, coarse, cluster_of);
             return to_arrays(project(coarse, clusters, as_placement(fine, device_of), as_op_order(fine, ops)));
         },
         arg("fine"), arg("coarse"), arg("cluster_of").noconvert(), arg("device_of").noconvert(), arg("ops").noconvert(),

@@ -18,7 +18,7 @@ void require(bool holds, const char* what) {
 }
 
 void check(const AnnealingConfig& c) {
-    require(c.keys_per_move >= 1, "keys_per_move must be at least 1");
+    require(c.keys_per_move >= 1 && c.keys_per_move <= 1 << 20, "keys_per_move must lie in [1, 2^20]");
     require(c.last_temperature > 0 && c.first_temperature >= c.last_temperature && std::isfinite(c.first_temperature),
             "temperatures must be positive and must not rise");
 }

@@ -61,7 +61,8 @@ class DisjunctiveGraph {
     std::span<const int32_t> ops() const { return ops_; }
     std::span<const uint8_t> early() const { return early_; }
     int32_t place_of(int32_t op) const { return place_of_[op]; }
-    // What moves cost so far: places at which times were computed, and nodes put into sequences or taken out.
+    // What moves cost so far: places at which times were computed, nodes put into sequences or taken out, and hosts
+    // that come to a place earlier or later, kShiftsPerWork of which cost as much.
     int64_t work() const { return work_; }
     // The whole order, into a buffer that is reused.
     void write_order(std::vector<Step>& order) const;
@@ -92,6 +93,7 @@ class DisjunctiveGraph {
         NodeId id;
         int64_t finish;
     };
+    static constexpr int64_t kShiftsPerWork = 16;
 
     Node& node(NodeId id) { return nodes_[size_t(id + 1)]; }
     const Node& node(NodeId id) const { return nodes_[size_t(id + 1)]; }
@@ -191,6 +193,7 @@ class DisjunctiveGraph {
     std::vector<Saved> saved_;
     int32_t first_relaunched_ = 0, last_relaunched_ = 0;  // places between which launches change
     std::vector<int64_t> shift_;                          // [host] of what it launches from a place on
+    std::vector<int32_t> shifted_;                        // hosts with such a shift
     int32_t last_changed_place_ = 0;                      // behind it only heads change, not the ways to the end
     int64_t previous_step_time_ = 0;
     __int128 previous_total_finish_ = 0;

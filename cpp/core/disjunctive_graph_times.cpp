@@ -84,7 +84,11 @@ void DisjunctiveGraph::relaunch(bool marks) {
             next[host] = host_clock_[host];
         }
     }
-    if (std::ranges::all_of(shift_, [](int64_t shift) { return shift == 0; })) return;
+    shifted_.clear();
+    for (int32_t host = 0; host < num_hosts_; ++host)
+        if (shift_[host] != 0) shifted_.push_back(host);
+    if (shifted_.empty()) return;
+    work_ += int64_t(problem_->num_ops - place) * int64_t(shifted_.size()) / kShiftsPerWork;
     for (; place < problem_->num_ops; ++place) shift_launches(place, marks);
 }
 
@@ -92,7 +96,7 @@ void DisjunctiveGraph::relaunch(bool marks) {
 void DisjunctiveGraph::shift_launches(int32_t place, bool marks) {
     const int64_t* from = &launching_from_[size_t(place) * size_t(num_hosts_)];
     int64_t* next = &launching_from_[size_t(place + 1) * size_t(num_hosts_)];
-    for (int32_t host = 0; host < num_hosts_; ++host) next[host] += shift_[host];
+    for (int32_t host : shifted_) next[host] += shift_[host];
     if (!marks) return;
     const int32_t op = ops_[place], host = problem_->host_of[device_of_[op]];
     const Node& at = node(op);

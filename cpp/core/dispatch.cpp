@@ -46,16 +46,17 @@ class Queue {
     bool empty() const { return waiting_.empty() && available_.empty(); }
     int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
 
-    // The op to start at next_start(), or when its host comes to it if that is later.
+    // The op to start next: of those ready at next_start(), or when the host can have launched one if that is later.
     int32_t pop(int64_t launched) {
-        clock_ = std::max(next_start(), launched);
-        for (; !waiting_.empty() && -waiting_.top().ready <= clock_; waiting_.pop())
+        const int64_t now = std::max(next_start(), launched);
+        for (; !waiting_.empty() && -waiting_.top().ready <= now; waiting_.pop())
             available_.emplace(waiting_.top().level, waiting_.top().op);
         const int32_t op = -available_.top().second;
         available_.pop();
         return op;
     }
-    int64_t run(int64_t time) { return clock_ += time; }
+    // When an op that can start at `start` has finished, after all that ran before it.
+    int64_t run(int64_t start, int64_t time) { return clock_ = std::max(clock_, start) + time; }
 
   private:
     // Negated where the least comes first.
@@ -100,8 +101,8 @@ class Dispatcher {
             if (!queue.empty() && (next == nullptr || queue.next_start() < next->next_start())) next = &queue;
         const auto device = static_cast<int32_t>(next - queues_.data());
         const int32_t op = next->pop(launching(device));
-        const int64_t finish = next->run(problem_.op_time(op, device));
-        if (problem_.host_of[device] >= 0) host_clock_[problem_.host_of[device]] += problem_.launch(op, device).host_ns;
+        const int64_t start = std::max(ready_[op], launched_op(op, device));
+        const int64_t finish = next->run(start, problem_.op_time(op, device));
         for (int32_t tensor = problem_.output_begin[op]; tensor < problem_.output_begin[op + 1]; ++tensor)
             send(tensor, device_of_[op], finish);
         for (int32_t follower : problem_.controls[op])
@@ -113,6 +114,15 @@ class Dispatcher {
     int64_t launching(int32_t device) const {
         const int32_t host = problem_.host_of[device];
         return host < 0 ? 0 : host_clock_[host] + problem_.launch_ns[device];
+    }
+
+    // What takes no time is not launched.
+    int64_t launched_op(int32_t op, int32_t device) {
+        if (problem_.host_of[device] < 0 || problem_.launch(op, device).host_ns == 0) return 0;
+        int64_t& clock = host_clock_[problem_.host_of[device]];
+        const int64_t begin = clock;
+        clock += problem_.launch(op, device).host_ns;
+        return begin + problem_.launch(op, device).lead_ns;
     }
 
     void send(int32_t tensor, int32_t source, int64_t finish) {

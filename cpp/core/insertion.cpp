@@ -32,6 +32,14 @@ std::vector<int32_t> ordered_by(const Problem& problem, const std::vector<Key>& 
     return order;
 }
 
+// Calls f(next, ns) for all that waits for the op, with the mean time of what moves there.
+template <class F>
+void for_each_edge(const Problem& problem, const StandIn& link, int32_t op, F&& f) {
+    for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
+        for (int32_t next : problem.consumers[tensor]) f(next, link.transfer_time(problem.remote_bytes[tensor]));
+    for (int32_t next : problem.controls[op]) f(next, 0);
+}
+
 class Inserter {
   public:
     Inserter(const Problem& problem, const InsertionRule& rule)
@@ -146,14 +154,10 @@ std::vector<int64_t> optimistic_costs(const Problem& problem) {
     std::vector<int64_t> with_op(costs.size()), least(problem.num_ops);
     for (int32_t op = problem.num_ops - 1; op >= 0; --op) {
         const std::span own = std::span(costs).subspan(size_t(op) * D, D);
-        const auto follow = [&](int32_t next, int64_t moving) {
+        for_each_edge(problem, link, op, [&](int32_t next, int64_t moving) {
             for (int32_t device = 0; device < D; ++device)
                 own[device] = std::max(own[device], std::min(with_op[size_t(next) * D + device], least[next] + moving));
-        };
-        for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
-            for (int32_t next : problem.consumers[tensor])
-                follow(next, link.transfer_time(problem.remote_bytes[tensor]));
-        for (int32_t next : problem.controls[op]) follow(next, 0);
+        });
         for (int32_t device = 0; device < D; ++device)
             with_op[size_t(op) * D + device] = own[device] + problem.op_time(op, device);
         least[op] = std::ranges::min(std::span(with_op).subspan(size_t(op) * D, D));
@@ -171,14 +175,6 @@ std::vector<int32_t> optimistic_order(const Problem& problem, std::span<const in
 }
 
 namespace {
-
-// Calls f(next, ns) for all that waits for the op, with the mean time of what moves there.
-template <class F>
-void for_each_edge(const Problem& problem, const StandIn& link, int32_t op, F&& f) {
-    for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
-        for (int32_t next : problem.consumers[tensor]) f(next, link.transfer_time(problem.remote_bytes[tensor]));
-    for (int32_t next : problem.controls[op]) f(next, 0);
-}
 
 // Per op the longest path from the start to it, its own time not counted.
 std::vector<int64_t> top_levels(const Problem& problem, const StandIn& link) {

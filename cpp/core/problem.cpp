@@ -63,10 +63,15 @@ void require_sums(const Problem& p) {
     Wide time = 0;
     for (auto own = p.op_time_ns.begin(); own != p.op_time_ns.end(); own += p.num_devices)
         time += Wide(*std::max_element(own, own + p.num_devices));
+    // A transfer is launched once for each device it goes to.
+    for (auto own = p.launches.begin(); own != p.launches.end(); own += p.num_devices)
+        time += Wide(std::max(std::ranges::max(std::span(own, p.num_devices), {}, &Launch::host_ns).host_ns,
+                              std::ranges::max(std::span(own, p.num_devices), {}, &Launch::lead_ns).lead_ns));
+    if (p.has_hosts) time += devices * Wide(p.num_tensors) * Wide(std::ranges::max(p.launch_ns));
     const Wide waits = Wide(p.num_tensors) + (p.signals ? Wide(p.num_ops) : 0);
     time += devices * ((moved * Wide(std::ranges::max(p.inverse_bandwidth)) >> 32) +
                        waits * (1 + Wide(std::ranges::max(p.latency_ns))));
-    require(time < kEnd, "the times of ops and transfers add up to 2^62 ns or more");
+    require(time < kEnd, "the times of ops, transfers and launches add up to 2^62 ns or more");
 }
 
 // A tensor lies in the memory of one that is there already, has memory of its own and stands on the same device.
@@ -154,7 +159,7 @@ void Problem::finish() {
     has_hosts = std::ranges::any_of(host_of, [](int32_t host) { return host >= 0; });
     require(std::ranges::all_of(host_of, [&](int32_t host) { return host >= -1 && host < num_devices; }),
             "host_of names no host thread");
-    require(std::ranges::all_of(launch_ns, [](int64_t time) { return time >= 0; }), "launch_ns is negative");
+    require_positive(launch_ns, "launch_ns");
     if (has_hosts && launches.empty()) launches = launches_of_ops(*this);
     require_size(launches, has_hosts ? ops * devices : 0, "launches");
     require_csr(inputs, num_ops, num_tensors, "inputs");

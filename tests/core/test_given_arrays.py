@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from placewright.machine import Link
 
 
 def arrays() -> dict[str, Any]:
-    """a -> b, a -> c on two devices; c must also follow b. Each op makes 4 bytes."""
+    """a -> b, a -> c on two devices; c must also follow b. Each op makes 4 bytes. One host launches, in 2 ns."""
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4)}, controls={"c": "b"})
-    return arrays_of(problem_of(graph, machine_of(2, Link(latency_ns=1)), [3, 5, 7]))
+    machine = machine_of(2, Link(latency_ns=1))
+    machine = replace(machine, devices=tuple(replace(device, launch_overhead_ns=2) for device in machine.devices))
+    return arrays_of(problem_of(graph, machine, [3, 5, 7]))
 
 
 FILLED = [name for name, value in arrays().items() if isinstance(value, np.ndarray) and value.size]
@@ -24,6 +27,7 @@ FILLED = [name for name, value in arrays().items() if isinstance(value, np.ndarr
 
 def test_broken_arrays_are_answered_or_refused_and_never_crash_the_core() -> None:
     seen = run(number=0, examples=15)
+    assert seen["Problem with launches"] > 0
     for name in ("Problem", "simulate", "decode", "best_transfers", "Brkga", "PeakSearch", "coarse_problem"):
         assert seen[name] > 0, name
         assert seen[f"{name} refused"] > 0, name
@@ -55,8 +59,12 @@ def changed(name: str, place: Any, value: int) -> dict[str, Any]:
         ("allowed", 1, 0, "allowed names no device, or one too many"),
         ("allowed", 1, 7, "allowed names no device, or one too many"),
         ("op_time_ns", (1, 0), -1, "op_time_ns holds a negative number"),
-        ("op_time_ns", (1, 0), 2**62, "the times of ops and transfers add up to 2^62 ns or more"),
-        ("latency_ns", (0, 1), 2**61, "the times of ops and transfers add up to 2^62 ns or more"),
+        ("op_time_ns", (1, 0), 2**62, "the times of ops, transfers and launches add up to 2^62 ns or more"),
+        ("latency_ns", (0, 1), 2**61, "the times of ops, transfers and launches add up to 2^62 ns or more"),
+        ("launch_ns", 1, 2**60, "the times of ops, transfers and launches add up to 2^62 ns or more"),
+        ("launch_ns", 0, -1, "launch_ns holds a negative number"),
+        ("host_of", 0, 2, "host_of names no host thread"),
+        ("host_of", 1, -2, "host_of names no host thread"),
         ("remote_bytes", 0, -(2**63), "remote_bytes holds a negative number"),
         ("home_bytes", 0, 2**61, "the sizes add up to 2^62 bytes or more"),
         ("memory_limit", 0, -1, "memory_limit holds a negative number"),
@@ -109,9 +117,9 @@ def test_changing_the_arrays_afterwards_changes_nothing() -> None:
     for array in (*given.values(), device_of, ops):
         if isinstance(array, np.ndarray):
             array.fill(99)
-    # All on one device, one after another: 3 + 5 + 7 ns.
+    # All on one device, one after another, the first launched in 2 ns: 2 + 3 + 5 + 7 ns.
     order = np.array([(0, -1), (1, -1), (2, -1)], np.int32)
-    assert problem.simulate(np.zeros(3, np.int32), order).step_time_ns == 15
+    assert problem.simulate(np.zeros(3, np.int32), order).step_time_ns == 17
     search.advance(9)
     assert sorted(step for step, destination in search.best_order().tolist() if destination < 0) == [0, 1, 2]
 
@@ -121,3 +129,14 @@ def test_work_that_is_negative_too_much_or_too_short_bounds_nothing(work: list[i
     problem = _core.Problem(**arrays())
     with pytest.raises(ValueError, match="work"):
         _core.time_bounds(problem, np.array(work, np.int64), 1, 1000)
+
+
+@pytest.mark.parametrize("cluster_of", [[0, 0, 0], [0, 1], [0, 1, 2]])
+def test_clusters_that_are_not_those_of_the_coarse_problem_map_nothing(cluster_of: list[int]) -> None:
+    problem = _core.Problem(**arrays())
+    coarse = _core.coarse_problem(problem, np.array([0, 0, 1], np.int32))
+    clusters, ops = np.array(cluster_of, np.int32), np.arange(3, dtype=np.int32)
+    with pytest.raises(ValueError, match="cluster_of"):
+        _core.project(problem, coarse, clusters, np.zeros(3, np.int32), ops)
+    with pytest.raises(ValueError, match="cluster_of"):
+        _core.expand(problem, coarse, clusters, np.zeros(2, np.int32), ops[:2])

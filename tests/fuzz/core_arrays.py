@@ -80,6 +80,14 @@ class Breaker:
             ]
         )
 
+    def launching(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """In half of the problems hosts launch: one for all devices, one for some or each, none for others."""
+        devices = arrays["num_devices"]
+        if self.draw.integers(2) == 0:
+            return arrays
+        hosts = self.draw.integers(-1, devices, devices).astype(np.int32)
+        return {**arrays, "host_of": hosts, "launch_ns": self.draw.integers(6, size=devices)}
+
     def one_broken(self, arguments: dict[str, Any], times: int) -> dict[str, Any]:
         arguments = dict(arguments)
         for _ in range(times):
@@ -224,8 +232,10 @@ def run(number: int, examples: int, times: int = 20) -> Counter[str]:
     )
     @given(problem=problems(max_ops=10))
     def break_problem(problem: Problem) -> None:
-        arrays = arrays_of(problem)
-        exercise(problem.core, breaker, seen)
+        arrays = breaker.launching(arrays_of(problem))
+        valid = _core.Problem(**arrays)
+        seen["Problem with launches"] += bool((arrays["host_of"] >= 0).any())
+        exercise(valid, breaker, seen)
         for _ in range(times):
             try:
                 accepted = _core.Problem(**breaker.one_broken(arrays, 1 + int(breaker.draw.integers(2))))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import plan_of
 from reference import simulate
 from strategies import chromosomes, problems
 
@@ -17,12 +18,11 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
-from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Status
-from placewright.search.result import Result, Solution, measure
+from placewright.search.result import Solution
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 from placewright.verification.replay import Step, demands, held_memory, memory_curve, step_times
@@ -33,20 +33,6 @@ def solved(draw: st.DrawFn) -> tuple[Problem, Solution]:
     problem = draw(problems())
     device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
     return problem, Solution(device_of=device_of, order=order)
-
-
-def plan_of(problem: Problem, solution: Solution) -> Plan:
-    result = Result(
-        method="given",
-        solution=solution,
-        metrics=measure(problem, solution),
-        found_by="given",
-        evaluations=1,
-        seconds=0.0,
-        stopped_because="complete",
-        seed=0,
-    )
-    return assemble_plan(problem, result, solver="given", seconds=0.0)
 
 
 @given(solved())
