@@ -7,7 +7,8 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-long lint package docs sanitize bench bench-quick tables tables-real tables-stg stubs format clean
+.PHONY: FORCE demo test test-fast test-long coverage lint package docs sanitize bench bench-against bench-quick
+.PHONY: tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
 	mkdir -p out
@@ -50,12 +51,15 @@ format: $(VENV)/dev
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
 
 # The core's own tests: as built for use, under the address and undefined-behaviour sanitizers, under the thread sanitizer.
+# The core's benchmarks are built and run on something tiny.
 sanitize: $(VENV)/python
 	$(BIN)/cmake -S cpp/tests -B build/sanitize $(NINJA)
 	$(BIN)/cmake --build build/sanitize
 	build/sanitize/core_tests_plain
 	build/sanitize/core_tests_address
 	build/sanitize/core_tests_thread
+	build/sanitize/benchmarks/core_speed 150 1
+	build/sanitize/benchmarks/decoder_cost segment-fill step-time 10
 
 # The core as Python loads it, under the address and undefined-behaviour sanitizers: what tests/fuzz/fuzz_core.py runs.
 build/address/built: $(VENV)/python $(CORE)
@@ -65,11 +69,25 @@ build/address/built: $(VENV)/python $(CORE)
 	$(BIN)/cmake --build build/address
 	touch $@
 
-# Some two minutes; wants a machine with nothing else to do.
-bench: $(VENV)/base
+# The earlier commit that the core's speed is measured against, and its package in a folder of its own.
+BASE ?= 93c3b0d
+AGAINST := build/against/$(BASE)
+
+$(AGAINST)/placewright/__init__.py: | $(VENV)/python
+	rm -rf $(AGAINST) $(AGAINST)-source && mkdir -p $(AGAINST)-source
+	git archive $(BASE) CMakeLists.txt pyproject.toml LICENSE README.md cpp src | tar -x -C $(AGAINST)-source
+	$(BIN)/pip install -q --no-build-isolation --no-deps --target $(AGAINST) ./$(AGAINST)-source
+	rm -rf $(AGAINST)-source
+
+# Speed of the core: four minutes; wants a machine with nothing else to do.
+bench: $(VENV)/base $(AGAINST)/placewright/__init__.py
 	$(BIN)/cmake -S cpp/benchmarks -B build/bench $(NINJA) -DCMAKE_BUILD_TYPE=Release
 	$(BIN)/cmake --build build/bench
-	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
+	$(BIN)/python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md --against $(AGAINST)
+
+# Only the ratios to the earlier commit, in two minutes.
+bench-against: $(VENV)/base $(AGAINST)/placewright/__init__.py
+	$(BIN)/python benchmarks/against.py $(AGAINST)
 
 SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
 GUIDED := regal,idrs,gas

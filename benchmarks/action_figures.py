@@ -1,13 +1,14 @@
-"""REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT [TAKE]`.
+"""REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT`.
 
-The policy must decide about devices and priorities. Of all ops of the suite's graphs (of TAKE of them): how often a
-device is preferred together with a low or high priority, and how large these ops are: time, or where memory is the
-objective bytes of inputs and outputs, over the largest of the graph. And of each graph the entropy of what its ops
+The policy must decide about devices and priorities. Of all ops of the suite's graphs (of so many with --take): how
+often a device is preferred together with a low or high priority, and how large these ops are: time, or where memory is
+the objective bytes of inputs and outputs, over the largest of the graph. And of each graph the entropy of what its ops
 decide about devices. Prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY, .svg and .png.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,11 @@ def entropy(space: ActionSpace, actions: Int) -> float:
 
 def sizes(problem: Problem) -> NDArray[np.float64]:
     if problem.objective == "peak-memory":
-        own = op_bytes(problem)[:, :2].sum(axis=1).astype(np.float64)
+        own: Float = op_bytes(problem)[:, :2].sum(axis=1).astype(np.float64)
     else:
         own = problem.time_ns[problem.lowered.graph_op, 0].astype(np.float64)
-    return own / max(1.0, own.max())
+    largest = max(1.0, float(own.max()))
+    return own / largest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,12 +138,22 @@ def names(policy: Policy) -> list[str]:
     return [*(f"device {device + 1}" for device in range(policy.configuration.num_devices)), "no preference"]
 
 
-def main(suite: Path, policy_name: str, out: Path, take: int | None) -> None:
-    policy = find_policy(policy_name)
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suite", type=Path)
+    options.add_argument("policy", help="a name or a file")
+    options.add_argument("out", type=Path)
+    options.add_argument("--take", type=int, help="how many graphs of the suite, all without")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    policy, out = find_policy(arguments.policy), arguments.out
     space = policy.configuration.action_space
     if not (space.placement_levels and space.scheduling_levels):
         sys.exit(f"policy '{policy.name}' does not decide about both devices and priorities")
-    found = gather(read_suite(suite), policy, take)
+    found = gather(read_suite(arguments.suite), policy, arguments.take)
     for row, label in enumerate(names(policy)):
         for column, priority in enumerate(PRIORITIES):
             share, size = found.share[row, column], found.size[row, column]
@@ -155,6 +167,4 @@ def main(suite: Path, policy_name: str, out: Path, take: int | None) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (4, 5):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) == 5 else None)
+    main()

@@ -1,8 +1,10 @@
 """What a candidate of each baseline takes: `python benchmarks/baseline_costs.py`, ns of processor time per scheduled op
-on two and four V100 over NVLink, for real networks and large graphs. search/portfolio.py plans with these figures."""
+on two and four V100 over NVLink, for real networks and large graphs (or those of a set, --graphs). search/portfolio.py
+plans with these figures."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +22,25 @@ NETWORKS = ("lstm2-training", "gnmt4-training", "nasnet_a_large-training", "bert
 MACHINES = ("2xv100-32g/nvlink", "4xv100-32g/nvlink")
 
 
-def graphs() -> Iterator[Graph]:
+def graphs(graph_set: Path | None) -> Iterator[Graph]:
+    if graph_set:
+        yield from read_graph_set(graph_set)
+        return
     path = Path(__file__).parent / "instances" / "zoo-train.graphs.gz"
     yield from (graph for graph in read_graph_set(path) if graph.name in NETWORKS)
     yield transformer(20_000)
     yield random_layers(10_000)
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--graphs", type=Path, help="a graph set")
+    return options
+
+
 def main() -> None:
-    problems = [make_problem(graph, load_machine(machine)) for graph in graphs() for machine in MACHINES]
+    chosen = graphs(parser().parse_args().graphs)
+    problems = [make_problem(graph, load_machine(machine)) for graph in chosen for machine in MACHINES]
     sizes = [problem.core.num_ops for problem in problems]  # what is lowered late is lowered now
     print("| baseline | candidates | ns per op and candidate: least, mean, most | ns per op in all: mean |")
     print("| --- | ---: | ---: | ---: |")

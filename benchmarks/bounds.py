@@ -1,15 +1,17 @@
 """How far the best of the baselines stands above the lower bounds: all of them, and the simple ones alone.
 
-    python benchmarks/bounds.py GRAPHS DEVICES OBJECTIVE CONTROL [EVERY]
+    python benchmarks/bounds.py GRAPHS DEVICES OBJECTIVE CONTROL [--every N]
 
-GRAPHS: a graph set. EVERY: take each EVERY-th graph by size. Limits are left out, so that every plan keeps them.
+GRAPHS: a graph set, of which with --every each N-th graph by size is taken. Limits are left out, so that every plan
+keeps them.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from placewright.bounds import critical_path, largest_op, lower_bound, spread_re
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
+from placewright.problem.objective import ControlMode, Objective
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 
@@ -36,11 +39,21 @@ def measure(problem: Problem) -> tuple[float, float, float]:
     return best / simple - 1, best / bound - 1, seconds
 
 
-def main(graphs: str, devices: str, objective: str, control: str, every: str = "1") -> None:
-    """Measures and prints one line."""
-    machine, rows = load_machine(devices), []
-    for graph in sorted(read_graph_set(graphs), key=lambda graph: len(graph.ops))[:: int(every)]:
-        problem = make_problem(graph, machine, objective=objective, control=control)  # type: ignore[arg-type]
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("graphs")
+    options.add_argument("devices")
+    options.add_argument("objective", choices=get_args(Objective))
+    options.add_argument("control", choices=get_args(ControlMode))
+    options.add_argument("--every", type=int, default=1)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    machine, rows = load_machine(arguments.devices), []
+    for graph in sorted(read_graph_set(arguments.graphs), key=lambda graph: len(graph.ops))[:: arguments.every]:
+        problem = make_problem(graph, machine, objective=arguments.objective, control=arguments.control)
         rows.append(measure(replace(problem, memory_limits_bytes=(None,) * machine.num_devices)))
     simple, full, seconds = np.array(rows).T
     print(
@@ -51,4 +64,4 @@ def main(graphs: str, devices: str, objective: str, control: str, every: str = "
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -50,12 +50,16 @@ def _objectives(cases: list[Problem], budget: Budget, method: Brkga) -> NDArray[
     return np.array([r.metrics.objective_value(p.objective) for p, r in zip(cases, results, strict=True)], np.float64)
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("graph_set", type=Path, nargs="?", default=TEST_GRAPHS)
+    options.add_argument("--graphs", type=int, default=100, help="how many of the set")
+    options.add_argument("--evaluations", type=int, default=5000)
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graph_set", type=Path, nargs="?", default=TEST_GRAPHS)
-    parser.add_argument("--graphs", type=int, default=100)
-    parser.add_argument("--evaluations", type=int, default=5000)
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     graphs = list(read_graph_set(arguments.graph_set))[: arguments.graphs]
     budget = Budget(evaluations=arguments.evaluations)
     settings = [(objective, control) for objective in OBJECTIVES for control in CONTROLS]

@@ -1,11 +1,13 @@
 """What the default budget of `auto` takes: `python benchmarks/default_budget.py`, on a machine with nothing else to do.
 
-Processor time by size: of the problem (costs, lowering), the baselines, counting the budget, the search and all of
-`plan`; and what an evaluation and a unit of its work take, by which search/default_budget.py counts.
+Of the graphs of a set with --graphs. Processor time by size: of the problem (costs, lowering), the baselines, counting
+the budget, the search and all of `plan`; and what an evaluation and a unit of its work take, by which
+search/default_budget.py counts.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,7 +29,10 @@ NETWORKS = ("gru1-training", "lstm2-training", "transformer_xl12-training", "nas
 LARGE = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
 
-def cases() -> Iterator[tuple[Graph, str]]:
+def cases(graph_set: Path | None) -> Iterator[tuple[Graph, str]]:
+    if graph_set:
+        yield from ((graph, "4xv100-32g/nvlink") for graph in read_graph_set(graph_set))
+        return
     path = Path(__file__).parent / "instances" / "zoo-train.graphs.gz"
     for graph in read_graph_set(path):
         if graph.name in NETWORKS:
@@ -37,11 +42,18 @@ def cases() -> Iterator[tuple[Graph, str]]:
         yield transformer(num_ops), "8xa100/nvlink"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--graphs", type=Path, help="a graph set")
+    return options
+
+
 def main() -> None:
+    chosen = cases(parser().parse_args().graphs)
     print("| graph | ops | problem | baselines | counting | search | plan | evaluations | us each | work each |")
     print("| --- | " + "---: | " * 9)
     clock = time.process_time
-    for graph, devices in cases():
+    for graph, devices in chosen:
         at = [clock()]
         problem = make_problem(graph, load_machine(devices))
         num_ops = problem.core.num_ops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 
 import numpy as np
@@ -10,8 +11,6 @@ from placewright import Device, Graph, Link, Machine, Op, Tensor
 from placewright.problem import Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
-
-NUM_OPS = 20_000
 
 
 def random_graph(num_ops: int, seed: int) -> Graph:
@@ -30,12 +29,20 @@ def random_graph(num_ops: int, seed: int) -> Graph:
     return Graph(name="random", ops=ops, tensors=tensors)
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--ops", type=int, default=20_000)
+    options.add_argument("--evaluations", type=int, default=500)
+    return options
+
+
 def main() -> None:
+    arguments = parser().parse_args()
     devices = tuple(Device(name=f"d{index}", kind="any") for index in range(2))
     machine = Machine(name="two", devices=devices, links=((Link(),) * 2,) * 2, transfer_model="blocking")
-    time_ns = np.random.default_rng(0).integers(1, 1000, (NUM_OPS, 2))
-    problem = Problem(graph=random_graph(NUM_OPS, seed=0), machine=machine, time_ns=time_ns)
-    result = Brkga().solve(problem, Budget(evaluations=500), seed=0)
+    time_ns = np.random.default_rng(0).integers(1, 1000, (arguments.ops, 2))
+    problem = Problem(graph=random_graph(arguments.ops, seed=0), machine=machine, time_ns=time_ns)
+    result = Brkga().solve(problem, Budget(evaluations=arguments.evaluations), seed=0)
     print(f"step time {result.metrics.step_time_ns} ns after {result.evaluations} evaluations")
 
 

@@ -9,7 +9,7 @@ machine: what a policy that learned from small graphs is worth on large ones.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,14 +37,24 @@ def write_suite(out: Path, name: str, graphs: Sequence[Graph], devices: str, con
     print(f"{out / name}.toml: {size:,} bytes of graphs", flush=True)
 
 
-def main(out: Path) -> None:
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="ops of the large graphs")
+    options.add_argument("--synthetic", type=int, default=SYNTHETIC_COUNT, help="how many synthetic graphs")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    out = arguments.out
     make_folder(out)
-    synthetic = [random_graph(SYNTHETIC_SEED, index, SYNTHETIC_SCALE) for index in range(SYNTHETIC_COUNT)]
+    synthetic = [random_graph(SYNTHETIC_SEED, index, SYNTHETIC_SCALE) for index in range(arguments.synthetic)]
     write_suite(out, f"synthetic-{SYNTHETIC_SCALE}x", synthetic, "2xideal/free", "order", POLICIES)
-    for num_ops in SIZES:
+    for num_ops in arguments.sizes:
         graphs = (transformer(num_ops), random_layers(num_ops))
         write_suite(out, f"large-{num_ops // 1000}k", graphs, "8xa100/nvlink", "signal")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -10,7 +10,7 @@ count as processor time.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 
@@ -23,30 +23,29 @@ from placewright.problem import Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 
-SIZES, RUNS = (150, 600, 2000, 6000), 5
-BUDGET = Budget(evaluations=5000)
+SIZES = (150, 600, 2000, 6000)
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    """The first run, in which tables are made, does not count."""
+def milliseconds(work: Callable[[], object], runs: int) -> float:
+    """The least of so many runs; the first one, in which tables are made, does not count."""
     work()
     least = float("inf")
-    for _ in range(RUNS):
+    for _ in range(runs):
         began = time.process_time()
         work()
         least = min(least, time.process_time() - began)
     return 1e3 * least
 
 
-def measure(problem: Problem, policy: Policy) -> str:
+def measure(problem: Problem, policy: Policy, budget: Budget, runs: int) -> str:
     own = policy.configuration
     search = search_for_features(problem, 0, own.decoder)
     search.advance(400)
-    uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, BUDGET, 0))
-    guided = milliseconds(lambda: Regal(policy=policy).solve(problem, BUDGET, 0))
-    features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings))
+    uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, budget, 0), runs)
+    guided = milliseconds(lambda: Regal(policy=policy).solve(problem, budget, 0), runs)
+    features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings), runs)
     context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
-    proposal = milliseconds(lambda: policy.propose(problem, context, 0))
+    proposal = milliseconds(lambda: policy.propose(problem, context, 0), runs)
     added, share = 100 * (guided / uniform - 1), 100 * (features + proposal) / uniform
     return (
         f"{problem.core.num_ops:,} scheduled ops: uniform {uniform:.1f} ms, regal {guided:.1f} ({added:+.1f}%), "
@@ -62,9 +61,22 @@ def nearest(suite: Suite) -> list[int]:
     )
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suite")
+    options.add_argument("policy", help="a name or a file")
+    options.add_argument("--evaluations", type=int, default=5000)
+    options.add_argument("--runs", type=int, default=5)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    suite, policy = read_suite(arguments.suite), find_policy(arguments.policy)
+    budget = Budget(evaluations=arguments.evaluations)
+    for index in nearest(suite):
+        print(measure(suite.problem(suite.graphs[index]), policy, budget, arguments.runs))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    chosen, given = read_suite(sys.argv[1]), find_policy(sys.argv[2])
-    for index in nearest(chosen):
-        print(measure(chosen.problem(chosen.graphs[index]), given))
+    main()

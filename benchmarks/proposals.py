@@ -1,29 +1,28 @@
-"""What proposals are worth that no policy made: `python benchmarks/proposals.py [TAKE [SUITE [DECODER]]]`.
+"""What proposals are worth that no policy made: `python benchmarks/proposals.py`.
 
-For TAKE (20) of the zoo's training graphs up to 1,500 ops, as SUITE (zoo) has it or zoo-peak-memory, percent over
-uniform BRKGA, 5,000 evaluations each, in the mean: a near-optimal plan itself; uniform BRKGA with DECODER (paper, or
-another that reads affinities), and with it levels of A.6 made of that plan's devices and order, by the number of levels
-that affinities have; and what policies with leanings are taught. For step time these are proposals of leanings, next to
-those of ops that lean each for itself, and what eight and sixteen rounds of search from the first of these find, with
-the percentage of ops for which both prefer one device; for peak memory each of the proposals that the teacher tries,
-and the one that it takes, with another seed.
+For --take of the zoo's training graphs up to 1,500 ops, as --suite has it, percent over uniform BRKGA, --evaluations
+each, in the mean: a near-optimal plan itself; uniform BRKGA with --decoder (paper, or another that reads affinities),
+and with it levels of A.6 made of that plan's devices and order, by the number of levels that affinities have; and what
+policies with leanings are taught. For step time these are proposals of leanings, next to those of ops that lean each
+for itself, and what eight and sixteen rounds of search from the first of these find, with the percentage of ops for
+which both prefer one device; for peak memory each of the proposals that the teacher tries, and the one that it takes,
+with another seed.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite, read_suite
 from placewright.datasets.problem_set import spread
-from placewright.decoder import DecoderName
+from placewright.decoder import WITH_AFFINITIES, DecoderName
 from placewright.importers.graph_set import read_graph_set
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.expert import taught_actions, tried_actions
@@ -36,7 +35,7 @@ from placewright.search.result import Result, Solution
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
 HERE = Path(__file__).parent
-EVALUATIONS, MOST_OPS = 5000, 1500
+MOST_OPS = 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
 TEACHER_ROUNDS = (8, 16)
@@ -44,17 +43,19 @@ TEACHER_ROUNDS = (8, 16)
 Proposals = dict[str, NDArray[np.int64]]
 
 
-def objective_of(problem: Problem, space: ActionSpace, actions: NDArray[np.int64], context: Context) -> int:
+def objective_of(
+    problem: Problem, space: ActionSpace, actions: NDArray[np.int64], context: Context, evaluations: int
+) -> int:
     search = guided_search(problem, space.proposal(problem, actions, context.fixed_op), 1, space.decoder)
-    search.advance(EVALUATIONS - FEATURE_EVALUATIONS)
+    search.advance(evaluations - FEATURE_EVALUATIONS)
     return min(search.best_objective, context.objective)
 
 
-def uniform(problem: Problem, decoder: DecoderName) -> float:
+def uniform(problem: Problem, decoder: DecoderName, evaluations: int) -> float:
     objectives = []
     for seed in REFERENCE_SEEDS:
         search = guided_search(problem, None, seed, decoder)
-        search.advance(EVALUATIONS)
+        search.advance(evaluations)
         objectives.append(search.best_objective)
     return float(np.mean(objectives))
 
@@ -112,18 +113,18 @@ def teacher_for_memory(instance: Instance) -> tuple[Proposals, dict[str, float]]
     return {**proposals, "what the teacher takes": instance.taught.actions}, {}
 
 
-def gains(problem: Problem, seed: int, decoder: DecoderName) -> dict[str, float]:
+def gains(problem: Problem, seed: int, decoder: DecoderName, evaluations: int) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
-    context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper")
+    context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper", evaluations)
     plan = near_optimal(problem)
     found = {"the near-optimal plan": float(plan.metrics.objective_value(problem.objective))}
     if decoder != "paper":
-        found[f"uniform, {decoder}"] = uniform(problem, decoder)
+        found[f"uniform, {decoder}"] = uniform(problem, decoder, evaluations)
     space_of = partial(ActionSpace, num_devices=2, scheduling_levels=SCHEDULING_LEVELS, decoder=decoder)
     for levels in (2, 4, 16):
         space = space_of(placement_levels=levels)
         found[f"made of it, {levels} levels"] = objective_of(
-            problem, space, actions_of(plan.solution, space, context), context
+            problem, space, actions_of(plan.solution, space, context), context, evaluations
         )
     space = space_of(placement_levels=5)
     of_teacher = teacher_for_memory if problem.objective == "peak-memory" else teacher_for_time
@@ -133,30 +134,39 @@ def gains(problem: Problem, seed: int, decoder: DecoderName) -> dict[str, float]
             context=context,
             space=space,
             reference=reference,
-            evaluations=EVALUATIONS,
+            evaluations=evaluations,
             teacher_rounds=0,
         )
     )
-    found |= {name: objective_of(problem, space, actions, context) for name, actions in proposals.items()}
+    found |= {name: objective_of(problem, space, actions, context, evaluations) for name, actions in proposals.items()}
     gained = {name: 100 * (1 - objective / reference) for name, objective in found.items()}
     return {**gained, **agreed}
 
 
-def main(take: int, name: str, decoder: DecoderName) -> None:
-    suite: Suite = replace(
-        read_suite(HERE / "suites" / f"{name}.toml"),
-        graphs=read_graph_set(HERE / "instances" / "zoo-train.graphs.gz"),
-        copies=0,
-    )
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--take", type=int, default=20, help="how many graphs")
+    options.add_argument("--suite", type=Path, default=HERE / "suites" / "zoo.toml", help="its machine and objective")
+    options.add_argument("--graphs", type=Path, default=HERE / "instances" / "zoo-train.graphs.gz", help="a graph set")
+    options.add_argument("--decoder", default="paper", choices=WITH_AFFINITIES)
+    options.add_argument("--evaluations", type=int, default=5000)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    take = arguments.take
+    suite: Suite = replace(read_suite(arguments.suite), graphs=read_graph_set(arguments.graphs), copies=0)
     small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= MOST_OPS]
     totals: dict[str, list[float]] = defaultdict(list)
     for index in (small[number] for number in spread(len(small), take)):
-        for what, gain in gains(suite.problem(suite.graph(index)), index, decoder).items():
+        for what, gain in gains(
+            suite.problem(suite.graph(index)), index, arguments.decoder, arguments.evaluations
+        ).items():
             totals[what].append(gain)
     for what, values in totals.items():
         print(f"{what}: {np.mean(values):+.2f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f} (standard error)")
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:] + ["20", "zoo", "paper"][len(sys.argv) - 1 :]
-    main(int(given[0]), given[1], cast("DecoderName", given[2]))
+    main()

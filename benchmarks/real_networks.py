@@ -1,6 +1,6 @@
 """Makes instances/real-networks.graphs.gz, which the suites real-*.toml run over: real networks costed for one V100.
 
-    python benchmarks/real_networks.py
+    python benchmarks/real_networks.py [--networks NAME ...] [--out FILE]
 
 Needs the extra `zoo`; five minutes. The zoo's own sets are costed for a P100 and hold no shapes to cost them anew.
 The families are those of FINDINGS: recurrent networks, searched and random cells, mixtures of experts, convolutions,
@@ -9,8 +9,9 @@ transformers; three networks are there for inference too. Equal runs write equal
 
 from __future__ import annotations
 
+import argparse
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,10 +34,10 @@ NETWORKS: dict[Mode, tuple[str, ...]] = {
 }
 
 
-def captured() -> Iterator[Graph]:
+def captured(only: Collection[str] | None) -> Iterator[Graph]:
     by_name = {network.name: network for network in all_networks()}
     for mode, names in NETWORKS.items():
-        for name in names:
+        for name in (name for name in names if name in (only or names)):
             graph = capture_network(by_name[name], mode, DEVICE, launches=False)
             print(f"{graph.name}: {len(graph.ops):,} ops", flush=True)
             yield graph
@@ -44,11 +45,19 @@ def captured() -> Iterator[Graph]:
             gc.collect()
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--networks", nargs="+", choices=sorted({name for own in NETWORKS.values() for name in own}))
+    options.add_argument("--out", type=Path, default=Path(__file__).parent / "instances" / "real-networks.graphs.gz")
+    return options
+
+
 def main() -> None:
-    path = Path(__file__).parent / "instances" / "real-networks.graphs.gz"
+    arguments = parser().parse_args()
+    path = arguments.out
     metadata = {"set": "real-networks", "device": DEVICE, "optimizer": OPTIMIZER}
     made_with = {name: version(name).partition("+")[0] for name in ("torch", "transformers")}
-    size = write_graph_set(path, captured(), metadata | made_with)
+    size = write_graph_set(path, captured(arguments.networks), metadata | made_with)
     print(f"{size:,} bytes in {path}")
 
 

@@ -1,10 +1,13 @@
 """Runs the benchmarks and writes their figures as a table.
 
-python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md
+    python benchmarks/report.py build/bench/core_speed benchmarks/results/core_speed.md [--against FOLDER]
+
+The folder holds an earlier commit's package (`make bench` puts it there), against which the current one is timed.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import platform
@@ -13,8 +16,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from placewright.support.files import write_atomically
+
 HERE = Path(__file__).parent
-USAGE = "usage: report.py PATH_OF_CORE_SPEED RESULT.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +89,25 @@ Least time of several rounds in which the measurements take turns; benchmarks/RE
     return head + "\n".join(figure.row for figure in measured) + "\n"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("core_speed", help="the program that cpp/benchmarks builds")
+    options.add_argument("result", type=Path)
+    options.add_argument("--against", type=Path, help="the folder of an earlier commit's package")
+    options.add_argument("--quick", action="store_true", help="one round of everything, on the smallest sizes")
+    return options
+
+
 def main() -> None:
-    if len(sys.argv) != 3:
-        raise SystemExit(USAGE)
+    arguments = parser().parse_args()
     load = os.getloadavg()
-    measured = figures([sys.argv[1]]) + figures([sys.executable, str(HERE / "process.py")])
-    Path(sys.argv[2]).write_text(document(measured, load), encoding="utf-8")
-    print(f"wrote {sys.argv[2]}")
+    measured = figures([arguments.core_speed, *(["150", "1"] if arguments.quick else [])])
+    quick = ["--rounds", "1", "--ops", "150"] if arguments.quick else []
+    measured += figures([sys.executable, str(HERE / "process.py"), *quick])
+    if arguments.against:
+        measured += figures([sys.executable, str(HERE / "against.py"), str(arguments.against), *quick])
+    write_atomically(arguments.result, document(measured, load).encode())
+    print(f"wrote {arguments.result}")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""`auto` against the schedules of a public library, SAGA 2.0.2: `python benchmarks/saga_schedules.py [COUNT [SEED]]`.
+"""`auto` against the schedules of a public library, SAGA 2.0.2: `python benchmarks/saga_schedules.py`.
 
-COUNT (20) random task graphs of 31 to 58 tasks on 3 to 6 devices of unequal speeds and links, transfers taking 0.2, 1
-or 5 times as long as computing in the mean; graph i is drawn from SEED + i (0). Each of the library's heuristics
-schedules each graph; its devices, and its tasks by start time with transfers early or late, are simulated as any plan
-of ours. Beside the best of them: the baselines of `auto`, `auto` with 5,000 evaluations, and in a second. HBMCT is left
-out, as its schedules break dependencies, and so is what searches or tries everything.
+--count random task graphs of 31 to 58 tasks on 3 to 6 devices of unequal speeds and links, transfers taking 0.2, 1 or 5
+times as long as computing in the mean; graph i is drawn from --seed + i. Each of the library's heuristics schedules
+each graph; its devices, and its tasks by start time with transfers early or late, are simulated as any plan of ours.
+Beside the best of them: the baselines of `auto`, `auto` with 5,000 evaluations, and in --seconds. HBMCT is left out, as
+its schedules break dependencies, and so is what searches or tries everything.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -141,9 +141,19 @@ def simulated_ns(problem: Problem, schedule: Any) -> int:
     return evaluate(problem, candidate, 2).fitness[1]
 
 
-def main(count: int, seed: int) -> None:
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--count", type=int, default=20)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--seconds", type=float, default=1.0)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    count, seed, seconds = arguments.count, arguments.seed, arguments.seconds
     logging.disable(logging.WARNING)
-    print("| seed | tasks | devices | ratio | best of SAGA | baselines | 5,000 evaluations | 1 s |")
+    print(f"| seed | tasks | devices | ratio | best of SAGA | baselines | 5,000 evaluations | {seconds:g} s |")
     print("| ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |")
     rows = []
     for own in range(seed, seed + count):
@@ -152,7 +162,7 @@ def main(count: int, seed: int) -> None:
         theirs = {name: simulated_ns(problem, method.schedule(network, tasks)) for name, method in schedulers()}
         best = min(theirs, key=lambda name: theirs[name])
         result = Auto().solve(problem, Budget(evaluations=5000), seed=0)
-        timed = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=1.0), seed=0)
+        timed = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=seconds), seed=0)
         ours = (
             min(baseline.metrics.step_time_ns for baseline in result.baselines),
             result.metrics.step_time_ns,
@@ -162,9 +172,9 @@ def main(count: int, seed: int) -> None:
         sizes = f"{len(drawn.costs)} | {len(drawn.speeds)} | {RATIOS[own % 3]}"
         print(f"| {own} | {sizes} | {best} | " + " | ".join(f"{row:+.1f}%" for row in rows[-1]) + " |", flush=True)
     table = np.array(rows)
-    for name, column in zip(("baselines", "5,000 evaluations", "1 s"), table.T, strict=True):
+    for name, column in zip(("baselines", "5,000 evaluations", f"{seconds:g} s"), table.T, strict=True):
         print(f"{name}: worse on {int((column > 0).sum())} of {count}, mean {column.mean():+.1f}%")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main()

@@ -6,8 +6,8 @@ process so far in 10**6 bytes; for auto and each of its baselines also the step 
 
 from __future__ import annotations
 
+import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -49,7 +49,16 @@ def _above(bound: Bound, result: Result) -> str:
     return f"{metrics.step_time_ns / bound.value - 1:+.2%} over the bound, {metrics.bytes_over_limit} bytes over limits"
 
 
-def main(kind: str, num_ops: int) -> None:
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("kind", choices=GRAPHS)
+    options.add_argument("num_ops", type=int)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    kind, num_ops = arguments.kind, arguments.num_ops
     with stage("make the graph"):
         graph = GRAPHS[kind](num_ops)
     with stage("costs and problem"):
@@ -92,4 +101,4 @@ def main(kind: str, num_ops: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main()

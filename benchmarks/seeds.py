@@ -1,5 +1,5 @@
-"""How much the plan of `auto` depends on the seed: `python benchmarks/seeds.py [SEEDS] [SUITE ...]`, at the default
-budget of evaluations and at four times it.
+"""How much the plan of `auto` depends on the seed: `python benchmarks/seeds.py [SUITE ...] [--seeds 5]`, at the
+default budget of evaluations (or --evaluations) and at four times it.
 
 For each suite the mean over its graphs of the gain over the best baseline, and of the standard deviation between seeds
 in percent of the step time; how many graphs have more than 1%. Beside it what one search of `schedule-annealing` makes
@@ -8,10 +8,11 @@ of the same evaluations, and by how much more evaluations gave a worse plan, at 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
@@ -22,16 +23,19 @@ from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
 
-SUITES = ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
+SUITES = [
+    Path(__file__).parent / "suites" / f"{name}.toml"
+    for name in ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
+]
 TIMES = (1, 4)
 
 
-def step_times(problem: Problem, seeds: int) -> tuple[int, np.ndarray]:
+def step_times(problem: Problem, seeds: int, evaluations: int | None) -> tuple[int, NDArray[np.float64]]:
     """Of the best baseline, and [rounds or one search, times the default budget, seed]."""
     baselines: list[Result] = sorted(run_baselines(problem, 0, None), key=lambda r: r.metrics.fitness("step-time"))
     best = baselines[0].metrics.step_time_ns
     starts = [result.solution for result in baselines[:NUM_SEEDS]]
-    default = default_evaluations(problem)
+    default = evaluations or default_evaluations(problem)
     found = np.empty((2, len(TIMES), seeds))
     for index, times in enumerate(TIMES):
         budget = Budget(evaluations=default * times)
@@ -44,12 +48,21 @@ def step_times(problem: Problem, seeds: int) -> tuple[int, np.ndarray]:
     return best, found
 
 
-def main(seeds: int, suites: list[str]) -> None:
-    for name in suites:
-        suite = read_suite(Path(__file__).parent / "suites" / f"{name}.toml")
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suites", type=Path, nargs="*", default=SUITES)
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--evaluations", type=int, help="in place of the default budget")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    for path in arguments.suites:
+        suite, name = read_suite(path), path.stem
         gains, spreads, losses = [], [], []
         for index, label in enumerate(suite.labels):
-            best, found = step_times(suite.problem(suite.graph(index)), seeds)
+            best, found = step_times(suite.problem(suite.graph(index)), arguments.seeds, arguments.evaluations)
             gains.append(100 * (1 - found.mean(axis=2) / best))
             spreads.append(100 * found.std(axis=2, ddof=1) / found.mean(axis=2))
             losses.append(100 * (found[:, 1] / found[:, 0] - 1).max(axis=1))
@@ -65,4 +78,4 @@ def main(seeds: int, suites: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, sys.argv[2:] or list(SUITES))
+    main()

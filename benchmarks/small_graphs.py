@@ -1,34 +1,37 @@
-"""What `auto` reaches in a second on small problems, against what `cp-sat` proves, one model after another.
+"""What `auto` reaches in a second (--auto-seconds) on small problems, against what `cp-sat` proves, one model after
+another.
 
-    python benchmarks/small_graphs.py SECONDS [SIZE ...]
+    python benchmarks/small_graphs.py [--seconds 10] [--sizes 10 15 20 30 45 60] [--models NAME ...]
 
 Of every size a random graph and so many consecutive ops of a real network. One line per problem: model, graph, ops,
-seconds to CP-SAT's proof ("-" where it has none after SECONDS), gaps of auto and of the bound before CP-SAT to what is
-proven, or, where nothing is, to CP-SAT's bound.
+seconds to CP-SAT's proof ("-" where it has none after --seconds), gaps of auto and of the bound before CP-SAT to what
+is proven, or, where nothing is, to CP-SAT's bound.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import read_graph_set
-from placewright.machine import Device, Link, Machine
+from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
+from placewright.problem.objective import Objective
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat
 
-NETWORKS = "benchmarks/instances/real-networks.graphs.gz"
+NETWORKS = Path(__file__).parent / "instances" / "real-networks.graphs.gz"
 SIZES = (10, 15, 20, 30, 45, 60)
 #: NVLink 2. A random graph's op takes 1 to 100 us, and its tensor as much to move.
 LINK = Link(bandwidth_bytes_per_s=25e9, latency_ns=5_000)
-MODELS = {
+MODELS: dict[str, tuple[int, TransferModel, Link, Objective]] = {
     "free barriers, 2 devices": (2, "blocking", Link(), "step-time"),
     "slow barriers, 2 devices": (2, "blocking", LINK, "step-time"),
     "slow links, 2 devices": (2, "overlapped", LINK, "step-time"),
@@ -77,14 +80,15 @@ def problem_of(graph: Graph, model: str) -> Problem:
         name="small",
         devices=devices,
         links=((link,) * num_devices,) * num_devices,
-        transfer_model=transfer_model,  # type: ignore[arg-type]
+        transfer_model=transfer_model,
     )
     times = np.array([[op.time_ns] * num_devices for op in graph.ops], np.int64)
-    return Problem(graph=graph, machine=machine, time_ns=times, objective=objective)  # type: ignore[arg-type]
+    return Problem(graph=graph, machine=machine, time_ns=times, objective=objective)
 
 
-def compare(problem: Problem, seconds: float) -> str:
-    auto = Auto().solve(problem, Budget(seconds=1, evaluations=10**9), 0).metrics.objective_value(problem.objective)
+def compare(problem: Problem, seconds: float, auto_seconds: float) -> str:
+    quick = Budget(seconds=auto_seconds, evaluations=10**9)
+    auto = Auto().solve(problem, quick, 0).metrics.objective_value(problem.objective)
     solved = CpSat().solve(problem, Budget(seconds=seconds), 0)
     best = solved.metrics.objective_value(problem.objective)
     at = f"{solved.seconds:.2f}" if solved.stopped_because == "optimal" else "-"
@@ -93,15 +97,25 @@ def compare(problem: Problem, seconds: float) -> str:
     return f"{at} | {auto / proven - 1:.3%} | {auto / best - 1:.3%} | {proven / simple - 1:.3%} | {solved.found_by}"
 
 
-def main(seconds: str, *sizes: str) -> None:
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=10.0, help="of cp-sat")
+    options.add_argument("--auto-seconds", type=float, default=1.0)
+    options.add_argument("--sizes", type=int, nargs="+", choices=SIZES, default=SIZES, metavar="OPS")
+    options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
     graphs = [*((n, random_graph(n)) for n in SIZES), *real_graphs()]
     print("model | graph | ops | seconds to the proof | auto over what is proven | over CP-SAT | bound raised | by")
-    for model in MODELS:
+    for model in arguments.models:
         for num_ops, graph in graphs:
-            if not sizes or str(num_ops) in sizes:
-                line = compare(problem_of(graph, model), float(seconds))
+            if num_ops in arguments.sizes:
+                line = compare(problem_of(graph, model), arguments.seconds, arguments.auto_seconds)
                 print(f"{model} | {graph.name} | {num_ops} | {line}", flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

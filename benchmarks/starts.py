@@ -1,18 +1,20 @@
-"""What starts that a policy might give would be worth to `auto`: `python benchmarks/starts.py SUITE [SECONDS]`.
+"""What starts that a policy might give would be worth to `auto`: `python benchmarks/starts.py SUITE`.
 
-For each of the suite's graphs above 2,000 ops, percent by which a second of `auto` gets better, baselines included,
-when its search has one start more, made of the plan that `auto` finds in SECONDS (60): that plan; its devices or its
-order alone; it with a share of its clusters of some twenty ops on another device.
+For each of the suite's graphs above --above ops, percent by which a second (--search-seconds) of `auto` gets better,
+baselines included, when its search has one start more, made of the plan that `auto` finds in --seconds: that plan; its
+devices or its order alone; it with a share of its clusters of some twenty ops on another device.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.bench.suite import read_suite
@@ -23,7 +25,7 @@ from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.result import Result, Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing
 
-FEWEST_OPS, CLUSTER_OPS, WRONG_SHARES = 2000, 20, (0.02, 0.1, 0.3)
+CLUSTER_OPS, WRONG_SHARES = 20, (0.02, 0.1, 0.3)
 
 
 def starts(problem: Problem, plan: Solution) -> Iterator[tuple[str, Solution]]:
@@ -32,7 +34,7 @@ def starts(problem: Problem, plan: Solution) -> Iterator[tuple[str, Solution]]:
     yield "the plan", plan
     yield "its devices", _solution(plan.device_of, _core.dispatch_order(core, plan.device_of))
     yield "its order", _solution(*_core.list_schedule(core, order, False))
-    _, cluster_of = _core.coarsen(core, core.num_ops // CLUSTER_OPS)
+    _, cluster_of = _core.coarsen(core, max(2, core.num_ops // CLUSTER_OPS))
 
     random = np.random.default_rng(0)
     for share in WRONG_SHARES:
@@ -43,35 +45,46 @@ def starts(problem: Problem, plan: Solution) -> Iterator[tuple[str, Solution]]:
         yield f"{100 * share:.0f}% of clusters elsewhere", _solution(device_of, _core.dispatch_order(core, device_of))
 
 
-def _solution(device_of: np.ndarray, order: np.ndarray) -> Solution:
+def _solution(device_of: NDArray[np.int32], order: NDArray[np.int32]) -> Solution:
     return Solution(device_of=device_of, order=np.column_stack([order, np.full_like(order, -1)]))
 
 
-def a_second(problem: Problem, start: Solution | None) -> int:
+def in_short(problem: Problem, start: Solution | None, seconds: float) -> int:
     """What `auto` reaches, with one start more for its search."""
     began = time.perf_counter()
-    baselines = Auto().solve(problem, Budget(evaluations=1, seconds=1.0), seed=0).baselines
+    baselines = Auto().solve(problem, Budget(evaluations=1, seconds=seconds), seed=0).baselines
     ranked = sorted(baselines, key=lambda result: result.metrics.fitness(problem.objective))[:NUM_SEEDS]
     seeds = [*([start] if start else []), *(result.solution for result in ranked)]
-    left = Budget(evaluations=UNLIMITED, seconds=max(1e-3, 1.0 - (time.perf_counter() - began)))
+    left = Budget(evaluations=UNLIMITED, seconds=max(1e-3, seconds - (time.perf_counter() - began)))
     found: Result = ScheduleAnnealing().solve(problem, left, seed=0, seeds=seeds)
     return int(min(found.metrics.step_time_ns, ranked[0].metrics.step_time_ns))
 
 
-def main(path: Path, seconds: float) -> None:
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suite", type=Path)
+    options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--search-seconds", type=float, default=1.0)
+    options.add_argument("--above", type=int, default=2000)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    path, seconds, short = arguments.suite, arguments.seconds, arguments.search_seconds
     suite = read_suite(path)
     totals: dict[str, list[float]] = {}
     for index, label in enumerate(suite.labels):
         problem = suite.problem(suite.graph(index))
-        if problem.core.num_ops <= FEWEST_OPS:
+        if problem.core.num_ops <= arguments.above:
             continue
         if problem.objective != "step-time" or problem.core.needs_memory or _core.has_free_barriers(problem.core):
             sys.exit(f"{path} is none of step time without limits, with links that take time")
         plan = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=seconds), seed=0)
-        alone = a_second(problem, None)
+        alone = in_short(problem, None, short)
         gains = {f"auto {seconds:g} s": 100 * (1 - plan.metrics.step_time_ns / alone)}
         for name, start in starts(problem, plan.solution):
-            gains[f"start: {name}"] = 100 * (1 - a_second(problem, start) / alone)
+            gains[f"start: {name}"] = 100 * (1 - in_short(problem, start, short) / alone)
         print(f"{label}: " + ", ".join(f"{name} {gain:+.1f}" for name, gain in gains.items()), flush=True)
         for name, gain in gains.items():
             totals.setdefault(name, []).append(gain)
@@ -81,4 +94,4 @@ def main(path: Path, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 60.0)
+    main()

@@ -36,11 +36,15 @@ def certified(folder: Path) -> dict[int, dict[str, int]]:
     return optima
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("graphs", type=Path)
+    options.add_argument("out", type=Path)
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("graphs", type=Path)
-    parser.add_argument("out", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     make_folder(arguments.out)
     for processors, optima in certified(arguments.graphs).items():
         name = f"stg-{processors}"

@@ -8,8 +8,8 @@ paper shows after training) and, of runs whose settings differ in their rounds a
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -106,8 +106,16 @@ def by_rounds(trainings: list[Training]) -> Any:
     return figure
 
 
-def main(out: Path, folders: list[Path]) -> None:
-    trainings = [read(folder) for folder in folders]
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("runs", type=Path, nargs="+")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    out, trainings = arguments.out, [read(folder) for folder in arguments.runs]
     out.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Callable[[], Any]] = {
         "reward": lambda: by_step(trainings, "reward", "Reward by step", "-objective / uniform BRKGA's"),
@@ -123,6 +131,4 @@ def main(out: Path, folders: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), [Path(argument) for argument in sys.argv[2:]])
+    main()

@@ -2,8 +2,8 @@
 
     python benchmarks/tune_brkga.py out/synthetic/train.graphs.gz --graphs 200
 
-Each graph's results are kept in out/tuned_brkga.jsonl as they come, and a rerun goes on from there; at the end
-results/tuned_brkga.csv beside this file has a line per setting, best first.
+Each graph's results are kept in --kept as they come, and a rerun goes on from there; at the end tuned_brkga.csv in
+--results has a line per setting, best first.
 
 The decoder only compares keys, and one Beta distribution for all keys maps every uniform draw by the same rising
 function, so the two Beta parameters change nothing but which draws fall together on the grid of 32-bit keys:
@@ -35,10 +35,9 @@ from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.support.files import write_atomically
 
-EVALUATIONS = Budget(evaluations=5000)
 #: The uniform one first.
 UNIFORM = (1.0, 1.0)
-BETAS = (UNIFORM, *(pair for pair in product((0.5, 1.0, 2.0), repeat=2) if pair != UNIFORM))
+BETAS = (UNIFORM, *(pair for pair in product((0.5, 1.0, 2.0), (0.5, 1.0, 2.0)) if pair != UNIFORM))
 POPULATIONS = (1, 3)
 CHROMOSOMES = (30, 60, 100, 200)
 ELITE_SHARES = (0.1, 0.2, 0.35)
@@ -84,13 +83,13 @@ def suite_of(path: str) -> Suite:
     return read_suite(path)
 
 
-def improvements(path: str, index: int, betas: Sequence[tuple[float, float]]) -> list[float]:
+def improvements(path: str, index: int, betas: Sequence[tuple[float, float]], evaluations: int) -> list[float]:
     """% over BRKGA 5K of every setting and Beta on one graph, Betas running fastest."""
-    suite = suite_of(path)
+    suite, budget = suite_of(path), Budget(evaluations=evaluations)
     problem = suite.problem(suite.graph(index))
-    reference = Brkga().solve(problem, EVALUATIONS, seed=1).metrics.step_time_ns
+    reference = Brkga().solve(problem, budget, seed=1).metrics.step_time_ns
     values = [
-        setting.method.solve(problem, EVALUATIONS, seed=0, proposal=scalar(alpha, beta, problem.core.num_keys))
+        setting.method.solve(problem, budget, seed=0, proposal=scalar(alpha, beta, problem.core.num_keys))
         for setting in settings()
         for alpha, beta in betas
     ]
@@ -102,24 +101,35 @@ def scalar(alpha: float, beta: float, num_keys: int) -> Proposal:
     return Proposal(alpha=np.array([alpha]), beta=np.array([beta]), row=np.zeros(num_keys, np.uint16))
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("graphs_file", nargs="?", default="out/synthetic/train.graphs.gz")
+    options.add_argument("--graphs", type=int, default=200)
+    options.add_argument("--all-betas", type=int, default=200)
+    options.add_argument("--evaluations", type=int, default=5000)
+    options.add_argument("--kept", type=Path, default=Path("out/tuned_brkga.jsonl"))
+    options.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("graphs_file")
-    parser.add_argument("--graphs", type=int, default=200)
-    parser.add_argument("--all-betas", type=int, default=200)
-    arguments = parser.parse_args()
-    kept = Path("out/tuned_brkga.jsonl")
+    arguments = parser().parse_args()
+    kept, results = arguments.kept, arguments.results
+    kept.parent.mkdir(parents=True, exist_ok=True)
     done = dict(whole_lines(kept))
+    betas: list[Sequence[tuple[float, float]]]
     betas = [BETAS if index < arguments.all_betas else (UNIFORM,) for index in range(arguments.graphs)]
     missing = [i for i, own in enumerate(betas) if len(done.get(i, ())) < len(settings()) * len(own)]
     with ProcessPoolExecutor(os.cpu_count()) as pool, kept.open("a") as file:
-        running = {pool.submit(improvements, arguments.graphs_file, index, betas[index]): index for index in missing}
+        running = {
+            pool.submit(improvements, arguments.graphs_file, index, betas[index], arguments.evaluations): index
+            for index in missing
+        }
         for future in as_completed(running):
             done[running[future]] = future.result()
             file.write(json.dumps([running[future], future.result()]) + "\n")
             file.flush()
     of_all_betas = [values for values in done.values() if len(values) == len(settings()) * len(BETAS)]
-    results = Path(__file__).parent / "results"
     write_betas(results / "tuned_brkga_betas.md", np.array(of_all_betas).reshape(len(of_all_betas), -1, len(BETAS)))
     uniform = [values[:: len(values) // len(settings())] for _, values in sorted(done.items())]
     write_table(results / "tuned_brkga.csv", np.array(uniform))

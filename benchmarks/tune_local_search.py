@@ -3,7 +3,7 @@
     python benchmarks/tune_local_search.py --graphs 100
 
 Graphs are those of `interesting_graphs(seed=1)`, the problem is the paper's: two equal devices, free blocking
-transfers, control "order". Writes results/tuned_local_search.md beside this file.
+transfers, control "order". Writes --out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from placewright.search.budget import Budget
 from placewright.search.local_search import LocalSearch
 from placewright.support.files import write_atomically
 
-EVALUATIONS = Budget(evaluations=5000)
 STARTS = (1, 2, 5, 10)
 DEVICE_SHARES = (0.2, 0.5, 0.8)
 ANYWHERE = 1000  # more ops than any of these graphs has
@@ -58,6 +57,7 @@ class Trial:
     problems: list[Problem]
     references: list[int]
     bounds: list[int]
+    budget: Budget
 
     def scores(self, step_times: list[int]) -> Scores:
         improvements = [1 - time / reference for time, reference in zip(step_times, self.references, strict=True)]
@@ -65,19 +65,20 @@ class Trial:
         return Scores(improvement=100 * statistics.mean(improvements), gap=100 * statistics.mean(gaps))
 
 
-def training_trial(num_graphs: int) -> Trial:
+def training_trial(num_graphs: int, budget: Budget) -> Trial:
     machine = load_machine("2xideal/free")
     graphs = islice(interesting_graphs(seed=1), num_graphs)
     problems = [make_problem(graph, machine, control="order") for graph in graphs]
     return Trial(
         problems=problems,
-        references=step_times(problems, Brkga()),
+        references=step_times(problems, Brkga(), budget),
         bounds=[lower_bound(problem).value for problem in problems],
+        budget=budget,
     )
 
 
-def step_times(problems: list[Problem], method: Method) -> list[int]:
-    return [method.solve(problem, EVALUATIONS, seed=0).metrics.step_time_ns for problem in problems]
+def step_times(problems: list[Problem], method: Method, budget: Budget) -> list[int]:
+    return [method.solve(problem, budget, seed=0).metrics.step_time_ns for problem in problems]
 
 
 def table(trial: Trial, reach: int, accept_equal: bool) -> str:
@@ -90,22 +91,28 @@ def table(trial: Trial, reach: int, accept_equal: bool) -> str:
         cells = []
         for share in DEVICE_SHARES:
             method = LocalSearch(starts=starts, device_share=share, reach=reach, accept_equal=accept_equal)
-            scores = trial.scores(step_times(trial.problems, method))
+            scores = trial.scores(step_times(trial.problems, method, trial.budget))
             cells.append(f"{scores.improvement:+.2f}%, gap {scores.gap:.1f}")
         lines.append(f"| {starts} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     return "\n".join(lines) + "\n"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--graphs", type=int, default=100)
+    options.add_argument("--evaluations", type=int, default=5000)
+    options.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tuned_local_search.md")
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--graphs", type=int, default=100)
-    count = parser.parse_args().graphs
-    trial = training_trial(count)
+    arguments = parser().parse_args()
+    count = arguments.graphs
+    trial = training_trial(count, Budget(evaluations=arguments.evaluations))
     head = HEAD.format(count=count, gap=trial.scores(trial.references).gap)
     tables = [table(trial, reach, equal) for reach, equal in product((1, ANYWHERE), (False, True))]
-    path = Path(__file__).parent / "results" / "tuned_local_search.md"
-    write_atomically(path, (head + "\n".join(tables)).encode())
+    write_atomically(arguments.out, (head + "\n".join(tables)).encode())
 
 
 if __name__ == "__main__":

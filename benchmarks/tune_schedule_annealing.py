@@ -1,6 +1,6 @@
-"""Settings of `schedule-annealing` on training graphs: what each gains in a second over the best of the baselines.
+"""Settings of `schedule-annealing` on training graphs: what each gains over the best of the baselines.
 
-    python benchmarks/tune_schedule_annealing.py SECONDS SEEDS [OUTPUT]
+    python benchmarks/tune_schedule_annealing.py [--seconds 1] [--seeds 1] [--out FILE]
 
 One line per setting: mean gain in percent on two P100 over PCI Express and on four over NVLink, and the mean of both,
 which decides. The graphs are of the zoo's training set, none of them in benchmarks/instances/real-networks.graphs.gz,
@@ -10,7 +10,7 @@ A setting takes a minute of two cores for a second and a seed.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -72,22 +72,32 @@ def gains(network: str, machine: str, seconds: float, seeds: int) -> dict[str, f
     return {name: mean(gain(method, seed) for seed in range(seeds)) for name, method in SETTINGS.items()}
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=1.0)
+    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, metavar="NAME")
+    options.add_argument("--out", type=Path)
+    return options
+
+
 def main() -> None:
-    seconds, seeds = float(sys.argv[1]), int(sys.argv[2])
-    runs = [(network, machine) for machine in MACHINES for network in NETWORKS]
+    arguments = parser().parse_args()
+    seconds, seeds, networks = arguments.seconds, arguments.seeds, arguments.networks
+    runs = [(network, machine) for machine in MACHINES for network in networks]
     with ProcessPoolExecutor(2) as pool:
         found = dict(
             zip(runs, pool.map(gains, *zip(*((*run, seconds, seeds) for run in runs), strict=True)), strict=True)
         )
     lines = ["| setting | " + " | ".join(MACHINES) + " | mean |", "| --- " + "| ---: " * (len(MACHINES) + 1) + "|"]
     for name in SETTINGS:
-        by_machine = [mean(found[network, machine][name] for network in NETWORKS) for machine in MACHINES]
+        by_machine = [mean(found[network, machine][name] for network in networks) for machine in MACHINES]
         lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in [*by_machine, mean(by_machine)]) + " |")
-    title = f"Mean gain in percent over the best baseline, {len(NETWORKS)} networks, {seconds:g} s; seeds: {seeds}."
+    title = f"Mean gain in percent over the best baseline, {len(networks)} networks, {seconds:g} s; seeds: {seeds}."
     text = "\n".join(["# Settings of schedule-annealing", "", title, "", *lines, ""])
     print(text)
-    if len(sys.argv) > 3:
-        write_atomically(sys.argv[3], text.encode())
+    if arguments.out:
+        write_atomically(arguments.out, text.encode())
 
 
 if __name__ == "__main__":

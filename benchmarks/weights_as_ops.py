@@ -3,12 +3,12 @@
 The networks of suites/real-*.toml, or those whose names hold a PART, without their optimizers: each parameter becomes
 an op of kind `input` that takes no time and shares a device with the op that makes its gradient, else with its first
 reader. One that no other op reads stays resident there. Step time in percent of one device's, for each machine: of
-some baselines, and of `auto` with 5,000 evaluations.
+some baselines, and of `auto` with --evaluations.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +16,16 @@ import numpy as np
 
 from placewright.bench.suite import read_suite
 from placewright.graph import Graph, Op
-from placewright.methods.table import METHODS
+from placewright.methods.table import METHODS, Method
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 
-SUITES = ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
+SUITES = [
+    Path(__file__).parent / "suites" / f"{name}.toml"
+    for name in ("real-nvlink-2", "real-nvlink-4", "real-pcie-2", "real-pcie-4")
+]
 BASELINES = ("list", "etf", "segment-fill", "cluster-list", "cluster-partition")
 
 
@@ -77,31 +80,41 @@ def _named(ops: list[Op]) -> set[int]:
     return {tensor for op in ops for tensor in (*op.inputs, *op.outputs)}
 
 
-def percentages(problem: Problem) -> dict[str, float]:
+def percentages(problem: Problem, evaluations: int) -> dict[str, float]:
     """By method, the step time in percent of one device's."""
     one = METHODS["single-device"].solve(problem, Budget(), seed=0).metrics.step_time_ns
-    methods = {name: METHODS[name] for name in BASELINES} | {"auto": Auto()}
-    budgets = {"auto": Budget(evaluations=5000)}
+    methods: dict[str, Method] = {name: METHODS[name] for name in BASELINES} | {"auto": Auto()}
+    budgets = {"auto": Budget(evaluations=evaluations)}
     return {
         name: 100 * method.solve(problem, budgets.get(name, Budget()), seed=0).metrics.step_time_ns / one
         for name, method in methods.items()
     }
 
 
-def main(parts: list[str]) -> None:
-    for name in SUITES:
-        suite = read_suite(Path(__file__).parent / "suites" / f"{name}.toml")
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("parts", nargs="*", metavar="PART", help="of a network's name")
+    options.add_argument("--suites", type=Path, nargs="+", default=SUITES)
+    options.add_argument("--evaluations", type=int, default=5000)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    parts = arguments.parts
+    for path in arguments.suites:
+        suite, name = read_suite(path), path.stem
         rows: list[dict[str, float]] = []
         for index, label in enumerate(suite.labels):
             if parts and not any(part in label for part in parts):
                 continue
             graph, constraints = with_weights_as_ops(suite.graph(index))
             problem = make_problem(graph, suite.machine, control=suite.control, constraints=constraints)
-            rows.append(percentages(problem))
+            rows.append(percentages(problem, arguments.evaluations))
             print(f"{name} {label}: " + ", ".join(f"{m} {value:.1f}" for m, value in rows[-1].items()), flush=True)
         mean = {method: float(np.mean([row[method] for row in rows])) for method in rows[0]}
         print(f"{name}, mean of {len(rows)}: " + ", ".join(f"{m} {v:.1f}" for m, v in mean.items()), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

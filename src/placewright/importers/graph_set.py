@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,9 @@ class GraphSet:
     def __getitem__(self, index: int) -> Graph:
         """The graph at that index. Raises InputError naming file and line when it is none, IndexError past the end."""
         return self.load(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Graph]:
+        return (self.load(index) for index in range(len(self)))
 
     def only(self, index: int) -> GraphSet:
         """A set of one of the graphs."""

@@ -1,0 +1,133 @@
+"""Every script in benchmarks/ runs to its end on something tiny, as a process of its own."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from waiting import PATIENCE_S
+
+import placewright._core
+from placewright.graph import Graph, Op, Tensor
+from placewright.importers.graph_set import write_graph_set
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "benchmarks"
+#: Imported by the others, or run by one of them.
+PARTS = {"large_graphs", "timed_plans", "report"}
+SUITE = """graphs = "tiny.graphs.gz"
+devices = "{devices}"
+objective = "{objective}"
+control = "{control}"
+"""
+
+#: What makes a script tiny: words in capitals are the files of the fixture, OUT is a folder for what it writes.
+TINY = {
+    "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
+    "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
+    "baseline_costs": ["--graphs", "GRAPHS"],
+    "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
+    "decoders": ["GRAPHS", "--graphs", "1", "--evaluations", "200"],
+    "default_budget": ["--graphs", "GRAPHS"],
+    "large_search": ["--ops", "60", "--evaluations", "200"],
+    "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
+    "policy_time": ["SUITE", "runtime-synthetic-lazy", "--evaluations", "500", "--runs", "1"],
+    "process": ["--rounds", "1", "--ops", "100"],
+    "proposals": ["--suite", "SUITE", "--graphs", "GRAPHS", "--take", "2", "--evaluations", "450"],
+    "saga_schedules": ["--count", "1", "--seconds", "0.05"],
+    "scale": ["random", "1000"],
+    "seeds": ["LINKED", "--seeds", "2", "--evaluations", "200"],
+    "small_graphs": ["--seconds", "1", "--auto-seconds", "0.05", "--sizes", "10", "--models", "memory, 1 device"],
+    "starts": ["LINKED", "--seconds", "0.1", "--search-seconds", "0.1", "--above", "20"],
+    "stg": ["STG", "OUT"],
+    "threads": ["LINKED", "--seconds", "0.05"],
+    "training_figures": ["OUT", str(SCRIPTS / "policies" / "seed-0"), str(SCRIPTS / "policies" / "rounds-1")],
+    "tune_brkga": ["SUITE", "--graphs", "2", "--all-betas", "2", "--evaluations", "4", "--kept", "OUT/kept.jsonl"],
+    "tune_local_search": ["--graphs", "2", "--evaluations", "20", "--out", "OUT/settings.md"],
+    "tune_schedule_annealing": ["--seconds", "0.01", "--networks", "switch32-training", "--out", "OUT/settings.md"],
+    "weights_as_ops": ["nasnet_a_mobile", "--suites", str(SCRIPTS / "suites/real-pcie-2.toml"), "--evaluations", "50"],
+}
+TINY["tune_brkga"] += ["--results", "OUT"]
+#: Those that need the extra `zoo`, which takes long to import.
+TINY_WITH_TORCH = {
+    "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
+    "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
+}
+
+
+def graph(name: str, num_ops: int) -> Graph:
+    """Every op takes 1 to 100 us and reads up to two of the four before it."""
+    draw = random.Random(name)
+    ops = tuple(
+        Op(
+            name=f"op{index}",
+            kind="other",
+            inputs=tuple({draw.randrange(max(0, index - 4), index) for _ in range(2) if index}),
+            outputs=(index,),
+            time_ns=draw.randint(1_000, 100_000),
+        )
+        for index in range(num_ops)
+    )
+    tensors = tuple(Tensor(name=f"op{index}:0", size_bytes=draw.randint(1, 2**16)) for index in range(num_ops))
+    return Graph(name=name, ops=ops, tensors=tensors)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """By the word that stands for it in TINY, the path."""
+    out, stg = tmp_path / "out", tmp_path / "stg"
+    out.mkdir()
+    stg.mkdir()
+    write_graph_set(tmp_path / "tiny.graphs.gz", [graph("a", 24), graph("b", 32)], {"set": "tiny"})
+    suite = SUITE.format(devices="2xideal/free", objective="step-time", control="order")
+    (tmp_path / "suite.toml").write_text(suite)
+    linked = SUITE.format(devices="2xv100-32g/nvlink", objective="step-time", control="signal")
+    (tmp_path / "linked.toml").write_text(linked)
+    # A source and a sink without time, and between them two tasks that both fit beside each other: 3 on 2 processors.
+    (stg / "two.stg").write_text("2\n0 0 0\n1 2 1 0\n2 3 1 0\n3 0 2 1 2\n")
+    certified = "instance,procs,lower_bound,upper_bound,status\ntwo.stg,2,3,3,OPTIMAL\n"
+    (stg / "certified_makespans.csv").write_text(certified)
+    # The package as it would be after an installation: its Python files and the core beside them.
+    installed = tmp_path / "installed"
+    (installed / "placewright").mkdir(parents=True)
+    for path in (*(ROOT / "src" / "placewright").iterdir(), Path(placewright._core.__file__)):
+        (installed / "placewright" / path.name).symlink_to(path)
+    return {
+        "SUITE": str(tmp_path / "suite.toml"),
+        "LINKED": str(tmp_path / "linked.toml"),
+        "GRAPHS": str(tmp_path / "tiny.graphs.gz"),
+        "STG": str(stg),
+        "INSTALLED": str(installed),
+        "OUT": str(out),
+    }
+
+
+def run(script: str, arguments: list[str], files: dict[str, str]) -> str:
+    """What it printed."""
+    for word, path in files.items():
+        arguments = [path + argument.removeprefix(word) if argument.split("/")[0] == word else argument
+                     for argument in arguments]  # fmt: skip
+    command = [sys.executable, str(SCRIPTS / f"{script}.py"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("script", sorted(TINY))
+def test_a_script_runs_to_its_end_on_something_tiny(script: str, files: dict[str, str]) -> None:
+    printed = run(script, TINY[script], files)
+    assert printed or any(Path(files["OUT"]).iterdir())
+    assert "nan" not in printed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", sorted(TINY_WITH_TORCH))
+def test_a_script_that_captures_networks_runs_to_its_end(script: str, files: dict[str, str]) -> None:
+    assert run(script, TINY_WITH_TORCH[script], files)
+
+
+def test_no_script_is_left_out() -> None:
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == {*TINY, *TINY_WITH_TORCH, *PARTS}
