@@ -15,7 +15,7 @@ from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
-#: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/policies.md has the mean of all.
+#: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/notes/policies.md has the mean of all.
 SCORES = [
     ("runtime-synthetic", "synthetic", 40, 6.0),
     ("runtime-synthetic-sequence", "synthetic", 40, 6.0),

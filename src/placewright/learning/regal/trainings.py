@@ -98,7 +98,7 @@ def _ours(policy: PolicyConfiguration, is_zoo: bool) -> TrainingConfiguration:
 
 
 def _taught(training: TrainingConfiguration) -> TrainingConfiguration:
-    """By what searches found alone: rewards made what was taught no better (docs/policies.md)."""
+    """By what searches found alone: rewards made what was taught no better (docs/notes/policies.md)."""
     policy = training.policy
     # Where peak memory is the objective the teacher chooses among simple proposals, without rounds.
     steps, rounds = (400, 0) if policy.objective == "peak-memory" else (800, 8 if policy.decoder == "paper" else 16)
