@@ -11,10 +11,11 @@ from placewright import cli
 from placewright.bench import rows
 from placewright.importers import graph_set, json_graph
 from placewright.learning import policy_file
+from placewright.machines import load_machine
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 
 ROOT = Path(__file__).parent.parent
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+TUTORIALS = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), *sorted((ROOT / "docs").glob("own-*.md"))]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -24,9 +25,13 @@ DOCUMENTS = [
 
 
 def run_blocks(document: Path) -> None:
-    """Python in one namespace and commands one by one, from top to bottom, in the current folder."""
+    """Python in one namespace and commands one by one, from top to bottom, in the current folder; TOML is a machine."""
     names: dict[str, object] = {}
-    for language, code in re.findall(r"^```(python|sh)\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE):
+    blocks = re.findall(r"^```(python|sh|toml)\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+    for language, code in blocks:
+        if language == "toml":
+            Path("lab.toml").write_text(code)
+            continue
         if language == "python":
             exec(compile(code, str(document), "exec"), names)
             continue
@@ -46,7 +51,17 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "examples" / "own_method.py", tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     run_blocks(tutorial)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_machine_file_in_the_documents_is_one(number: int, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "machines.md").read_text()
+    code = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[number]
+    devices = "" if "[[devices]]" in code else '[[devices]]\npreset = "t4"\ncount = 2\n'
+    (tmp_path / "machine.toml").write_text(devices + code)
+    assert load_machine(tmp_path / "machine.toml").num_devices > 1
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
