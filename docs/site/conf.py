@@ -33,6 +33,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_attr_annotations = True
 
@@ -51,6 +52,7 @@ BELOW = {"docs/notes/README": "*", "benchmarks/results/README": "**"}
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add_what_is_generated)
+    app.connect("autodoc-process-docstring", part_attributes, priority=400)  # before napoleon reads the docstring
 
 
 def add_what_is_generated(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -61,3 +63,17 @@ def add_what_is_generated(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n{BELOW[docname]}\n```\n"
     if docname == "docs/site/commands":
         source[0] += document_command_line()
+
+
+def part_attributes(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Attributes that share a description each get it: "a, b" is one name to napoleon."""
+    if "Attributes" not in lines:
+        return
+    begin = lines.index("Attributes") + 2
+    parted = lines[:begin]
+    while begin < len(lines):
+        end = next((i for i in range(begin + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+        for word in lines[begin].split(", ") if end > begin + 1 else [lines[begin]]:
+            parted += [word, *lines[begin + 1 : end]]
+        begin = end
+    lines[:] = parted
