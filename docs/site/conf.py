@@ -44,6 +44,7 @@ html_additional_pages = {"index": "to_first_page.html"}
 templates_path = ["templates"]
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+highlight_language = "none"  # of blocks that name no language
 smartquotes = False  # options begin with two hyphens
 
 #: Pages that stand below another one.
