@@ -23,7 +23,7 @@ from placewright.datasets.problem_set import spread
 from placewright.learning.regal.actions import ActionSpace, op_bytes
 from placewright.learning.regal.features import context_of
 from placewright.learning.regal.forward import logits_of
-from placewright.learning.regal.policy import Policy, choose
+from placewright.learning.regal.policy import RegalPolicy, choose
 from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
 from placewright.support.files import write_atomically
@@ -33,7 +33,7 @@ Int = NDArray[np.int64]
 PRIORITIES = ("low priority", "high priority")
 
 
-def actions_of(policy: Policy, problem: Problem, seed: int) -> Int:
+def actions_of(policy: RegalPolicy, problem: Problem, seed: int) -> Int:
     """[ops, choices]"""
     configuration = policy.configuration
     context = context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
@@ -77,7 +77,7 @@ class Gathered:
     most_entropy: float
 
 
-def gather(suite: Suite, policy: Policy, take: int | None) -> Gathered:
+def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
     space = policy.configuration.action_space
     count, size = np.zeros((space.num_devices + 1, 2)), np.zeros((space.num_devices + 1, 2))
     entropies, most_ops = [], 0
@@ -97,7 +97,7 @@ def gather(suite: Suite, policy: Policy, take: int | None) -> Gathered:
     )
 
 
-def draw_actions(policy: Policy, found: Gathered) -> Any:
+def draw_actions(policy: RegalPolicy, found: Gathered) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(8.2, 3.6), layout="constrained")
@@ -116,7 +116,7 @@ def draw_actions(policy: Policy, found: Gathered) -> Any:
     return figure
 
 
-def draw_entropies(policy: Policy, found: Gathered) -> Any:
+def draw_entropies(policy: RegalPolicy, found: Gathered) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(5.6, 3.6), layout="constrained")
@@ -134,7 +134,7 @@ def draw_entropies(policy: Policy, found: Gathered) -> Any:
     return figure
 
 
-def names(policy: Policy) -> list[str]:
+def names(policy: RegalPolicy) -> list[str]:
     return [*(f"device {device + 1}" for device in range(policy.configuration.num_devices)), "no preference"]
 
 
@@ -150,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = parser().parse_args()
     policy, out = find_policy(arguments.policy), arguments.out
+    assert isinstance(policy, RegalPolicy)
     space = policy.configuration.action_space
     if not (space.placement_levels and space.scheduling_levels):
         sys.exit(f"policy '{policy.name}' does not decide about both devices and priorities")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from placewright.bench.suite import Suite, read_suite
 from placewright.learning.guided import Regal
 from placewright.learning.regal.features import context_after, search_for_features
-from placewright.learning.regal.policy import Policy
+from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.brkga import Brkga
@@ -37,7 +37,7 @@ def milliseconds(work: Callable[[], object], runs: int) -> float:
     return 1e3 * least
 
 
-def measure(problem: Problem, policy: Policy, budget: Budget, runs: int) -> str:
+def measure(problem: Problem, policy: RegalPolicy, budget: Budget, runs: int) -> str:
     own = policy.configuration
     search = search_for_features(problem, 0, own.decoder)
     search.advance(400)
@@ -45,7 +45,7 @@ def measure(problem: Problem, policy: Policy, budget: Budget, runs: int) -> str:
     guided = milliseconds(lambda: Regal(policy=policy).solve(problem, budget, 0), runs)
     features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings), runs)
     context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
-    proposal = milliseconds(lambda: policy.propose(problem, context, 0), runs)
+    proposal = milliseconds(lambda: policy.guide(problem, context, 0), runs)
     added, share = 100 * (guided / uniform - 1), 100 * (features + proposal) / uniform
     return (
         f"{problem.core.num_ops:,} scheduled ops: uniform {uniform:.1f} ms, regal {guided:.1f} ({added:+.1f}%), "
@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = parser().parse_args()
     suite, policy = read_suite(arguments.suite), find_policy(arguments.policy)
+    assert isinstance(policy, RegalPolicy)
     budget = Budget(evaluations=arguments.evaluations)
     for index in nearest(suite):
         print(measure(suite.problem(suite.graphs[index]), policy, budget, arguments.runs))

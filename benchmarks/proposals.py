@@ -3,9 +3,9 @@
 For --take of the zoo's training graphs up to 1,500 ops, as --suite has it, percent over uniform BRKGA, --evaluations
 each, in the mean: a near-optimal plan itself; uniform BRKGA with --decoder (paper, or another that reads affinities),
 and with it levels of A.6 made of that plan's devices and order, by the number of levels that affinities have; and what
-policies with leanings are taught. For step time these are proposals of leanings, next to those of ops that lean each
+policies with leanings imitate. For step time these are proposals of leanings, next to those of ops that lean each
 for itself, and what eight and sixteen rounds of search from the first of these find, with the percentage of ops for
-which both prefer one device; for peak memory each of the proposals that the teacher tries, and the one that it takes,
+which both prefer one device; for peak memory each of the proposals that the expert tries, and the one that it takes,
 with another seed.
 """
 
@@ -24,10 +24,10 @@ from placewright.bench.suite import Suite, read_suite
 from placewright.datasets.problem_set import spread
 from placewright.decoder import WITH_AFFINITIES, DecoderName
 from placewright.importers.graph_set import read_graph_set
+from placewright.learning.environments.guided_search import GuidedSearch
 from placewright.learning.regal.actions import ActionSpace
-from placewright.learning.regal.expert import taught_actions, tried_actions
+from placewright.learning.regal.expert import affinity_actions, candidate_actions, demonstrate
 from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
-from placewright.learning.regal.instances import Instance
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.peak_search import PeakSearch
@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 MOST_OPS = 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
-TEACHER_ROUNDS = (8, 16)
+EXPERT_ROUNDS = (8, 16)
 #: Levels, [ops, choices], by what they are of.
 Proposals = dict[str, NDArray[np.int64]]
 
@@ -84,33 +84,33 @@ def prefers_first(actions: NDArray[np.int64]) -> NDArray[np.bool_]:
     return actions[:, 0] > actions[:, 2]
 
 
-def teacher_for_time(instance: Instance) -> tuple[Proposals, dict[str, float]]:
+def expert_for_time(environment: GuidedSearch, space: ActionSpace) -> tuple[Proposals, dict[str, float]]:
     """Levels by what they are of, and for rounds of search the percentage of ops on the device they lean to."""
-    context, space = instance.context, instance.space
-    alone = context.features.op.copy()
+    features = environment.observation.features
+    alone = features.op.copy()
     first = num_op_features("step-time", 2) - 3  # shares of the individuals by device; their position is last
     alone[:, -2:] = alone[:, first : first + 2]
-    leanings = taught_actions(context.features, space)
+    leanings = affinity_actions(features, space)
     proposals = {
         "leanings together": leanings,
-        "leanings of each op alone": taught_actions(replace(context.features, op=alone), space),
+        "leanings of each op alone": affinity_actions(replace(features, op=alone), space),
     }
     agreed = {}
-    for rounds in TEACHER_ROUNDS:
-        what = f"what {rounds} rounds of the teacher's search found"
-        proposals[what] = replace(instance, teacher_rounds=rounds).taught.actions
+    for rounds in EXPERT_ROUNDS:
+        what = f"what {rounds} rounds of the expert's search found"
+        proposals[what] = demonstrate(environment, space, rounds).actions
         same = prefers_first(proposals[what]) == prefers_first(leanings)
         agreed[f"{what}: ops of it on the device they lean to"] = 100 * float(np.mean(same))
     return proposals, agreed
 
 
-def teacher_for_memory(instance: Instance) -> tuple[Proposals, dict[str, float]]:
+def expert_for_memory(environment: GuidedSearch, space: ActionSpace) -> tuple[Proposals, dict[str, float]]:
     """The same; there are no rounds."""
-    all_uniform, *of_leanings = tried_actions(instance.context.features, instance.space)
+    all_uniform, *of_leanings = candidate_actions(environment.observation.features, space)
     proposals = {"all uniform, after the search for features": all_uniform}
     for number, actions in enumerate(of_leanings):
         proposals[f"leanings of kind {number // 2}, {('weakly', 'surely')[number % 2]}"] = actions
-    return {**proposals, "what the teacher takes": instance.taught.actions}, {}
+    return {**proposals, "what the expert takes": demonstrate(environment, space, 0).actions}, {}
 
 
 def gains(problem: Problem, seed: int, decoder: DecoderName, evaluations: int) -> dict[str, float]:
@@ -127,17 +127,16 @@ def gains(problem: Problem, seed: int, decoder: DecoderName, evaluations: int) -
             problem, space, actions_of(plan.solution, space, context), context, evaluations
         )
     space = space_of(placement_levels=5)
-    of_teacher = teacher_for_memory if problem.objective == "peak-memory" else teacher_for_time
-    proposals, agreed = of_teacher(
-        Instance(
-            problem=problem,
-            context=context,
-            space=space,
-            reference=reference,
-            evaluations=evaluations,
-            teacher_rounds=0,
-        )
+    environment = GuidedSearch(
+        problem=problem,
+        observation=context,
+        decoder=decoder,
+        reference=reference,
+        evaluations=evaluations - FEATURE_EVALUATIONS,
+        found_before=context.objective,
     )
+    of_expert = expert_for_memory if problem.objective == "peak-memory" else expert_for_time
+    proposals, agreed = of_expert(environment, space)
     found |= {name: objective_of(problem, space, actions, context, evaluations) for name, actions in proposals.items()}
     gained = {name: 100 * (1 - objective / reference) for name, objective in found.items()}
     return {**gained, **agreed}

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "placewright"
 #: From first to last; modules of one row may import each other.
 ROWS = (
     {"_core", "version", "support"},
-    {"graph", "machine", "proposal", "decoder"},
+    {"graph", "machine", "proposal", "guide", "decoder"},
     {"examples", "importers", "costs", "machines"},
     {"problem"},
     {"bounds"},

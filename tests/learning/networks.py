@@ -9,18 +9,18 @@ import numpy as np
 from placewright.learning.regal.configuration import CONFIGURATIONS, PolicyConfiguration
 from placewright.learning.regal.features import Features
 from placewright.learning.regal.forward import LogitsInOrder, Weights, logits_of
-from placewright.learning.regal.policy import Policy, weight_shapes
+from placewright.learning.regal.policy import RegalPolicy, weight_shapes
 
 SMALL = replace(CONFIGURATIONS["runtime-synthetic"], width=8, scheduling_levels=3)
 
 
-def random_policy(configuration: PolicyConfiguration = SMALL, seed: int = 0, name: str = "random") -> Policy:
+def random_policy(configuration: PolicyConfiguration = SMALL, seed: int = 0, name: str = "random") -> RegalPolicy:
     random = np.random.default_rng(seed)
     weights = {
         name: (random.normal(size=shape) / np.sqrt(shape[-1])).astype(np.float32)
         for name, shape in weight_shapes(configuration).items()
     }
-    return Policy(name=name, configuration=configuration, weights=weights, record={"steps": 0})
+    return RegalPolicy(name=name, configuration=configuration, weights=weights, record={"steps": 0})
 
 
 def logits_given(

@@ -16,7 +16,7 @@ from placewright.learning.regal.configuration import PolicyConfiguration
 from placewright.learning.regal.features import Features
 from placewright.learning.regal.forward import Weights, logits_of
 from placewright.learning.regal.network import Batch, PolicyNetwork
-from placewright.learning.regal.policy import Policy, sample
+from placewright.learning.regal.policy import RegalPolicy, sample
 
 IN_ORDER = replace(SMALL, network="autoregressive")
 SHAPES = [
@@ -26,26 +26,26 @@ SHAPES = [
 ]
 
 
-def sure_policy(configuration: PolicyConfiguration) -> Policy:
+def sure_policy(configuration: PolicyConfiguration) -> RegalPolicy:
     """With large weights, so that what was drawn before matters much."""
     policy = random_policy(configuration)
     return replace(policy, weights={name: 3 * array for name, array in policy.weights.items()})
 
 
-def network_of(policy: Policy) -> PolicyNetwork:
+def network_of(policy: RegalPolicy) -> PolicyNetwork:
     network = PolicyNetwork(policy.configuration)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in policy.weights.items()})
     return network
 
 
-def logits_in_torch(policy: Policy, graph: Features, samples: list[np.ndarray]) -> np.ndarray:
+def logits_in_torch(policy: RegalPolicy, graph: Features, samples: list[np.ndarray]) -> np.ndarray:
     """[samples, num ops, num logits], given the actions of each sample."""
     network = network_of(policy)
     with torch.no_grad():
         return network(network.states(Batch.of([graph])), torch.from_numpy(np.array(samples))).numpy()
 
 
-def logits_by_definition(policy: Policy, graph: Features, actions: np.ndarray) -> np.ndarray:
+def logits_by_definition(policy: RegalPolicy, graph: Features, actions: np.ndarray) -> np.ndarray:
     """In double, op by op: equations 6 to 11 with the op's state and the actions of the op before as input."""
     weights: Weights = {name: array.astype(np.float64) for name, array in policy.weights.items()}
     with torch.no_grad():

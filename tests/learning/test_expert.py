@@ -1,8 +1,9 @@
-"""What a policy is taught, as levels of its actions."""
+"""What a policy imitates, as levels of its actions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ import pytest
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.synthetic import random_graph
 from placewright.decoder import DecoderName
+from placewright.learning.environments.guided_search import GuidedSearch
 from placewright.learning.regal.actions import ActionSpace, beta_parameters
-from placewright.learning.regal.expert import actions_of, taught_actions, tried_actions
-from placewright.learning.regal.features import Features, context_of
-from placewright.learning.regal.instances import Instance
+from placewright.learning.regal.expert import actions_of, affinity_actions, candidate_actions, demonstrate
+from placewright.learning.regal.features import Context, Features, context_of
 from placewright.learning.regal.memory_affinity import num_memory_leanings
 from placewright.learning.regal.smoothed_affinity import num_leanings
 from placewright.machines import load_machine
@@ -40,7 +41,7 @@ def test_devices_and_priorities_become_the_nearest_levels() -> None:
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17, transfer_levels=5)
     # Means of 5/6 and 1/6 are the last and the first of five levels, and 1/3 of the variance the second. Of 17 levels
     # priorities take those of means 8/18, 4.5/18 and 1/18, and least variance. Those of transfers stay uniform.
-    assert taught_actions(FEATURES, space).tolist() == [
+    assert affinity_actions(FEATURES, space).tolist() == [
         [4, 1, 0, 1, 7, 0, 2, 1],
         [0, 1, 4, 1, 4, 0, 2, 1],
         [4, 1, 0, 1, 0, 0, 2, 1],
@@ -54,10 +55,10 @@ def test_a_policy_is_taught_only_what_it_decides(placement: int, scheduling: int
     space = ActionSpace(
         num_devices=2, placement_levels=placement, scheduling_levels=scheduling, elite_bias_levels=elite_bias
     )
-    taught = taught_actions(FEATURES, space)
-    assert taught.shape == (3, len(space.levels) + (elite_bias > 0))
+    demonstrated = affinity_actions(FEATURES, space)
+    assert demonstrated.shape == (3, len(space.levels) + (elite_bias > 0))
     # 0.5 (1 + (c + 1) / 5) is 0.7 for c = 1.
-    assert not elite_bias or set(taught[:, -1]) == {1}
+    assert not elite_bias or set(demonstrated[:, -1]) == {1}
 
 
 def test_a_plan_becomes_levels_of_its_devices_and_order() -> None:
@@ -74,26 +75,37 @@ def test_a_plan_becomes_levels_of_its_devices_and_order() -> None:
 def test_where_transfers_have_no_priorities_ops_take_all_of_theirs() -> None:
     # Means 17/18, 9/18 and 1/18 of 17 levels.
     space = ActionSpace(num_devices=2, placement_levels=0, scheduling_levels=17, decoder="lazy")
-    assert taught_actions(FEATURES, space).tolist() == [[16, 0], [8, 0], [0, 0]]
+    assert affinity_actions(FEATURES, space).tolist() == [[16, 0], [8, 0], [0, 0]]
 
 
-def test_rounds_of_search_make_what_is_taught_better() -> None:
+def environment_of(problem: Problem, context: Context, space: ActionSpace, rounds: int) -> GuidedSearch:
+    return GuidedSearch(
+        problem=problem,
+        observation=context,
+        decoder=space.decoder,
+        reference=1.0,
+        evaluations=600,
+        found_before=context.objective,
+        expert=partial(demonstrate, space=space, rounds=rounds),
+    )
+
+
+def reward_of(environment: GuidedSearch, space: ActionSpace, actions: np.ndarray, seed: int) -> float:
+    proposal = space.proposal(environment.problem, actions, environment.observation.fixed_op)
+    return environment.rewards([proposal], [seed])[0]
+
+
+def test_rounds_of_search_make_the_demonstration_better() -> None:
     graph = random_graph(3, 1)
     times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=load_machine(PAPER_MACHINE), time_ns=times, control="order")
     context = context_of(problem, 0, with_leanings=True)
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16)
 
-    def reward(teacher_rounds: int) -> float:
-        instance = Instance(
-            problem=problem,
-            context=context,
-            space=space,
-            reference=1.0,
-            evaluations=1000,
-            teacher_rounds=teacher_rounds,
-        )
-        return float(np.mean([instance.reward(instance.taught.actions, seed) for seed in range(10, 15)]))
+    def reward(rounds: int) -> float:
+        environment = environment_of(problem, context, space, rounds)
+        actions = environment.demonstration.actions
+        return float(np.mean([reward_of(environment, space, actions, seed) for seed in range(10, 15)]))
 
     assert reward(4) > 0.97 * reward(0)  # rewards are negative
 
@@ -105,7 +117,7 @@ def test_for_memory_every_kind_of_leaning_is_tried_weakly_and_surely() -> None:
     op[:, -1] = op[:, -3] = op[:, -5] = 1
     op[:, -8], op[:, -7] = [1, -1, -1], [-1, 1, 1]
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=17)
-    uniform, *tried = tried_actions(replace(FEATURES, op=op), space)
+    uniform, *tried = candidate_actions(replace(FEATURES, op=op), space)
     # Means of 1/2 and 1/3 of the variance are the third of five levels and the second, of 17 the ninth and the sixth.
     assert uniform.tolist() == [[2, 1, 2, 1, 8, 5]] * 3
     # Of five levels the last and the first stand for means of 5/6 and 1/6, the fourth and the second for 4/6 and 2/6.
@@ -125,12 +137,10 @@ def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
     # A reward is then what the guided search finds, whatever that for features found.
     context = replace(context_of(problem, 0, decoder, with_leanings=True), objective=10**9)
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16, decoder=decoder)
-    instance = Instance(
-        problem=problem, context=context, space=space, reference=1.0, evaluations=1000, teacher_rounds=0
-    )
-    found = [-instance.reward(actions, 0) for actions in tried_actions(context.features, space)]
-    assert -instance.reward(instance.taught.actions, 0) == min(found)
+    environment = environment_of(problem, context, space, rounds=0)
+    found = [-reward_of(environment, space, actions, 0) for actions in candidate_actions(context.features, space)]
+    assert -reward_of(environment, space, environment.demonstration.actions, 0) == min(found)
     # A gain of 5% over their mean counts fully.
     gain = 1 - min(found) / np.mean(found)
     assert (gain >= 0.05) == counts_fully
-    assert instance.taught.weight == pytest.approx(min(1, gain / 0.05))
+    assert environment.demonstration.weight == pytest.approx(min(1, gain / 0.05))

@@ -18,7 +18,7 @@ from placewright.learning.guided import Regal
 from placewright.learning.policy_file import write_policy
 from placewright.learning.regal.configuration import Network
 from placewright.learning.regal.features import context_of
-from placewright.learning.regal.policy import Policy
+from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem
@@ -85,8 +85,8 @@ def test_expected_levels_do_not_depend_on_a_seed() -> None:
     problem = synthetic()
     context = context_of(problem, 0)
 
-    def rows(policy: Policy) -> list[list[int]]:
-        return [policy.propose(problem, context, seed).row.tolist() for seed in range(2)]
+    def rows(policy: RegalPolicy) -> list[list[int]]:
+        return [policy.guide(problem, context, seed).row.tolist() for seed in range(2)]
 
     drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, taken="expected")))
     assert drawn[0] != drawn[1]

@@ -13,7 +13,7 @@ from placewright.learning.guided import Regal
 from placewright.learning.policy_file import read_policy
 from placewright.learning.regal.trainings import TRAININGS
 from placewright.learning.trainer import train
-from placewright.learning.workers import suite_of
+from placewright.learning.workers import problem_set_of
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 
@@ -24,7 +24,7 @@ def test_some_minutes_of_training_beat_uniform_brkga_on_unseen_graphs(tmp_path: 
     write_synthetic(tmp_path / "data", 600, seed=1)
     configuration = replace(TRAININGS["runtime-synthetic"], steps=1800, validation_graphs=20)
     policy = read_policy(train(tmp_path / "data", configuration, tmp_path / "run", name="short", processes=2))
-    suite = suite_of(tmp_path / "data", "test", configuration)
+    suite = problem_set_of(tmp_path / "data", "test", configuration)
     gains = []
     for index in range(40):
         problem = suite.problem(suite.graph(index))

@@ -14,7 +14,7 @@ from test_trainer import CONFIGURATION, lines
 
 from placewright.learning.checkpoint import Checkpoint
 from placewright.learning.trainer import BEST, train
-from placewright.learning.workers import Assignment, suites_of
+from placewright.learning.workers import RolloutTask, problem_sets_of
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 
 SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
@@ -60,14 +60,14 @@ def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tm
 
     from placewright.learning.ray_workers import RayWorkers
 
-    suites = suites_of(data, SHORT)
+    problem_sets = problem_sets_of(data, SHORT)
     weights = Checkpoint(tmp_path, SHORT, 0, data=[]).weights
     with pytest.raises(InputError, match="the Ray cluster has 3 cores, too few for 4 actors"):
-        RayWorkers("local", suites, SHORT, 4)
-    with RayWorkers("local", suites, SHORT, 1) as workers:
+        RayWorkers("local", problem_sets, SHORT, 4)
+    with RayWorkers("local", problem_sets, SHORT, 1) as workers:
         with pytest.raises(IndexError):  # as of a process
-            workers.lessons(weights, [Assignment(graph=9, is_taught=False, seeds=(0, 1))])
+            workers.gradients(weights, [RolloutTask(graph=9, imitates=False, seeds=(0, 1))])
         [actor] = workers._actors
         os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
         with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
-            workers.lessons(weights, [Assignment(graph=0, is_taught=False, seeds=(0, 1))])
+            workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])

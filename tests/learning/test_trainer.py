@@ -25,14 +25,14 @@ from waiting import PATIENCE_S, wait_until
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.learning.policy_file import read_policy
+from placewright.learning.protocols import GradientEstimate
 from placewright.learning.records import Records
-from placewright.learning.regal.learner import Lesson
-from placewright.learning.regal.trainings import TrainingConfiguration
-from placewright.learning.trainer import BEST, assignments_of, train
+from placewright.learning.regal.trainings import RegalTraining
+from placewright.learning.trainer import BEST, tasks_of, train
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 
-CONFIGURATION = TrainingConfiguration(
+CONFIGURATION = RegalTraining(
     policy=SMALL,
     steps=6,
     batch=2,
@@ -85,7 +85,7 @@ def die(progress):
         os.kill(os.getpid(), 9)
 
 if __name__ == "__main__":
-    reinforce.train(Path(sys.argv[1]), CONFIGURATION, Path(sys.argv[2]), name="small", processes=2, on_progress=die)
+    trainer.train(Path(sys.argv[1]), CONFIGURATION, Path(sys.argv[2]), name="small", processes=2, on_progress=die)
 """
 
 
@@ -150,12 +150,12 @@ def test_a_training_too_short_for_a_validation_is_validated_at_its_end(data: Pat
     assert read_policy(path).record["step"] == 1
 
 
-def test_what_is_taught_first_goes_on_from_a_checkpoint_too(data: Path, tmp_path: Path) -> None:
-    # The last taught step is the third; checkpoints lie before and after it.
-    taught = replace(CONFIGURATION, policy=replace(SMALL, with_leanings=True), taught_steps=3)
-    train(data, taught, tmp_path / "whole", name="small")
-    train(data, replace(taught, steps=4), tmp_path / "parts", name="small")
-    train(data, taught, tmp_path / "parts", name="small")
+def test_steps_that_imitate_go_on_from_a_checkpoint_too(data: Path, tmp_path: Path) -> None:
+    # The last step that imitates is the third; checkpoints lie before and after it.
+    imitating = replace(CONFIGURATION, policy=replace(SMALL, with_leanings=True), imitation_steps=3)
+    train(data, imitating, tmp_path / "whole", name="small")
+    train(data, replace(imitating, steps=4), tmp_path / "parts", name="small")
+    train(data, imitating, tmp_path / "parts", name="small")
     assert lines(tmp_path / "parts") == lines(tmp_path / "whole")
     keys = [set(line) for line in lines(tmp_path / "whole") if "entropy" in line]
     assert keys == [
@@ -267,18 +267,18 @@ def test_gradients_that_are_no_numbers_end_the_training(
 ) -> None:
     from placewright.learning.workers import Workers
 
-    def spoiled(self: Workers, weights: np.ndarray, assignments: object) -> list[Lesson]:
+    def spoiled(self: Workers, weights: np.ndarray, tasks: object) -> list[GradientEstimate]:
         gradient = np.full_like(weights, np.nan)
-        return [Lesson(gradient=gradient, loss=0.0, rewards=(-1.0,), expected=0.0, entropy=1.0)]
+        return [GradientEstimate(gradient=gradient, loss=0.0, rewards=(-1.0,), expected_reward=0.0, entropy=1.0)]
 
-    monkeypatch.setattr(Workers, "lessons", spoiled)
+    monkeypatch.setattr(Workers, "gradients", spoiled)
     with pytest.raises(InputError, match=r"gradients that are no numbers at step 1; a learning rate of 0\.01"):
         train(data, CONFIGURATION, tmp_path / "out", name="small")
 
 
 def test_what_a_step_learns_from_depends_on_the_seed_and_the_step_alone() -> None:
-    first = assignments_of(CONFIGURATION, 0, 5, range(100))
-    assert first == assignments_of(CONFIGURATION, 0, 5, range(100))
-    assert first != assignments_of(CONFIGURATION, 0, 6, range(100))
-    assert first != assignments_of(CONFIGURATION, 1, 5, range(100))
-    assert [len(assignment.seeds) for assignment in first] == [2, 2]
+    first = tasks_of(CONFIGURATION, 0, 5, range(100))
+    assert first == tasks_of(CONFIGURATION, 0, 5, range(100))
+    assert first != tasks_of(CONFIGURATION, 0, 6, range(100))
+    assert first != tasks_of(CONFIGURATION, 1, 5, range(100))
+    assert [len(task.seeds) for task in first] == [2, 2]

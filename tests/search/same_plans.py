@@ -20,7 +20,7 @@ import numpy as np
 from same_problems import PROBLEMS
 
 from placewright.learning.regal.features import context_of
-from placewright.learning.regal.policy import Policy
+from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy, shipped_names
 from placewright.methods.table import BUILT_IN, METHODS, Method, make_method
 from placewright.plans.assemble import assemble_plan
@@ -108,7 +108,7 @@ def proposals(problem: Problem, seed: int) -> dict[str, str]:
     return {policy.name: _proposed(policy, problem, seed) for policy in _policies(problem)}
 
 
-def _policies(problem: Problem) -> Iterator[Policy]:
+def _policies(problem: Problem) -> Iterator[RegalPolicy]:
     for name in shipped_names():
         policy = find_policy(name)
         with suppress(InputError):
@@ -116,10 +116,10 @@ def _policies(problem: Problem) -> Iterator[Policy]:
             yield policy
 
 
-def _proposed(policy: Policy, problem: Problem, seed: int) -> str:
+def _proposed(policy: RegalPolicy, problem: Problem, seed: int) -> str:
     own = policy.configuration
     context = context_of(problem, seed, own.decoder, with_leanings=own.with_leanings)
-    return _proposal_digest(policy.propose(problem, context, seed))
+    return _proposal_digest(policy.guide(problem, context, seed))
 
 
 def _proposal_digest(proposal: Proposal) -> str:
@@ -139,7 +139,7 @@ def robust_seed(problem: Problem) -> int:
     raise AssertionError
 
 
-def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, Policy]]:
+def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, RegalPolicy]]:
     random = np.random.default_rng(0)
     for name in names:
         policy = find_policy(name)

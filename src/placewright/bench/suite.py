@@ -20,7 +20,7 @@ from placewright.bench.rows import Header
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.problem_set import PAPER_CONTROL, ProblemSet
 from placewright.importers.sources import load_graphs
-from placewright.learning.regal.policy import Policy
+from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.machines import load_machine
 from placewright.problem.objective import ControlMode, Objective

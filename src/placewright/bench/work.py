@@ -14,7 +14,7 @@ from pathlib import Path
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
 from placewright.learning.guided import Regal
-from placewright.learning.regal.policy import Policy
+from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.methods.plugins import load_plugins
 from placewright.methods.table import Method, make_method

@@ -63,7 +63,7 @@ def regal(
     configuration = TRAININGS[config]
     if steps is not None:
         number = whole_number("steps", steps, 1, 10**9)
-        configuration = replace(configuration, steps=number, taught_steps=min(number, configuration.taught_steps))
+        configuration = replace(configuration, steps=number, imitation_steps=min(number, configuration.imitation_steps))
     cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
     try:
         from placewright.learning.trainer import TrainingProgress, train
@@ -73,7 +73,7 @@ def regal(
 
         def on_progress(progress: TrainingProgress) -> None:
             best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
-            reward = "taught" if progress.reward is None else f"reward {progress.reward:.4f}"
+            reward = "imitation" if progress.reward is None else f"reward {progress.reward:.4f}"
             advance(progress.step, f"{reward}{best}")
 
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.learning.regal.learner import Learner, Lesson
-from placewright.learning.regal.trainings import TrainingConfiguration
+from placewright.learning.learner import Learner
+from placewright.learning.protocols import GradientEstimate, Weights
+from placewright.learning.training import TrainingConfiguration
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes, write_atomically
 
@@ -49,23 +50,23 @@ class Checkpoint:
         found: Float = self._weights.detach().numpy()
         return found
 
-    def policy_weights(self) -> Mapping[str, Float]:
-        """The policy's by name, without the baseline's."""
+    def policy_weights(self) -> Weights:
+        """The policy's by name, without the value function's."""
         self._learner.weights = self.weights.copy()
-        return {name: tensor.numpy().copy() for name, tensor in self._learner.policy.state_dict().items()}
+        return self._learner.policy_weights
 
-    def learn(self, lessons: Sequence[Lesson]) -> None:
-        """One step of Adam along the mean of the gradients, cut to the largest norm. Raises InputError when they are no
+    def learn(self, estimates: Sequence[GradientEstimate]) -> None:
+        """One step of Adam along the mean of the gradients, cut to its largest norm. Raises InputError when they are no
         longer numbers."""
-        gradient = torch.from_numpy(np.mean([lesson.gradient for lesson in lessons], axis=0, dtype=np.float32))
+        gradient = torch.from_numpy(np.mean([estimate.gradient for estimate in estimates], axis=0, dtype=np.float32))
         norm = float(gradient.norm())
         if not np.isfinite(norm):
             raise InputError(
                 f"the training has gradients that are no numbers at step {self.step + 1}; "
                 f"a learning rate of {self._configuration.learning_rate} may be too high"
             )
-        self._weights.grad = gradient * min(1.0, self._configuration.largest_norm / max(norm, 1e-12))
-        if self.step == self._configuration.taught_steps:  # gradients of another size begin
+        self._weights.grad = gradient * min(1.0, self._configuration.max_grad_norm / max(norm, 1e-12))
+        if self.step == self._configuration.imitation_steps:  # gradients of another size begin
             self._adam = self._fresh_adam()
         for group in self._adam.param_groups:
             group["lr"] = self._configuration.learning_rate_at(self.step)

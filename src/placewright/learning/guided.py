@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.decoder import DecoderName
+from placewright.learning.protocols import Policy
 from placewright.learning.regal.configuration import Network
 from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
-from placewright.learning.regal.policy import Policy
+from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import shipped_policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -42,7 +44,8 @@ class Regal:
 
     def takes(self, policy: Policy) -> bool:
         """Whether a policy that is given is of its kind: GAS sees a sequence, all others a graph."""
-        return (policy.configuration.network == "sequence") == (self.network == "sequence")
+        is_sequence = policy.family == "regal" and policy.configuration.network == "sequence"
+        return policy.family == "regal" and is_sequence == (self.network == "sequence")
 
     def solve(
         self,
@@ -62,7 +65,7 @@ class Regal:
                 f"a budget of {budget.evaluations} evaluations leaves none to search with: "
                 f"the features of '{self.name}' take {FEATURE_EVALUATIONS}"
             )
-        policy = self.policy or shipped_policy(problem, self.network)
+        policy = cast(RegalPolicy, self.policy or shipped_policy(problem, self.network))
         policy.check(problem)
         decoder = policy.configuration.decoder
         search = search_for_features(problem, seed, decoder)
@@ -73,7 +76,7 @@ class Regal:
             facts = {"policy": policy.title}
             return result_of(self.name, facts, problem, search, ran, solution, seed=seed, began=began)
         context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
-        own = policy.propose(problem, context, seed)
+        own = policy.guide(problem, context, seed)
         followed = time.perf_counter() - began
         guided = replace(self.search, name=self.name, decoder=decoder, threads=self.threads)
         solve = guided.solve

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.learning.regal.configuration import PolicyConfiguration
-from placewright.learning.regal.policy import Policy
+from placewright.learning.families import family_of
+from placewright.learning.protocols import Policy
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes, write_atomically
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+#: Version 1 knew one family.
+_FAMILY_BEFORE = "regal"
 #: Of the header's metadata, whose values are strings: JSON in our case.
 _KEY = "placewright"
 _ALIGNMENT = 8
@@ -29,6 +31,7 @@ def write_policy(policy: Policy, path: str | Path) -> None:
     """Raises InputError naming the path when it cannot be written."""
     about = {
         "schema_version": SCHEMA_VERSION,
+        "family": policy.family,
         "name": policy.name,
         "configuration": asdict(policy.configuration),
         "record": dict(policy.record),
@@ -51,13 +54,15 @@ def read_policy(path: str | Path) -> Policy:
         header, content = _parts(data)
         about = _about(header)
         weights = {name: _array(name, entry, content) for name, entry in header.items() if name != "__metadata__"}
-        configuration = _configuration(about["configuration"])
-        name, record = about["name"], about["record"]
+        name, record, configuration = about["name"], about["record"], about["configuration"]
         if not (isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()):
             raise InputError(f"a policy whose name is {shown(name)}")
         if not isinstance(record, dict):
             raise InputError("a policy whose record is no JSON object")
-        return Policy(name=name, configuration=configuration, weights=weights, record=record)
+        if not isinstance(configuration, dict):
+            raise InputError("a policy whose configuration is no JSON object")
+        family = family_of(about.get("family", _FAMILY_BEFORE))
+        return family.read(name=name, configuration=configuration, weights=weights, record=record)
     except InputError as error:
         raise InputError(f"'{shown(path)}': {error}") from None
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -81,9 +86,9 @@ def _about(header: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata, dict) or _KEY not in metadata:
         raise InputError("a safetensors file, but not a policy of placewright")
     about = json.loads(metadata[_KEY])
-    if not isinstance(about, dict) or about.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(about, dict) or about.get("schema_version") not in (1, SCHEMA_VERSION):
         version = about.get("schema_version") if isinstance(about, dict) else None
-        raise InputError(f"a policy of schema version {shown(version)}; this placewright reads {SCHEMA_VERSION}")
+        raise InputError(f"a policy of schema version {shown(version)}; this placewright reads 1 and {SCHEMA_VERSION}")
     return about
 
 
@@ -97,16 +102,3 @@ def _array(name: str, entry: Mapping[str, Any], content: bytes) -> NDArray[np.fl
     if end - begin != 4 * prod(shape):
         raise InputError(f"'{shown(name)}' has {end - begin} bytes, not those of its shape")
     return np.frombuffer(content, "<f4", prod(shape), begin).reshape(shape)
-
-
-def _configuration(values: Mapping[str, Any]) -> PolicyConfiguration:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        found = TypeAdapter(PolicyConfiguration).validate_json(json.dumps(values), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"its configuration's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if strange := set(values) - set(asdict(found)):
-        raise InputError(f"its configuration has '{shown(min(strange))}', which this placewright does not know")
-    return found

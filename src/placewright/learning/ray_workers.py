@@ -1,8 +1,8 @@
 """Actors of a Ray cluster that roll out and differentiate, in place of the processes of one machine.
 
 The training sends the graphs once, through Ray's object store, so other machines need no folder of them; each actor
-holds its own. In a step the weights travel once to each machine, a graph's number and seeds to an actor, and its lesson
-back. Every machine needs this version of placewright, PyTorch and Ray.
+holds its own. In a step the weights travel once to each machine, a graph's number and seeds to an actor, and its
+gradient back. Every machine needs this version of placewright, PyTorch and Ray.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 from types import TracebackType
 
 from placewright.datasets.problem_set import ProblemSet
-from placewright.learning.regal.trainings import TrainingConfiguration
-from placewright.learning.workers import DEATH, OPS_HELD, Answer, Job, Weights, Workers, furnish
+from placewright.learning.training import Split, TrainingConfiguration
+from placewright.learning.workers import DEATH, MAX_OPS_KEPT, Answer, Job, Weights, Workers, init_worker
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
 from placewright.version import VERSION
 
@@ -36,9 +36,9 @@ class RayWorkers(Workers):
     """So many actors, with a core each."""
 
     def __init__(
-        self, address: str, suites: Mapping[str, ProblemSet], configuration: TrainingConfiguration, actors: int
+        self, address: str, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, actors: int
     ) -> None:
-        """address: as `connect` takes it. suites: as `suites_of` has them.
+        """address: as `connect` takes it. problem_sets: as `problem_sets_of` has them.
 
         Raises InputError when there is no such cluster or it has too few cores, PlacewrightError when an actor does not
         start.
@@ -46,7 +46,7 @@ class RayWorkers(Workers):
         self._is_own_connection = connect(address, actors)
         self._actors: list[ActorHandle] = []
         try:
-            self._start(suites, configuration, actors)
+            self._start(problem_sets, configuration, actors)
         except BaseException:
             self._end()
             raise
@@ -54,13 +54,15 @@ class RayWorkers(Workers):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
 
-    def _start(self, suites: Mapping[str, ProblemSet], configuration: TrainingConfiguration, actors: int) -> None:
+    def _start(
+        self, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, actors: int
+    ) -> None:
         try:
             if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
                 raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
-            graphs = ray.put(dict(suites))
+            graphs = ray.put(dict(problem_sets))
             make = ray.remote(_Actor).options(num_cpus=1)
-            self._actors = [make.remote(graphs, configuration, OPS_HELD // actors) for _ in range(actors)]
+            self._actors = [make.remote(graphs, configuration, MAX_OPS_KEPT // actors) for _ in range(actors)]
             versions = ray.get([actor.version.remote() for actor in self._actors], timeout=_SECONDS_TO_START)
         except GetTimeoutError as error:
             raise PlacewrightError(
@@ -96,8 +98,10 @@ class RayWorkers(Workers):
 
 
 class _Actor:
-    def __init__(self, suites: Mapping[str, ProblemSet], configuration: TrainingConfiguration, most_ops: int) -> None:
-        furnish(suites, configuration, most_ops)
+    def __init__(
+        self, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, max_ops: int
+    ) -> None:
+        init_worker(problem_sets, configuration, max_ops)
 
     def version(self) -> str:
         return VERSION

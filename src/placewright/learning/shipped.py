@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from placewright.learning.policy_file import read_policy
+from placewright.learning.protocols import Policy
 from placewright.learning.regal.configuration import Network, PolicyConfiguration
-from placewright.learning.regal.policy import Policy
+from placewright.learning.regal.policy import RegalPolicy
 from placewright.problem import Problem
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
@@ -20,7 +21,7 @@ _SUFFIX = ".safetensors"
 _BY_NAME_ONLY = "runtime-synthetic"
 
 
-def shipped_policy(problem: Problem, network: Network) -> Policy:
+def shipped_policy(problem: Problem, network: Network) -> RegalPolicy:
     """The one with that network for the problem's objective and number of devices, of several the one whose training
     ended with the best validation. Raises InputError when there is none."""
     asked = (network, problem.objective, problem.machine.num_devices)
@@ -80,5 +81,7 @@ def shipped_names() -> list[str]:
 
 
 @cache
-def _shipped(name: str) -> Policy:
-    return read_policy(_FOLDER / f"{name}{_SUFFIX}")
+def _shipped(name: str) -> RegalPolicy:
+    policy = read_policy(_FOLDER / f"{name}{_SUFFIX}")
+    assert isinstance(policy, RegalPolicy)
+    return policy

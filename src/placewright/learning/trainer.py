@@ -1,4 +1,4 @@
-"""The training of a policy: REINFORCE with Adam, which may be killed and goes on (REGAL, sections 4.1 and A.14)."""
+"""The training of any policy by steps of Adam, which may be killed and goes on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 from placewright.datasets.problem_set import ProblemSet, spread
 from placewright.learning.checkpoint import Checkpoint
 from placewright.learning.policy_file import write_policy
+from placewright.learning.protocols import GradientEstimate, Policy
 from placewright.learning.records import Records
-from placewright.learning.regal.learner import Lesson
-from placewright.learning.regal.policy import Policy
-from placewright.learning.regal.trainings import TrainingConfiguration
-from placewright.learning.workers import Assignment, ProcessWorkers, Workers, graphs_of, suites_of
+from placewright.learning.training import Split, TrainingConfiguration
+from placewright.learning.workers import ProcessWorkers, RolloutTask, Workers, graphs_of, problem_sets_of
 from placewright.support.files import locked_folder
 
 BEST = "best.safetensors"
@@ -23,7 +22,7 @@ BEST = "best.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingProgress:
-    """After each step. reward: mean since the last checkpoint, None while policies are taught. best: percent over
+    """After each step. reward: mean since the last checkpoint, None while an expert is imitated. best: percent over
     uniform BRKGA at the best validation, None before one."""
 
     step: int
@@ -70,13 +69,15 @@ def _train(
     ray: str | None,
     on_progress: OnTrainingProgress | None,
 ) -> Path:
-    suites = suites_of(folder, configuration)
-    graphs, unseen = (graphs_of(suite, configuration) for suite in suites.values())
-    checkpoint = Checkpoint(out, configuration, seed, data=[suite.graphs.digest for suite in suites.values()])
+    problem_sets = problem_sets_of(folder, configuration)
+    graphs, unseen = (graphs_of(problems, configuration) for problems in problem_sets.values())
+    checkpoint = Checkpoint(
+        out, configuration, seed, data=[problems.graphs.digest for problems in problem_sets.values()]
+    )
     if not (out / BEST).exists():
         checkpoint.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
-    started = _workers(folder, suites, configuration, processes, ray)
+    started = _workers(folder, problem_sets, configuration, processes, ray)
     with started as workers, Records(out, checkpoint.step) as records:
 
         def validate() -> None:
@@ -85,18 +86,18 @@ def _train(
             if checkpoint.is_best(improvement):
                 write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
 
-        lessons: list[Lesson] = []
+        estimates: list[GradientEstimate] = []
         while checkpoint.step < configuration.steps:
-            assignments = assignments_of(configuration, seed, checkpoint.step, graphs)
-            lessons += workers.lessons(checkpoint.weights, assignments)
-            checkpoint.learn(lessons[-configuration.batch :])
-            facts = summary(lessons)
+            tasks = tasks_of(configuration, seed, checkpoint.step, graphs)
+            estimates += workers.gradients(checkpoint.weights, tasks)
+            checkpoint.learn(estimates[-configuration.batch :])
+            facts = summary(estimates)
             if checkpoint.step % configuration.validation_interval == 0:
                 validate()
             if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
                 records.add(checkpoint.step, facts)
                 checkpoint.save()
-                lessons.clear()
+                estimates.clear()
             if on_progress is not None:
                 reward = facts.get("reward")
                 on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
@@ -107,38 +108,40 @@ def _train(
 
 
 def _workers(
-    folder: Path, suites: Mapping[str, ProblemSet], configuration: TrainingConfiguration, number: int, ray: str | None
+    folder: Path,
+    problem_sets: Mapping[Split, ProblemSet],
+    configuration: TrainingConfiguration,
+    number: int,
+    ray: str | None,
 ) -> Workers:
     if ray is None:
         return ProcessWorkers(folder, configuration, number)
     from placewright.learning.ray_workers import RayWorkers
 
-    return RayWorkers(ray, suites, configuration, number)
+    return RayWorkers(ray, problem_sets, configuration, number)
 
 
-def assignments_of(
-    configuration: TrainingConfiguration, seed: int, step: int, graphs: Sequence[int]
-) -> list[Assignment]:
+def tasks_of(configuration: TrainingConfiguration, seed: int, step: int, graphs: Sequence[int]) -> list[RolloutTask]:
     """The graphs of a step, drawn anew, and the seeds of their samples: of nothing but the seed and the step."""
     random = np.random.default_rng([seed, step])
     drawn = random.integers(len(graphs), size=configuration.batch)
     seeds = random.integers(2**63, size=(configuration.batch, configuration.samples))
     return [
-        Assignment(graph=graphs[index], is_taught=step < configuration.taught_steps, seeds=tuple(row))
+        RolloutTask(graph=graphs[index], imitates=step < configuration.imitation_steps, seeds=tuple(row))
         for index, row in zip(drawn.tolist(), seeds.tolist(), strict=True)
     ]
 
 
-def summary(lessons: Sequence[Lesson]) -> dict[str, float]:
+def summary(estimates: Sequence[GradientEstimate]) -> dict[str, float]:
     """Of the steps since the last line of the records."""
-    found = {"entropy": float(np.mean([lesson.entropy for lesson in lessons]))}
-    if taught := [lesson.loss for lesson in lessons if not lesson.rewards]:
-        found["imitation_loss"] = float(np.mean(taught))
-    rewards = np.array([np.mean(lesson.rewards) for lesson in lessons if lesson.rewards])
+    found = {"entropy": float(np.mean([estimate.entropy for estimate in estimates]))}
+    if losses := [estimate.loss for estimate in estimates if not estimate.rewards]:
+        found["imitation_loss"] = float(np.mean(losses))
+    rewards = np.array([np.mean(estimate.rewards) for estimate in estimates if estimate.rewards])
     if len(rewards):
         found["reward"] = float(rewards.mean())
-    if expected := [lesson.expected for lesson in lessons if lesson.expected is not None]:
-        found["baseline_error"] = float(np.sqrt(((rewards - expected) ** 2).mean()))
+    if expected := [each.expected_reward for each in estimates if each.expected_reward is not None]:
+        found["value_error"] = float(np.sqrt(((rewards - expected) ** 2).mean()))
     return found
 
 
@@ -149,4 +152,4 @@ def _policy(checkpoint: Checkpoint, name: str, configuration: TrainingConfigurat
         "improvement_percent": checkpoint.best,
         "training": {key: value for key, value in asdict(configuration).items() if key != "policy"},
     }
-    return Policy(name=name, configuration=configuration.policy, weights=checkpoint.policy_weights(), record=record)
+    return configuration.trained_policy(name, checkpoint.policy_weights(), record)

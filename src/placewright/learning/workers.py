@@ -11,27 +11,28 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, final
+from typing import Self, TypeVar, cast, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.datasets.problem_set import PAPER_CONTROL, ProblemSet
+from placewright.datasets.problem_set import ProblemSet
 from placewright.importers.graph_set import SUFFIX, read_graph_set
-from placewright.learning.regal.instances import Instances
-from placewright.learning.regal.learner import Learner, Lesson
-from placewright.learning.regal.trainings import TrainingConfiguration
+from placewright.learning.environments.pool import EnvironmentPool
+from placewright.learning.learner import Learner
+from placewright.learning.protocols import DemonstratingEnvironment, GradientEstimate
+from placewright.learning.training import Split, TrainingConfiguration
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.processes import end_with_parent
 
 #: By all workers together; some 1,100 bytes each.
-OPS_HELD = 4_000_000
+MAX_OPS_KEPT = 4_000_000
 DEATH = "a worker of the training has died; its last checkpoint goes on from there"
 Weights = NDArray[np.float32]
 Job = TypeVar("Job")
@@ -39,16 +40,17 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assignment:
-    """graph: number among those to learn from. is_taught: by imitation, otherwise by rewards. seeds: of its samples."""
+class RolloutTask:
+    """graph: number among those to learn from. imitates: an expert; otherwise it learns from rewards. seeds: of its
+    samples."""
 
     graph: int
-    is_taught: bool
+    imitates: bool
     seeds: tuple[int, ...]
 
 
-def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> ProblemSet:
-    """The graphs of a split, "train" or "valid", on the paper's machine. Raises InputError when there are none."""
+def problem_set_of(folder: Path, split: Split, configuration: TrainingConfiguration) -> ProblemSet:
+    """The graphs of a split on the machine of the training. Raises InputError when there are none."""
     path = folder / f"{split}{SUFFIX}"
     if not os.path.exists(path):  # which, unlike Path.exists, takes any name
         raise InputError(
@@ -61,26 +63,27 @@ def suite_of(folder: Path, split: str, configuration: TrainingConfiguration) -> 
     return ProblemSet(
         name=split,
         graphs=graphs,
-        machine=load_machine(PAPER_MACHINE),
-        objective=configuration.policy.objective,
-        control=PAPER_CONTROL,
-        copies=configuration.copies if split == "train" else 0,
+        machine=load_machine(configuration.machine),
+        objective=configuration.objective,
+        control=configuration.control,
+        copies=configuration.augmentations if split == "train" else 0,
     )
 
 
-def suites_of(folder: Path, configuration: TrainingConfiguration) -> dict[str, ProblemSet]:
-    """Those to learn from and to validate on, by split. Raises InputError where `suite_of` does."""
-    return {split: suite_of(folder, split, configuration) for split in ("train", "valid")}
+def problem_sets_of(folder: Path, configuration: TrainingConfiguration) -> dict[Split, ProblemSet]:
+    """Those to learn from and to validate on, by split. Raises InputError where `problem_set_of` does."""
+    splits: tuple[Split, ...] = ("train", "valid")
+    return {split: problem_set_of(folder, split, configuration) for split in splits}
 
 
-def graphs_of(suite: ProblemSet, configuration: TrainingConfiguration) -> list[int]:
-    """Numbers of a suite's graphs, copies included, that are not too large. Raises InputError when all are."""
-    if (most := configuration.most_ops) is None:
-        return list(range(len(suite.labels)))
-    small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= most]
+def graphs_of(problems: ProblemSet, configuration: TrainingConfiguration) -> list[int]:
+    """Numbers of a set's problems, copies included, that are not too large. Raises InputError when all are."""
+    if (max_ops := configuration.max_ops) is None:
+        return list(range(len(problems.labels)))
+    small = [index for index in range(len(problems.graphs)) if len(problems.graphs[index].ops) <= max_ops]
     if not small:
-        raise InputError(f"'{shown(suite.graphs.name)}' has no graph of at most {most:,} ops")
-    each = 1 + suite.copies
+        raise InputError(f"'{shown(problems.graphs.name)}' has no graph of at most {max_ops:,} ops")
+    each = 1 + problems.copies
     return [index * each + copy for index in small for copy in range(each)]
 
 
@@ -100,12 +103,12 @@ class Workers(ABC):
     ) -> None: ...
 
     @final
-    def lessons(self, weights: Weights, assignments: Sequence[Assignment]) -> list[Lesson]:
-        return self._all(_lesson, weights, assignments)
+    def gradients(self, weights: Weights, tasks: Sequence[RolloutTask]) -> list[GradientEstimate]:
+        return self._all(_gradient, weights, tasks)
 
     @final
     def improvements(self, weights: Weights, graphs: Sequence[int]) -> list[float]:
-        """Percent by which the policy is better than uniform BRKGA on each of the graphs to validate on."""
+        """Percent by which the policy is better than the reference on each of the graphs to validate on."""
         return self._all(_improvement, weights, graphs)
 
     @abstractmethod
@@ -118,7 +121,7 @@ class ProcessWorkers(Workers):
 
     def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
         context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
-        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, OPS_HELD // processes))
+        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, MAX_OPS_KEPT // processes))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -131,47 +134,44 @@ class ProcessWorkers(Workers):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Room:
-    """What a worker holds."""
+class _WorkerState:
+    """What a worker keeps between two tasks."""
 
     learner: Learner
-    train: Instances
-    valid: Instances
+    train: EnvironmentPool
+    valid: EnvironmentPool
 
 
-_room: _Room
+_state: _WorkerState
 
 
-def _start(folder: Path, configuration: TrainingConfiguration, most_ops: int) -> None:
+def _start(folder: Path, configuration: TrainingConfiguration, max_ops: int) -> None:
     """Once in each process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
-    furnish(suites_of(folder, configuration), configuration, most_ops)
+    init_worker(problem_sets_of(folder, configuration), configuration, max_ops)
 
 
-def furnish(suites: Mapping[str, ProblemSet], configuration: TrainingConfiguration, most_ops: int) -> None:
-    """Gives the worker that this process is what it holds. suites: as `suites_of` has them. most_ops: it may hold."""
-    global _room
+def init_worker(problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, max_ops: int) -> None:
+    """Makes this process a worker. problem_sets: as `problem_sets_of` has them. max_ops: as of EnvironmentPool."""
+    global _state
     torch.set_num_threads(1)
-    policy, seeds, rounds = configuration.policy, configuration.reference_seeds, configuration.teacher_rounds
-    instances = {
-        split: Instances(suites[split], policy, evaluations, seeds, rounds, most_ops)
-        for split, evaluations in (
-            ("train", configuration.evaluations),
-            ("valid", configuration.validation_evaluations),
-        )
-    }
-    _room = _Room(learner=Learner(configuration, seed=0), **instances)
+
+    def pool(split: Split) -> EnvironmentPool:
+        make = partial(configuration.environment, split=split)
+        return EnvironmentPool(problem_sets[split], make, max_ops)
+
+    _state = _WorkerState(learner=Learner(configuration, seed=0), train=pool("train"), valid=pool("valid"))
 
 
-def _lesson(weights: Weights, assignment: Assignment) -> Lesson:
-    _room.learner.weights = weights
-    instance = _room.train[assignment.graph]
-    return (
-        _room.learner.imitation(instance) if assignment.is_taught else _room.learner.lesson(instance, assignment.seeds)
-    )
+def _gradient(weights: Weights, task: RolloutTask) -> GradientEstimate:
+    learner, environment = _state.learner, _state.train[task.graph]
+    learner.weights = weights
+    if task.imitates:
+        return learner.imitation_gradient(cast(DemonstratingEnvironment, environment))
+    return learner.policy_gradient(environment, task.seeds)
 
 
 def _improvement(weights: Weights, graph: int) -> float:
-    _room.learner.weights = weights
-    return 100 * (1 + _room.learner.reward(_room.valid[graph], seed=graph))
+    _state.learner.weights = weights
+    return 100 * (1 + _state.learner.reward(_state.valid[graph], seed=graph))

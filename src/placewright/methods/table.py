@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from placewright.learning.guided import Regal
+from placewright.learning.protocols import Policy
 from placewright.learning.regal.features import FEATURE_EVALUATIONS
-from placewright.learning.regal.policy import Policy
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search import default_budget
@@ -123,7 +123,7 @@ def register_method(method: M) -> M:
     Parameters
     ----------
     method
-        An object with a `name` and a `solve`, as `placewright.search.method.Method` describes them, or a class of such
+        An object with a `name` and a `solve`, as `placewright.methods.table.Method` describes them, or a class of such
         objects that is called without arguments. One registered again replaces the one before.
 
     Returns

@@ -1,4 +1,4 @@
-"""What a policy may be taught, before rewards teach it or instead: devices that neighbours share, ops in their order.
+"""What a policy imitates, before it learns from rewards or instead: devices that neighbours share, ops in order.
 
 REINFORCE decides for each op apart from all others, so it hardly meets a placement in which neighbours stand together,
 and on real networks those are what gains (docs/policies.md).
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.learning.environments.guided_search import GuidedSearch
+from placewright.learning.protocols import Demonstration
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.features import Features
 from placewright.learning.regal.memory_affinity import NUM_KINDS
 from placewright.learning.regal.smoothed_affinity import num_leanings
+from placewright.proposal import Proposal
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -29,16 +32,50 @@ _FIRST_PRIORITY, _LAST_PRIORITY, _PRIORITY_VARIANCE = 17 / 18, 1 / 18, 1 / 18
 _FIRST_BELOW_TRANSFERS = 8 / 18
 #: Of the way from 0.5 to 1, for an elite bias of 0.7, which the search has by itself.
 _ELITE_BIAS_SHARE = 0.4
+#: From which on a demonstration counts fully.
+_LARGE_GAIN = 0.05
 
 
-def taught_actions(features: Features, space: ActionSpace) -> Int:
+def demonstrate(environment: GuidedSearch, space: ActionSpace, rounds: int) -> Demonstration:
+    """A simple proposal, or after rounds of search, each guided by what the one before found, the best that was found.
+
+    Where peak memory is the objective, the best of several simple ones; it counts by what it gains over their mean,
+    since on most graphs they are alike."""
+    actions, weight = _simple_proposal(environment, space)
+    best, shown = None, actions
+    for round_ in range(rounds):
+        search = environment.search(_proposal(environment, space, actions), seed=round_)
+        actions = actions_of(*environment.problem.core.decode(search.best_keys(), space.decoder), space)
+        if best is None or search.best_objective < best:
+            best, shown = search.best_objective, actions
+    return Demonstration(actions=shown, weight=weight)
+
+
+def _simple_proposal(environment: GuidedSearch, space: ActionSpace) -> tuple[Int, float]:
+    features = environment.observation.features
+    if environment.problem.objective == "step-time":
+        return affinity_actions(features, space), 1.0
+    tried = candidate_actions(features, space)
+    objectives = [
+        environment.search(_proposal(environment, space, actions), seed=0).best_objective for actions in tried
+    ]
+    best = int(np.argmin(objectives))
+    gain = 1 - objectives[best] / max(1.0, float(np.mean(objectives)))
+    return tried[best], min(1.0, gain / _LARGE_GAIN)
+
+
+def _proposal(environment: GuidedSearch, space: ActionSpace, actions: Int) -> Proposal:
+    return space.proposal(environment.problem, actions, environment.observation.fixed_op)
+
+
+def affinity_actions(features: Features, space: ActionSpace) -> Int:
     """Levels, [ops, choices], that stand for the device to which an op and those around it lean, of the last kind of
     leaning, and for priorities that fall with the op's mean position. features: leanings are among them."""
     position = features.op[:, -num_leanings(space.num_devices) - 1].astype(np.float64)
     return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
 
 
-def tried_actions(features: Features, space: ActionSpace) -> list[Int]:
+def candidate_actions(features: Features, space: ActionSpace) -> list[Int]:
     """What is tried where peak memory is the objective, levels, [ops, choices], each: all uniform; and for each kind of
     leaning the device to which an op leans, weakly and surely. Priorities stay uniform."""
     num_devices = space.num_devices

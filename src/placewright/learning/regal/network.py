@@ -1,4 +1,4 @@
-"""The policy's network and its baseline in PyTorch (REGAL, section 4.2 and A.8)."""
+"""The policy's network and its value function in PyTorch (REGAL, section 4.2 and A.8)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, one_hot, pad, relu
 
+from placewright.learning.protocols import Actions
 from placewright.learning.regal.configuration import PolicyConfiguration
-from placewright.learning.regal.features import NUM_EDGE_FEATURES, Features
+from placewright.learning.regal.distribution import LevelDistribution
+from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context, Features
 from placewright.learning.regal.forward import Logits, LogitsInOrder
+from placewright.problem import Problem
+from placewright.proposal import Proposal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,7 +148,7 @@ class PolicyNetwork(nn.Module):
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
         width, space = configuration.width, configuration.action_space
-        self.levels = space.levels
+        self.configuration, self.levels = configuration, space.levels
         self.states = network_of_states(configuration)
         self.recurrent: nn.LSTM | None = None
         if configuration.network == "autoregressive":
@@ -162,6 +166,12 @@ class PolicyNetwork(nn.Module):
         own = states.expand(len(actions), -1, -1)
         return self.act(self.recurrent(torch.cat([own, before.to(own.dtype)], 2))[0])
 
+    def distribution(self, observation: Context) -> LevelDistribution:
+        return LevelDistribution(self, self.states(Batch.of([observation.features])))
+
+    def guide(self, problem: Problem, observation: Context, actions: Actions) -> Proposal:
+        return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
+
     def to_sample(self, states: Tensor) -> Logits:
         """What to draw a graph's actions from. states: [ops, width]"""
         if self.recurrent is None:
@@ -170,7 +180,7 @@ class PolicyNetwork(nn.Module):
         return LogitsInOrder(weights, states.detach().numpy(), self.levels)
 
 
-class BaselineNetwork(nn.Module):
+class ValueNetwork(nn.Module):
     """The reward to expect of a graph, from a network of its own."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
@@ -180,6 +190,7 @@ class BaselineNetwork(nn.Module):
         self.of_op = TwoLayers(width, width, width)
         self.of_graph = TwoLayers(width, width, 1)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """-> [graphs]"""
-        return self.of_graph(batch.mean_over_ops(self.of_op(self.states(batch)))).squeeze(1)
+    def forward(self, observation: Context) -> Tensor:
+        """-> one number"""
+        batch = Batch.of([observation.features])
+        return self.of_graph(batch.mean_over_ops(self.of_op(self.states(batch)))).squeeze(1)[0]

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.configuration import PolicyConfiguration
-from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context
+from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.learning.regal.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -22,7 +22,7 @@ from placewright.support.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Policy:
+class RegalPolicy:
     """weights: float32 arrays by the names PolicyNetwork gives them. record: how it was trained, JSON values.
 
     Raises InputError when the weights are not those of such a network.
@@ -32,6 +32,7 @@ class Policy:
     configuration: PolicyConfiguration
     weights: Mapping[str, NDArray[np.float32]]
     record: Mapping[str, Any] = field(default_factory=dict)
+    family: ClassVar[str] = "regal"
 
     def __post_init__(self) -> None:
         shapes = weight_shapes(self.configuration)
@@ -65,11 +66,16 @@ class Policy:
                 f"not for {problem.objective} on {devices}"
             )
 
-    def propose(self, problem: Problem, context: Context, seed: int) -> Proposal:
+    def observe(self, problem: Problem, seed: int) -> Context:
+        """Features, after a search of 400 evaluations."""
+        configuration = self.configuration
+        return context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
+
+    def guide(self, problem: Problem, observation: Context, seed: int) -> Proposal:
         """Actions drawn from what the network makes of the features, as the distributions they stand for."""
         self.check(problem)
-        actions = choose(logits_of(self.weights, self.configuration, context.features), self.configuration, seed)
-        return self.configuration.action_space.proposal(problem, actions, context.fixed_op)
+        actions = choose(logits_of(self.weights, self.configuration, observation.features), self.configuration, seed)
+        return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
 
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:

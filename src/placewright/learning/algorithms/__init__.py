@@ -1,0 +1,1 @@
+"""How weights are learned: one file per algorithm."""

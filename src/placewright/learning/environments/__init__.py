@@ -1,0 +1,1 @@
+"""What a guide is worth: one file per way to find out."""
