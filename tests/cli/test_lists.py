@@ -18,7 +18,7 @@ from command_line import Placewright
 
 from placewright.cli.app import app
 from placewright.cli.example_lines import EXAMPLES
-from placewright.cli.schemas import TYPES
+from placewright.cli.schemas import TYPES, schema_of
 from placewright.learning.regal.configuration import CONFIGURATIONS
 from placewright.learning.shipped import shipped_names
 from placewright.methods.summaries import SUMMARIES
@@ -108,6 +108,15 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
         printed = json.loads(placewright(*command).out)
         schema = json.loads(placewright("schema", name).out)
         assert_fits(printed, schema, schema.get("$defs", {}), name)
+
+
+@pytest.mark.parametrize("command", ["plan", "inspect", "explain", "explain-op", "diff"])
+def test_a_schema_says_what_each_key_means(command: str) -> None:
+    schema = schema_of(command)
+    records = [schema, *schema.get("$defs", {}).values()]
+    keys = [(one["title"], key, below) for one in records for key, below in one.get("properties", {}).items()]
+    assert len(keys) > 10
+    assert [f"{title}.{key}" for title, key, below in keys if not below.get("description")] == []
 
 
 def assert_fits(value: Any, schema: dict[str, Any], definitions: dict[str, Any], where: str) -> None:

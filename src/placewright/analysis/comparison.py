@@ -17,7 +17,16 @@ from placewright.support.errors import InputError
 class MovedOps:
     """Ops of one module, repeated layers taken together, that stand on another device in the second plan.
 
-    time_ns: what they take in the first plan.
+    Attributes
+    ----------
+    module
+        Its path.
+    source, destination
+        Names of devices in the first and the second plan.
+    num_ops
+        How many there are.
+    time_ns
+        What they take in the first plan.
     """
 
     module: str
@@ -29,7 +38,15 @@ class MovedOps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferChange:
-    """Transfers of one plan that the other has not, by tensor and names of the devices."""
+    """Transfers of one plan that the other has not, by tensor and names of the devices.
+
+    Attributes
+    ----------
+    num_transfers
+        How many there are.
+    size_bytes
+        Their sum.
+    """
 
     num_transfers: int
     size_bytes: int
@@ -39,10 +56,25 @@ class TransferChange:
 class Comparison:
     """What turns the first plan into the second.
 
-    renamed: (device of the second plan, device of the first that it counts as): where devices are equal, names that
-    were only swapped move nothing; empty where every device counts as itself. moved: by time, longest first.
-    order_distance: share of the pairs of ops that stand in the other order (Kendall 1938), from 0
-    (same order) to 1 (reversed). same_machine: whether the two plans are for the same machine.
+    Attributes
+    ----------
+    num_ops
+        Scheduled ops.
+    renamed
+        Pairs of a device of the second plan and the device of the first that it counts as. Where devices are equal,
+        names that were only swapped move nothing; empty where every device counts as itself.
+    num_moved
+        Ops on another device.
+    moved
+        By time, longest first.
+    order_distance
+        Share of the pairs of ops that stand in the other order (Kendall 1938), from 0 (same order) to 1 (reversed).
+    transfers_kept
+        How many both plans have.
+    transfers_removed, transfers_added
+        What one has and the other has not.
+    same_machine
+        Whether the two plans are for the same machine.
     """
 
     num_ops: int

@@ -18,7 +18,19 @@ from placewright.plans.record import Buffer, BufferKind, Plan, ScheduledOp, Tran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferGroup:
-    """Buffers of one kind from one module, repeated layers taken together (see `layer_of_ops`)."""
+    """Buffers of one kind from one module, repeated layers taken together (see `layer_of_ops`).
+
+    Attributes
+    ----------
+    module
+        Path of the module.
+    kind
+        As in a plan's buffers.
+    num_buffers
+        How many there are.
+    size_bytes
+        Their sum.
+    """
 
     module: str
     kind: BufferKind
@@ -30,9 +42,24 @@ class BufferGroup:
 class PeakExplanation:
     """The moment a device holds most.
 
-    op: the step that brings the peak, None when the residents alone make it. groups: what is alive then, largest first;
-    their sizes add up to peak_bytes. missing_bytes: peak minus limit where positive. over_limit_ns: how long the device
-    is over its limit.
+    Attributes
+    ----------
+    device
+        Its index.
+    peak_bytes
+        What it holds.
+    limit_bytes
+        Its limit; None for none.
+    time_ns
+        When.
+    op
+        The step that brings the peak; None when the residents alone make it.
+    groups
+        What is alive then, largest first; their sizes add up to `peak_bytes`.
+    missing_bytes
+        Peak minus limit where positive.
+    over_limit_ns
+        How long the device is over its limit.
     """
 
     device: int
@@ -52,8 +79,20 @@ class PeakExplanation:
 class Stretch:
     """Steps of the critical path of one sort taken together.
 
-    what: "compute" or "transfer". module: of the ops, or of the producer of what moves. device: where it computes, or
-    where it is sent from; destination: -1 for computing.
+    Attributes
+    ----------
+    what
+        "compute" or "transfer".
+    module
+        Of the ops, or of the producer of what moves.
+    device
+        Where it computes, or where it is sent from.
+    destination
+        Where it is sent to; -1 for computing.
+    num_steps
+        How many there are.
+    time_ns
+        Their sum.
     """
 
     what: str
@@ -66,9 +105,23 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathExplanation:
-    """The chain of steps that decides the step time: the shares add up to it. launching_ns: until the host thread has
-    launched the first of them; num_launches: how many launches that takes, its own among them. stretches: longest
-    first."""
+    """The chain of steps that decides the step time; the times add up to it.
+
+    Attributes
+    ----------
+    compute_ns, transfer_ns, waiting_ns
+        What the chain computes, moves, and waits.
+    launching_ns
+        Until the host thread has launched the first of its steps.
+    num_launches
+        How many launches that takes, its own among them.
+    num_steps
+        Of the chain.
+    num_device_changes
+        How often it goes to another device.
+    stretches
+        Longest first.
+    """
 
     compute_ns: int
     transfer_ns: int
@@ -84,10 +137,19 @@ class PathExplanation:
 class GapExplanation:
     """Where the distance between the objective and its lower bound lies.
 
-    parts: (cause, ns or bytes), none negative, largest first; they add up to value - bound, or there are none where the
-    causes do not explain the bound (a chain shorter than the work divided over the devices, say). Between equal
-    devices the causes of a bound by work are averages over the devices, otherwise they lie on the critical path; those
-    of peak memory are what the fullest device holds at its peak.
+    Attributes
+    ----------
+    value
+        Of the objective, in ns or bytes.
+    bound
+        Its lower bound.
+    reason
+        Which bound that is.
+    parts
+        Pairs of cause and ns or bytes, none negative, largest first. They add up to value - bound, or there are none
+        where the causes do not explain the bound (a chain shorter than the work divided over the devices, say).
+        Between equal devices the causes of a bound by work are averages over the devices, otherwise they lie on the
+        critical path; those of peak memory are what the fullest device holds at its peak.
     """
 
     value: int
@@ -98,8 +160,18 @@ class GapExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """peaks, idle: one per device. path, gap: of the whole plan; no gap for an infeasible plan, whose objective may lie
-    below what any feasible plan can reach."""
+    """Why a plan costs what it costs.
+
+    Attributes
+    ----------
+    peaks, idle
+        One per device.
+    path
+        The critical path.
+    gap
+        Where the distance to the lower bound lies; None for an infeasible plan, whose objective may lie below what
+        any feasible plan can reach.
+    """
 
     peaks: tuple[PeakExplanation, ...]
     path: PathExplanation

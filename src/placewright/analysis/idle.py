@@ -12,12 +12,24 @@ from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, Transfer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleExplanation:
-    """What a device does not compute for; busy and the rest add up to the step time.
+    """What a device does while it does not compute; all times add up to the step time.
 
-    transfer_ns: the tensor it needs next is on a link (blocking machines: the device itself takes part in a transfer).
-    others_ns: what it needs next is not computed yet elsewhere. launch_ns: what it runs or needs next has not been
-    launched. end_ns: nothing is left for it to do.
-    waits_on: nanoseconds of the first two by device it waits for.
+    Attributes
+    ----------
+    device
+        Its index.
+    busy_ns
+        It computes.
+    transfer_ns
+        The tensor it needs next is on a link (blocking machines: the device itself takes part in a transfer).
+    others_ns
+        What it needs next is not computed yet elsewhere.
+    launch_ns
+        What it runs or needs next has not been launched.
+    end_ns
+        Nothing is left for it to do.
+    waits_on
+        Nanoseconds of `transfer_ns` and `others_ns` by the device it waits for.
     """
 
     device: int

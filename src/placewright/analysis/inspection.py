@@ -24,7 +24,19 @@ from placewright.search.result import Solution, measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """All ops of one kind. time_ns: their sum on the machine's fastest device."""
+    """All ops of one kind.
+
+    Attributes
+    ----------
+    kind
+        One of `placewright.graph.OP_KINDS`.
+    num_ops
+        How many there are.
+    flops, bytes_moved
+        Their sums.
+    time_ns
+        Sum of their times on the machine's fastest device.
+    """
 
     kind: str
     num_ops: int
@@ -35,11 +47,20 @@ class KindSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
-    """Whether one device of `available_bytes` can hold the whole step.
+    """Whether one device can hold the whole step.
 
-    verdict: "fits" (in the input order), "maybe" (between the lower bound and what the input order needs) or "no".
-    missing_bytes: at least this much is missing for certain; 0 unless the verdict is "no". in_machine: whether it is a
-    device of the machine, not only a known one.
+    Attributes
+    ----------
+    name
+        Of the device or preset.
+    available_bytes
+        Its memory; None for no limit.
+    verdict
+        "fits" (in the input order), "maybe" (between the lower bound and what the input order needs) or "no".
+    missing_bytes
+        At least this much is missing for certain; 0 unless the verdict is "no".
+    in_machine
+        Whether it is a device of the machine, not only a known one.
     """
 
     name: str
@@ -51,7 +72,15 @@ class MemoryFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphInput:
-    """What the graph is fed. shape, dtype: None where the graph does not say."""
+    """What the graph is fed.
+
+    Attributes
+    ----------
+    name
+        Of the tensor.
+    shape, dtype
+        None where the graph does not say.
+    """
 
     name: str
     shape: tuple[int, ...] | None
@@ -62,19 +91,59 @@ class GraphInput:
 class Inspection:
     """What a graph is and what it asks of a machine.
 
-    description: what the graph is, from its metadata. inputs: what it is fed, in the order of its ops.
-    has_optimizer: whether parameters include optimizer state. num_scheduled_ops: ops that are not views.
-    num_parameters: elements of the parameters whose shapes are known.
-    parameter_bytes, constant_bytes, activation_bytes, output_bytes: sums over tensors that own their memory.
-    device_kind: of the machine's fastest device, the one on which all ops together take least. flops, bytes_moved: sums
-    over ops. work_ns: sum of op times on the fastest device. critical_path_ns: longest chain, each op on its fastest
-    device and transfers free. launch_ns: what one host thread that launches for all devices takes to launch all ops; 0
-    where there is no such thread. The longer of work and launches over the longer of critical path and launches is the
-    most that the machine, with more such devices, could gain.
-    input_order_peak_bytes: on one device, in the captured order. one_device_bound_bytes, machine_bound_bytes: what no
-    plan can go below, on one device and on the machine (its fullest device).
-    fits: every distinct device of the machine, then known devices by memory.
-    time_sources: where the times on the machine's fastest device come from; basis: in words.
+    The longer of work and launches over the longer of critical path and launches is the most that the machine, with
+    more devices like its fastest, could gain.
+
+    Attributes
+    ----------
+    name, fingerprint
+        Of the graph.
+    machine
+        Name of the machine.
+    device_kind
+        Of the machine's fastest device, the one on which all ops together take least.
+    description
+        What the graph is, from its metadata.
+    inputs
+        What it is fed, in the order of its ops.
+    has_optimizer
+        Whether parameters include optimizer state.
+    num_ops
+        All ops.
+    num_scheduled_ops
+        Ops that are not views.
+    num_tensors
+        All tensors.
+    num_parameters
+        Elements of the parameters whose shapes are known.
+    parameter_bytes, constant_bytes, activation_bytes, output_bytes
+        Sums over tensors that own their memory.
+    flops, bytes_moved
+        Sums over ops.
+    kinds
+        By time, longest first.
+    work_ns
+        Sum of op times on the fastest device.
+    launch_ns
+        What one host thread that launches for all devices takes to launch all ops; 0 where there is no such thread.
+    critical_path_ns
+        Longest chain, each op on its fastest device and transfers free.
+    input_order_peak_bytes
+        Peak on one device in the captured order.
+    one_device_bound_bytes, machine_bound_bytes
+        Peak that no plan can go below, on one device and on the machine's fullest device.
+    fits
+        Every distinct device of the machine, then known devices by memory.
+    largest_tensors
+        Names and bytes, largest first.
+    without_formula
+        Names of ops whose FLOPs are unknown.
+    warnings
+        Of the importer and the cost model.
+    time_sources
+        Where the times on the machine's fastest device come from.
+    basis
+        The same in words.
     """
 
     name: str

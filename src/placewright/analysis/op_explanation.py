@@ -24,8 +24,21 @@ _NUM_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpInput:
-    """A tensor the op reads. device: where it was made. moved: whether a transfer brought it. available_ns: from when
-    it was on the op's device."""
+    """A tensor that the op reads.
+
+    Attributes
+    ----------
+    tensor, producer
+        Names of the tensor and of the op that makes it.
+    device
+        Where it was made.
+    size_bytes
+        What a transfer of it moves.
+    moved
+        Whether a transfer brought it.
+    available_ns
+        From when it was on the op's device.
+    """
 
     tensor: str
     producer: str
@@ -37,10 +50,27 @@ class OpInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpExplanation:
-    """view: the name asked for where that is a view of what the op makes, else "". constraints: in words, what the user
-    and in-place updates demand of it. group: names of the other ops that must share its device. device_free_ns: when
-    its device was done with what ran before. waited_for: name of the op or tensor that decided its start, "" when it
-    starts at 0 or when it was launched. inputs: in its own order. alternatives: one per device, its own among them."""
+    """Why an op stands where it does, and what each other device would cost.
+
+    Attributes
+    ----------
+    op
+        Its row in the plan.
+    view
+        The name asked for where that is a view of what the op makes, else "".
+    constraints
+        In words what the user and in-place updates demand of it.
+    group
+        Names of the other ops that must share its device.
+    device_free_ns
+        When its device was done with what ran before.
+    waited_for
+        Name of the op or tensor that decided its start; "" when it starts at 0 or when it was launched.
+    inputs
+        In its own order.
+    alternatives
+        One per device, its own among them.
+    """
 
     op: ScheduledOp
     view: str
@@ -54,9 +84,21 @@ class OpExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleExplanation:
-    """All scheduled ops of a module and of the modules in it. num_ops, time_ns: per device. longest: some of its ops,
-    the longest first. group: names of ops outside of it that must share a device with some of it. alternatives: one
-    per device, with all of the module on it."""
+    """All scheduled ops of a module and of the modules in it.
+
+    Attributes
+    ----------
+    module
+        Its path.
+    num_ops, time_ns
+        Per device how many there are and how long they take.
+    longest
+        Some of its ops, the longest first.
+    group
+        Names of ops outside of it that must share a device with some of it.
+    alternatives
+        One per device, with all of the module on it.
+    """
 
     module: str
     num_ops: tuple[int, ...]

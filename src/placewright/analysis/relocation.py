@@ -19,9 +19,18 @@ Step = tuple[int, int]
 class Alternative:
     """Some ops, with what must share their device, on one device and everything else as it is.
 
-    op_time_ns: what the ops asked about take there. allowed: whether constraints let them go there; the rest is None
-    where they do not. step_time_ns, peak_bytes (of that device), bytes_moved (over all links), bytes_over_limit: of the
-    whole plan.
+    Attributes
+    ----------
+    device
+        Its index.
+    op_time_ns
+        What the ops asked about take there.
+    allowed
+        Whether constraints let them go there; what follows is None where they do not.
+    step_time_ns, bytes_moved, bytes_over_limit
+        Of the whole plan.
+    peak_bytes
+        Of that device.
     """
 
     device: int

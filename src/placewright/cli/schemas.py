@@ -10,6 +10,7 @@ from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
+from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
@@ -67,4 +68,4 @@ def schema_of(command: str) -> dict[str, Any]:
 
     if command not in TYPES:
         raise InputError(f"there is no schema of '{command}'{did_you_mean(command, TYPES)}")
-    return TypeAdapter(TYPES[command]).json_schema(mode="serialization")
+    return with_key_descriptions(TypeAdapter(TYPES[command]).json_schema(mode="serialization"))

@@ -52,8 +52,21 @@ def find_policy(name: str, folder: Path | None = None) -> Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySummary:
-    """What a shipped policy is for. solvers: those that take it. improvement_percent: over uniform BRKGA at the best
-    validation of its training."""
+    """What a shipped policy is for.
+
+    Attributes
+    ----------
+    name
+        What `--policy` takes.
+    objective
+        "step-time" or "peak-memory".
+    num_devices
+        On how many devices.
+    solvers
+        Those that take it.
+    improvement_percent
+        Over uniform BRKGA at the best validation of its training.
+    """
 
     name: str
     objective: str

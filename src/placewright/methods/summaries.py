@@ -59,8 +59,20 @@ _SEARCHES_OF_AUTO = ("schedule-annealing", "superstep-annealing", "peak-search")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodSummary:
-    """kind: "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with) or "own"
-    (registered from outside). needs: beside placewright; "" for nothing."""
+    """One method of the list.
+
+    Attributes
+    ----------
+    name
+        What `--solver` takes.
+    kind
+        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with) or "own"
+        (registered from outside).
+    summary
+        What it does.
+    needs
+        What it needs beside placewright; "" for nothing.
+    """
 
     name: str
     kind: str

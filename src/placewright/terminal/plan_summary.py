@@ -16,7 +16,21 @@ from placewright.terminal.plan_table import memory_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSummary:
-    """needed_bytes: its peak. available_bytes: its limit, null for none. missing_bytes: what the peak is above it."""
+    """One device of a plan.
+
+    Attributes
+    ----------
+    name
+        Of the device.
+    busy_ns
+        Time it computes.
+    needed_bytes
+        Its peak.
+    available_bytes
+        Its limit; null for none.
+    missing_bytes
+        What the peak is above the limit.
+    """
 
     name: str
     busy_ns: int
@@ -27,8 +41,46 @@ class DeviceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """Times in ns, memory in bytes; gap is null when the bound is 0 or the plan infeasible. before: what the best
-    single device reaches, as in a plan but with the device's name. written: what a path holds."""
+    """What `plan --json` and `show --json` print.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    graph, graph_fingerprint, num_graph_ops, machine
+        What the plan is for; views are counted.
+    objective, status
+        As in the plan.
+    metrics
+        What the plan costs.
+    basis
+        What the times rest on, in words.
+    time_sources
+        Of how many ops the time comes from where; null where that is not known.
+    before
+        What the best single device reaches, as `one_device` in a plan but with the device's name; null where that is
+        not known.
+    input_order
+        What the captured order reaches on one device; null where that did not run.
+    gain
+        Share of the objective saved against the best single device, negative where that is better; null when nothing
+        fits it.
+    best_baseline, baselines
+        What the baselines reach.
+    lower_bound, bound_reason
+        A proven bound on the objective, in ns or bytes, and which bound it is.
+    memory_floor_bytes
+        Every plan needs at least this much on its fullest device.
+    gap
+        How far the objective may be above the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
+        infeasible.
+    devices
+        Per device what it does and holds.
+    solver, found_by, seed, evaluations, seconds, stopped_because, warnings, version
+        As in the plan.
+    written
+        What was written, by path.
+    """
 
     schema_version: int
     graph: str
