@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 
+from placewright import cli
 from placewright.api import plan
 from placewright.export import TARGETS, export_plan
 from placewright.export.device_map import device_map
@@ -53,6 +54,17 @@ def test_every_target_writes_a_file_that_is_the_same_each_time(target: str, tmp_
     for name in ("one", "two"):
         export_plan(plan, target, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() != b""
+
+
+def test_help_and_documents_name_every_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["export", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    documented = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for name, target in TARGETS.items():
+        assert f"{name} ({target.summary})" in told
+        assert f"\n| `{name}` | " in documented
+        assert name in readme
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -197,7 +209,7 @@ def test_a_perfetto_trace_named_gz_is_compressed(tmp_path: Path) -> None:
 
 
 def test_csv_has_one_row_per_step_in_the_plans_order() -> None:
-    rows = list(csv.DictReader(io.StringIO(TARGETS["csv"](small_plan()).decode())))
+    rows = list(csv.DictReader(io.StringIO(TARGETS["csv"].write(small_plan()).decode())))
     assert [row["name"] for row in rows] == ["a", "b", "a:0", "c", "c:0", "d"]
     assert [int(row["position"]) for row in rows] == list(range(6))
     assert rows[2] | {"step": "transfer", "destination": "gpu1", "module": "encoder.first"} == rows[2]
@@ -205,7 +217,7 @@ def test_csv_has_one_row_per_step_in_the_plans_order() -> None:
 
 
 def test_csv_gives_every_name_back_exactly() -> None:
-    text = TARGETS["csv"](nasty_plan()).decode()
+    text = TARGETS["csv"].write(nasty_plan()).decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [unguarded(row["name"]) for row in rows if row["step"] == "op"] == list(NASTY_NAMES)
 
@@ -217,7 +229,7 @@ FORMULAS = ("=HYPERLINK(1)", "+1", "-x", "@sum(1)", "\ttab", "\rreturn", "'=quot
 def test_no_cell_of_a_csv_begins_like_a_formula_but_numbers_stay_numbers() -> None:
     nodes = [Node(name=name, module=name, source=name) for name in FORMULAS]
     plan = plan_of(nodes, machine_of(1))
-    header, *rows = csv.reader(io.StringIO(TARGETS["csv"](plan).decode(), newline=""))
+    header, *rows = csv.reader(io.StringIO(TARGETS["csv"].write(plan).decode(), newline=""))
     for row, name in zip(rows, FORMULAS, strict=True):
         cells = dict(zip(header, row, strict=True))
         for column in ("name", "module", "source_line"):

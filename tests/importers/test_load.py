@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from reference_data import FOLDER, needs_reference_data
 
-from placewright import examples
+from placewright import cli, examples
 from placewright.importers import load_graph, save_graph
+from placewright.importers.formats import FORMATS, Contents, format_of, known_suffixes
 from placewright.support.errors import InputError
 
 DOCUMENT = json.dumps({"schema_version": 1, "name": "g", "tensors": [], "ops": [{"name": "a", "kind": "other"}]})
@@ -41,6 +42,27 @@ def test_an_unknown_format_lists_the_known_ones(tmp_path):
     (tmp_path / "g.txt").write_bytes(b"hello")
     with pytest.raises(InputError, match=r"g.txt' has a format placewright does not know \(known: .onnx, .json"):
         load_graph(tmp_path / "g.txt")
+
+
+def test_help_and_documents_name_every_format(capsys):
+    assert cli.run(["inspect", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"A file ({known_suffixes()}), " in told
+    documented = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    for each in FORMATS:
+        assert any(
+            f"`{each.suffixes[0]}`" in row and each.title in row
+            for row in documented.splitlines()
+            if row.startswith("| `.")
+        ), each.title
+
+
+def test_of_formats_with_one_suffix_the_one_that_knows_the_contents_reads_it(tmp_path):
+    layers = {"maxFPGAs": 1, "maxCPUs": 1, "maxSizePerFPGA": 9, "nodes": [], "edges": []}
+    packed = gzip.compress(json.dumps(layers).encode(), mtime=0)
+    for name in ("g.json.gz", "no_suffix"):
+        assert format_of(tmp_path / name, Contents(packed, name)).title == "layer graph"
+        assert format_of(tmp_path / name, Contents(DOCUMENT.encode(), name)).title == "Graph JSON"
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".json", ".json.gz", ".pbtxt", ".pb", ".costgraph", ".stg", ""])

@@ -17,7 +17,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A file (.onnx, .json, .pbtxt, .pb, .stg), SET.graphs.gz:NAME or example:NAME (`placewright examples`).",
+        help="A file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg), SET.graphs.gz:NAME or example:NAME"
+        " (`placewright examples`).",
         show_default=False,
     ),
 ]

@@ -11,15 +11,6 @@ import typer
 
 from placewright.cli.options import Json, PlanFile, Quiet
 
-#: What is put behind the plan's name when no output is given.
-_SUFFIXES = {
-    "perfetto": ".perfetto.json.gz",
-    "csv": ".csv",
-    "dot": ".dot",
-    "device-map": ".device-map.json",
-    "memory-viz": ".memory-viz.pickle",
-}
-
 
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
     """A plan's table, as `plan` prints it."""
@@ -98,7 +89,14 @@ def diff(
 
 def export(
     plan_file: PlanFile,
-    to: Annotated[str, typer.Option(metavar="TARGET", help="perfetto, csv, dot, device-map or memory-viz.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
+            "Graphviz), device-map (whole modules to devices, for accelerate) or memory-viz (for pytorch.org/memory_viz).",
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Argument(
@@ -124,10 +122,10 @@ def export(
     if to not in TARGETS:
         raise InputError(f"unknown export target '{to}'{did_you_mean(to, TARGETS)}")
     stem = plan_file.name.removesuffix(".gz").removesuffix(".json")
-    path = output or plan_file.with_name(stem + _SUFFIXES[to])
+    path = output or plan_file.with_name(stem + TARGETS[to].suffix)
     check_outputs({"--output": path}, inputs=[plan_file, model])
     plan = read_plan(plan_file)
-    told, warnings = told_of_map(plan, model) if to == "device-map" else ([], [])
+    told, warnings = told_of_map(plan, model) if TARGETS[to].loses else ([], [])
     write_export(plan, to, path, graph=model)
     emit("\n".join([str(path), *told]))
     for warning in warnings:

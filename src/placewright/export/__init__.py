@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,28 +17,52 @@ from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
 
-#: What `export_plan` can write: each function returns the content of the file.
-TARGETS: Mapping[str, Callable[[Plan], bytes]] = MappingProxyType(
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A format that plans are written in; a new one is a record in TARGETS.
+
+    suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
+    content of the file. write_with_graph: with who reads what, when the plan's graph is given. packs: a path in .gz is
+    compressed, which readers of other formats do not undo. loses: it is executed and does not hold the whole plan, so
+    it is judged by planning anew.
+    """
+
+    suffix: str
+    summary: str
+    write: Callable[[Plan], bytes]
+    write_with_graph: Callable[[Plan, Graph], bytes] | None = None
+    packs: bool = False
+    loses: bool = False
+
+
+TARGETS: Mapping[str, Target] = MappingProxyType(
     {
-        "perfetto": perfetto.to_bytes,
-        "csv": csv.to_bytes,
-        "dot": dot.to_bytes,
-        "device-map": device_map.to_bytes,
-        "memory-viz": memory_viz.to_bytes,
+        "perfetto": Target(
+            suffix=".perfetto.json.gz",
+            summary="a trace for ui.perfetto.dev",
+            write=perfetto.to_bytes,
+            write_with_graph=perfetto.to_bytes,
+            packs=True,
+        ),
+        "csv": Target(suffix=".csv", summary="a row per op and transfer", write=csv.to_bytes),
+        "dot": Target(
+            suffix=".dot",
+            summary="a drawing for Graphviz",
+            write=dot.to_bytes,
+            write_with_graph=dot_flow.to_bytes,
+        ),
+        "device-map": Target(
+            suffix=".device-map.json",
+            summary="whole modules to devices, for accelerate",
+            write=device_map.to_bytes,
+            loses=True,
+        ),
+        "memory-viz": Target(
+            suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
+        ),
     }
 )
-
-#: What shows who reads what, when the plan's graph is given.
-_WITH_GRAPH: Mapping[str, Callable[[Plan, Graph], bytes]] = MappingProxyType(
-    {"dot": dot_flow.to_bytes, "perfetto": perfetto.to_bytes}
-)
-
-#: Readers of the other targets do not unpack.
-_COMPRESSIBLE = "perfetto"
-
-
-#: A target that is executed and does not hold the whole plan: it is judged by planning anew.
-_LOSSY = "device-map"
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -64,7 +89,7 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
         written.
     """
     write_export(plan, target, path, graph=graph)
-    if target == _LOSSY:
+    if TARGETS[target].loses:
         for objection in told_of_map(plan, graph)[1]:
             _LOGGER.warning(objection)
 
@@ -98,10 +123,11 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
     """As `export_plan`, without a judgement of what is written."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
-    if graph is not None and target in _WITH_GRAPH:
-        data = _WITH_GRAPH[target](plan, find_graph(plan, graph))
+    found = TARGETS[target]
+    if graph is not None and found.write_with_graph is not None:
+        data = found.write_with_graph(plan, find_graph(plan, graph))
     else:
-        data = TARGETS[target](plan)
-    if target == _COMPRESSIBLE and str(path).endswith(".gz"):
+        data = found.write(plan)
+    if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)

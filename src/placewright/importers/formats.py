@@ -1,0 +1,102 @@
+"""The graph files that can be read, one record per format; a new importer is a new record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from placewright.graph import Graph
+from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpack
+from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds. name: of the file, as errors call it."""
+
+    data: bytes
+    name: str
+
+    @cached_property
+    def text(self) -> bytes:
+        """Unpacked, where it is compressed. Raises InputError for what cannot be unpacked."""
+        return unpack(self.data, self.name)
+
+    @property
+    def may_be_json(self) -> bool:
+        return self.data.startswith(GZIP_MAGIC) or self.data.lstrip()[:1] == b"{"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """How one format is recognised and read.
+
+    title: what it is called. suffixes: of its files, in small letters. recognised: whether contents are of this format,
+    asked where no suffix decides. parse: contents and sizes of open dimensions to the graph. has_dims: whether there
+    can be open dimensions.
+    """
+
+    title: str
+    suffixes: tuple[str, ...]
+    recognised: Callable[[Contents], bool]
+    parse: Callable[[Contents, Mapping[str, int]], Graph]
+    has_dims: bool = False
+
+
+def _parse_onnx(contents: Contents, dims: Mapping[str, int]) -> Graph:
+    from placewright.importers.onnx_model import parse_onnx
+
+    return parse_onnx(contents.data, contents.name, dims=dims)
+
+
+def _parse_costgraph(contents: Contents, dims: Mapping[str, int]) -> Graph:
+    from placewright.importers.costgraph import parse_costgraph
+
+    return parse_costgraph(contents.data, contents.name)
+
+
+def _parse_stg(contents: Contents, dims: Mapping[str, int]) -> Graph:
+    from placewright.importers.stg import parse_stg
+
+    return parse_stg(contents.data, contents.name)
+
+
+#: Of formats that share a suffix the first that recognises the contents is taken, the last one in any case.
+FORMATS = (
+    Format(title="ONNX", suffixes=(".onnx",), recognised=lambda contents: False, parse=_parse_onnx, has_dims=True),
+    Format(
+        title="layer graph",
+        suffixes=(".json", ".json.gz"),
+        recognised=lambda contents: contents.may_be_json and is_layer_graph(contents.text),
+        parse=lambda contents, dims: parse_msr_layer(contents.text, contents.name),
+    ),
+    Format(
+        title="Graph JSON",
+        suffixes=(".json", ".json.gz"),
+        recognised=lambda contents: contents.may_be_json,
+        parse=lambda contents, dims: parse_json_graph(contents.text, contents.name),
+    ),
+    Format(
+        title="CostGraphDef",
+        suffixes=(".pbtxt", ".pb", ".costgraph"),
+        recognised=lambda contents: re.match(rb"(\s|#.*\n)*node\s*:?\s*[{<]", contents.data) is not None,
+        parse=_parse_costgraph,
+    ),
+    Format(title="Standard Task Graph", suffixes=(".stg",), recognised=lambda contents: False, parse=_parse_stg),
+)
+
+
+def known_suffixes() -> str:
+    """All of them, as sentences list them."""
+    return ", ".join(dict.fromkeys(suffix for each in FORMATS for suffix in each.suffixes))
+
+
+def format_of(location: Path, contents: Contents) -> Format | None:
+    """By suffix where one decides, by content otherwise; None where neither does."""
+    name = location.name.lower()
+    by_suffix = [each for each in FORMATS if name.endswith(each.suffixes)]
+    found = next((each for each in by_suffix or FORMATS if each.recognised(contents)), None)
+    return found or (by_suffix[-1] if by_suffix else None)
