@@ -49,6 +49,13 @@ def test_the_markdown_has_the_facts_the_figures_and_what_they_mean(tmp_path: Pat
     assert "Proven optimal: the best known on 0 of 2 graphs." in text
 
 
+def test_a_time_too_short_to_be_measured_is_not_called_nothing(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", [row("a", "etf", 80, seconds=0.0), row("a", "list", 80, seconds=0.002)])
+    write_tables(read_report([folder], ["3"]), tmp_path / "out")
+    lines = [cells_of(line) for line in (tmp_path / "out" / "toy.md").read_text().splitlines() if line[:1] == "|"]
+    assert {cells[0]: cells[2] for cells in lines[2:]} == {"etf": "under 1 us", "list": "2.00 ms"}
+
+
 def test_the_csv_holds_numbers_with_their_intervals(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", SMALL)
     write_tables(read_report([folder], ["1", "3"]), tmp_path / "out")

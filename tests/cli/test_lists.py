@@ -91,7 +91,9 @@ def test_policies_are_listed_with_what_they_are_for(placewright: Placewright) ->
     assert all(name in outcome.out for name in CONFIGURATIONS)
 
 
-def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path, saved: Path) -> None:
+def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path, saved: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    placewright("bench", "run", model, "-d", "2xp100", "--solvers", "etf,list", "--jobs", "1", "--out", results)
     outputs = {
         "plan": ("plan", model, "-d", "2xp100", "--evaluations", "20", "--json"),
         "show": ("show", saved, "--json"),
@@ -102,6 +104,9 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
         "examples": ("examples", "--json"),
         "solvers": ("solvers", "--json"),
         "policies": ("policies", "--json"),
+        "check": ("check", model, saved, "--json"),
+        "devices-list": ("devices", "list", "--json"),
+        "bench-report": ("bench", "report", results, "--table", "1", "--table", "graphs", "--json"),
     }
     assert set(outputs) == set(TYPES)
     for name, command in outputs.items():

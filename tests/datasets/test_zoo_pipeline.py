@@ -19,6 +19,7 @@ from placewright.importers.graph_set import read_graph_set  # noqa: E402
 from placewright.importers.torch_module import from_torch  # noqa: E402
 from placewright.machines import load_machine  # noqa: E402
 from placewright.support.errors import InputError  # noqa: E402
+from placewright.support.files import locked_folder  # noqa: E402
 
 nn = torch.nn
 INFERENCE: tuple[Mode, ...] = ("inference",)
@@ -80,6 +81,11 @@ def a_few() -> tuple[Network, ...]:
 
 def only_a_chain() -> tuple[Network, ...]:
     return (chain("chain"),)
+
+
+def test_two_processes_do_not_make_one_zoo(tmp_path: Path) -> None:
+    with locked_folder(tmp_path, "test holds"), pytest.raises(InputError, match="another process makes graphs for"):
+        build_zoo(tmp_path, networks=only_a_chain, processes=1)
 
 
 def test_a_captured_network_keeps_what_scheduling_needs_and_nothing_else() -> None:

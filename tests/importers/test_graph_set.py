@@ -36,6 +36,27 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert found.labels == tuple(graph.name for graph in GRAPHS)
 
 
+def test_of_a_folder_each_file_takes_the_dimensions_it_has(tmp_path: Path) -> None:
+    parser = pytest.importorskip("onnx.parser")
+    for name, size in (("open.onnx", "batch"), ("fixed.onnx", "2")):
+        body = f"g (float[{size}, 3] x) => (float[{size}, 3] y) {{ y = Relu (x) }}"
+        model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{body}')
+        (tmp_path / name).write_bytes(model.SerializeToString())
+    save_graph(graph_of({"x": ("", 1)}), tmp_path / "saved.json")
+    found = load_graphs(tmp_path, dims={"batch": 4})
+    assert [graph.tensors[0].shape for graph in (found[0], found[1], found[2])] == [(2, 3), (4, 3), None]
+    assert found.digest != load_graphs(tmp_path, dims={"batch": 5}).digest != load_graphs(tmp_path).digest
+    # One file alone must have it.
+    assert load_graphs(tmp_path / "open.onnx", dims={"batch": 4})[0].tensors[0].shape == (4, 3)
+    with pytest.raises(InputError, match=r"fixed.onnx' has no open dimension 'batch' to set"):
+        load_graphs(tmp_path / "fixed.onnx", dims={"batch": 4})[0]
+
+
+def test_a_set_has_no_dimensions_to_set(path: Path) -> None:
+    with pytest.raises(InputError, match=r"some.graphs.gz' holds graphs whose dimensions are set"):
+        load_graphs(path, dims={"batch": 4})
+
+
 def test_a_folder_of_graph_files_is_a_set_in_the_order_of_names(tmp_path: Path) -> None:
     for name in ("b.json", "a.json.gz"):
         save_graph(graph_of({"x": ("", 1)}), tmp_path / name)

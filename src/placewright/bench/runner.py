@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -101,18 +101,25 @@ def _one_thread_for_products() -> Iterator[None]:
 
 
 class Pool:
-    """So many workers on one suite; devices as `read_suite` takes them, plugins as `load_plugins` does. A context:
-    within it they live, at its end none is left.
+    """So many workers on one suite; devices and dims as `read_suite` takes them, plugins as `load_plugins` does.
+
+    A context: within it they live, at its end none is left.
 
     Entering it and `run` raise InputError when the system allows no more processes.
     """
 
     def __init__(
-        self, suite_path: Path, num_workers: int, devices: str | None = None, plugins: Sequence[Path] = ()
+        self,
+        suite_path: Path,
+        num_workers: int,
+        devices: str | None = None,
+        plugins: Sequence[Path] = (),
+        dims: Mapping[str, int] | None = None,
     ) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._suite_path = suite_path
         self._devices = devices
+        self._dims = dict(dims or {})
         self._plugins = tuple(plugins)
         self._num_workers = num_workers
         self._workers: list[_Worker] = []
@@ -163,7 +170,7 @@ class Pool:
     def _start(self) -> _Worker:
         try:
             ours, theirs = self._context.Pipe()
-            arguments = (self._suite_path, self._devices, self._plugins, theirs)
+            arguments = (self._suite_path, self._devices, self._dims, self._plugins, theirs)
             process = self._context.Process(target=serve, args=arguments, daemon=True)
             with theirs, _interrupts_blocked(), _one_thread_for_products():
                 process.start()

@@ -80,20 +80,22 @@ def _processor() -> str:
     return platform.machine()
 
 
-def read_suite(path: str | Path, devices: str | None = None) -> Suite:
-    """The suite of a TOML file, or of graphs that `load_graphs` takes, which get the paper's machine unless `devices`
-    names another.
+def read_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, int] | None = None) -> Suite:
+    """The suite of a TOML file, or of graphs that `load_graphs` takes, with sizes of their open dimensions, which get
+    the paper's machine unless `devices` names another.
 
     Raises InputError naming the file and what is wrong with it.
     """
     path = Path(path)
     if path.suffix != ".toml":
-        graphs = load_graphs(path)
+        graphs = load_graphs(path, dims=dims)
         return Suite(
             name=graphs.name.split(".")[0] or "graphs", graphs=graphs, machine=load_machine(devices or PAPER_MACHINE)
         )
     if devices is not None:
         raise InputError(f"'{shown(path)}' is a suite, which says its own devices, so --devices cannot")
+    if dims:
+        raise InputError(f"--dim is for a graph or a folder of graphs, and '{shown(path)}' is a suite")
     try:
         table = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:

@@ -96,7 +96,10 @@ def _as_printed(percent: float | None) -> str:
 
 
 def _time(seconds: float | None) -> str:
-    return "" if seconds is None else format_time_ns(round(seconds * 1e9))
+    """Rows keep whole microseconds, and some systems measure in steps of milliseconds."""
+    if seconds is None:
+        return ""
+    return format_time_ns(round(seconds * 1e9)) if seconds >= 1e-6 else "under 1 us"
 
 
 def _paper_seconds(summary: Summary) -> str:

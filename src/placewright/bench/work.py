@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -78,25 +78,35 @@ class Done:
 Message = Row | Failure | Refusal | Done
 
 
-def serve(suite_path: Path, devices: str | None, plugins: Sequence[Path], connection: Connection) -> None:
+def serve(
+    suite_path: Path,
+    devices: str | None,
+    dims: Mapping[str, int],
+    plugins: Sequence[Path],
+    connection: Connection,
+) -> None:
     """The main function of a worker: takes jobs from the connection and answers with messages until the parent ends."""
     # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        for message in _answers(suite_path, devices, plugins, connection):
+        for message in _answers(suite_path, devices, dims, plugins, connection):
             connection.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # The parent is gone; what it kept is kept.
 
 
 def _answers(
-    suite_path: Path, devices: str | None, plugins: Sequence[Path], connection: Connection
+    suite_path: Path,
+    devices: str | None,
+    dims: Mapping[str, int],
+    plugins: Sequence[Path],
+    connection: Connection,
 ) -> Iterator[Message]:
     try:
         load_plugins(plugins)
-        suite = read_suite(suite_path, devices)
+        suite = read_suite(suite_path, devices, dims)
     except PlacewrightError as error:
         yield Refusal(reason=str(error))
         return

@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli import INTERRUPTED, complain
 from placewright.cli.bench_report import report
-from placewright.cli.options import Plugins, Quiet
+from placewright.cli.options import Dims, Plugins, Quiet, parse_dims
 from placewright.cli.printing import emit
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run(
             "--devices", "-d", metavar="MACHINE", help="For graphs that no suite describes; 2xideal/free by default."
         ),
     ] = None,
+    dim: Dims = None,
     plugin: Plugins = None,
     evaluations: Annotated[
         str | None, typer.Option(metavar="N,...", help="Each a limit to run under; 5000 when no limit is given.")
@@ -84,28 +85,23 @@ def run(
     """Solve every instance with every method; each plan is checked and becomes a row."""
     import os
 
-    from placewright.bench.rows import Results
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
-    from placewright.bench.suite import header_of, read_suite
+    from placewright.bench.suite import read_suite
     from placewright.datasets.problem_set import spread
     from placewright.importers.sources import test_part
     from placewright.methods.plugins import load_plugins
     from placewright.support.quantities import counted
 
     load_plugins(plugin or ())
-    names = [name.strip() for name in solvers.split(",")]
+    names, dims = [name.strip() for name in solvers.split(",")], parse_dims(dim)
     runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
-    instances = read_suite(suite, devices)
+    instances = read_suite(suite, devices, dims)
     if (part := test_part(suite)) is not None:
         _warn(f"'{suite}' is a split set; this runs its test part, {part.name}")
-    results = Results(out, header_of(instances))
-    _warn_of_damage(results.complaints)
-    _warn_of_other_versions(results)
-    _refuse_other_policies(results, names, instances)
-    labels = instances.labels
-    todo = missing_jobs(labels, spread(len(labels), take), runs, results.rows)
+    results = _opened(out, instances, names)
+    todo = missing_jobs(instances.labels, spread(len(instances.labels), take), runs, results.rows)
     try:
-        with Pool(suite, min(jobs or os.cpu_count() or 1, len(todo)), devices, plugin or ()) as pool:
+        with Pool(suite, min(jobs or os.cpu_count() or 1, len(todo)), devices, plugin or (), dims) as pool:
             num_failures = _work(pool, todo, results)
     except KeyboardInterrupt:
         kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
@@ -118,6 +114,18 @@ def run(
         complain(f"{counted(num_failures, 'failure')}, named above; the same command tries again what is missing")
         return ROWS_MISSING
     return 0
+
+
+def _opened(out: Path, suite: Suite, solvers: Sequence[str]) -> Results:
+    """What the folder holds, with warnings of what is odd about it. Raises InputError where it cannot be added to."""
+    from placewright.bench.rows import Results
+    from placewright.bench.suite import header_of
+
+    results = Results(out, header_of(suite))
+    _warn_of_damage(results.complaints)
+    _warn_of_other_versions(results)
+    _refuse_other_policies(results, solvers, suite)
+    return results
 
 
 def _work(pool: Pool, jobs: list[Job], results: Results) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from placewright.cli.options import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,10 +44,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where files go; by default report in the first folder.")
     ] = None,
+    as_json: Json = False,
 ) -> int:
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
+    from placewright.bench.facts import study_facts
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
-    from placewright.cli.printing import print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.support.errors import InputError
 
     tables = _chosen("table", table or (), TABLES)
@@ -56,11 +61,16 @@ def report(
     written: list[Path] = []
     if tables:
         written += write_tables(sections, folder)
-        print_parts(*(part for section in sections if section.tables for part in _parts(section)))
+        if not as_json:
+            print_parts(*(part for section in sections if section.tables for part in _parts(section)))
     if figures:
         written += write_figures(sections, figures, folder)
     if not written:
         raise InputError("nothing to report: the warnings above say why")
+    if as_json:
+        studies = [asdict(study) for study in study_facts(sections)]
+        print_json({"schema_version": 1, "studies": studies, "written": [str(path) for path in written]})
+        return 0
     print_parts("" if tables else None, f"wrote {', '.join(path.name for path in written)} in {folder}")
     return 0
 

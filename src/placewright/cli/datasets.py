@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.options import Quiet
+from placewright.cli.options import Dims, Quiet, parse_dims
 from placewright.cli.printing import emit
 
 app = typer.Typer(
@@ -58,13 +58,14 @@ def pack(
     device: Annotated[
         str, typer.Option(metavar="NAME", help="Its roofline times the ops that state no time.")
     ] = "p100",
+    dim: Dims = None,
     quiet: Quiet = False,
 ) -> int:
     """A set of your own graphs, split 3 : 1 : 1 by size, for `train` and `bench run`."""
     from placewright.datasets.pack import pack as pack_graphs
     from placewright.support.quantities import counted
 
-    for path, count in pack_graphs(graphs, out, device).items():
+    for path, count in pack_graphs(graphs, out, device, parse_dims(dim)).items():
         emit(f"{path}: {counted(count, 'graph')}")
     return 0
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from placewright.cli.options import Json
 
 if TYPE_CHECKING:
     from placewright.machine import Device, Machine
@@ -19,12 +21,15 @@ _Output = Annotated[
 
 
 @app.command("list")
-def list_devices() -> int:
+def list_devices(as_json: Json = False) -> int:
     """Known devices and links by name."""
-    from placewright.cli.printing import print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.machines import list_links, list_presets
     from placewright.terminal.tables import table
 
+    if as_json:
+        print_json(_facts())
+        return 0
     devices = [[preset.name, *_rates(preset.device), preset.link or "-"] for preset in list_presets()]
     links = [
         [preset.name, _bandwidth(preset.link.bandwidth_bytes_per_s), preset.description] for preset in list_links()
@@ -32,6 +37,32 @@ def list_devices() -> int:
     print_parts(table(["<device", "memory", "bandwidth", "fp32", "bf16", "best", "<link"], devices), "")
     print_parts(table(["<link", "bandwidth", "<one direction"], links))
     return 0
+
+
+def _facts() -> dict[str, Any]:
+    """What `schemas.KnownDevices` describes."""
+    from placewright.machines import list_links, list_presets
+
+    devices = [
+        {
+            "name": preset.name,
+            "memory_bytes": preset.device.memory_bytes,
+            "memory_bandwidth_bytes_per_s": preset.device.memory_bandwidth_bytes_per_s,
+            "peak_flops_per_s": dict(preset.device.peak_flops_per_s),
+            "link": preset.link,
+        }
+        for preset in list_presets()
+    ]
+    links = [
+        {
+            "name": preset.name,
+            "bandwidth_bytes_per_s": preset.link.bandwidth_bytes_per_s,
+            "latency_ns": preset.link.latency_ns,
+            "description": preset.description,
+        }
+        for preset in list_links()
+    ]
+    return {"schema_version": 1, "devices": devices, "links": links}
 
 
 @app.command("show")

@@ -38,14 +38,17 @@ def inspect(
     return 0
 
 
-def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None) -> int:
+def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None, as_json: Json = False) -> int:
     """Simulate a plan anew; exit code 1 when it is wrong."""
     from placewright.api.questions import judge
-    from placewright.cli.printing import print_parts
+    from placewright.cli.printing import print_json, print_parts
     from placewright.plans.file import read_plan
     from placewright.terminal.check_table import check_table
 
     plan = read_plan(plan_file)
     found = judge(plan, model, dims=parse_dims(dim), measured=measured, name=f"'{plan_file}'")
-    print_parts(*check_table(plan, found.problems))
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_parts(*check_table(plan, found.problems))
     return 0 if found.correct else 1

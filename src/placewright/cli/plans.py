@@ -94,7 +94,8 @@ def export(
         typer.Option(
             metavar="TARGET",
             help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
-            "Graphviz), device-map (whole modules to devices, for accelerate) or memory-viz (for pytorch.org/memory_viz).",
+            "Graphviz), device-map (whole modules to devices, for accelerate) or memory-viz (for "
+            "pytorch.org/memory_viz).",
         ),
     ],
     model: Annotated[

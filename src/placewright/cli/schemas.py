@@ -10,6 +10,8 @@ from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
+from placewright.api.questions import Check
+from placewright.bench.facts import StudyFacts
 from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
@@ -48,7 +50,45 @@ class Policies:
     policies: tuple[PolicySummary, ...]
 
 
-#: By command; "explain --op" has a shape of its own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevice:
+    """peak_flops_per_s: by dtype; "default" holds for the others. link: the one that joins two of them unless another
+    is named; null for none. memory_bytes, memory_bandwidth_bytes_per_s: null for no limit."""
+
+    name: str
+    memory_bytes: int | None
+    memory_bandwidth_bytes_per_s: float | None
+    peak_flops_per_s: dict[str, float]
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLink:
+    """In one direction. bandwidth_bytes_per_s: null for infinite."""
+
+    name: str
+    bandwidth_bytes_per_s: float | None
+    latency_ns: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevices:
+    schema_version: int
+    devices: tuple[KnownDevice, ...]
+    links: tuple[KnownLink, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """written: paths of the files."""
+
+    schema_version: int
+    studies: tuple[StudyFacts, ...]
+    written: tuple[str, ...]
+
+
+#: By command; "explain --op" has a shape of its own, and a command of a group its group before it.
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
     "show": PlanSummary,
@@ -59,6 +99,9 @@ TYPES: Mapping[str, Any] = {
     "examples": Examples,
     "solvers": Solvers,
     "policies": Policies,
+    "check": Check,
+    "devices-list": KnownDevices,
+    "bench-report": BenchReport,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,23 +15,26 @@ from placewright.importers.sources import load_graphs
 from placewright.machine import Machine
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, shown
-from placewright.support.files import make_folder
+from placewright.support.files import locked_folder
 
 #: Fewer graphs than this leave a part without any.
 _LEAST_TO_SPLIT = 4
 
 
-def pack(sources: Sequence[str | Path], out: Path, device: str) -> dict[Path, int]:
+def pack(
+    sources: Sequence[str | Path], out: Path, device: str, dims: Mapping[str, int] | None = None
+) -> dict[Path, int]:
     """Writes the graphs of all sources, each as `load_graphs` takes it; how many each file holds.
 
     out: a file NAME.graphs.gz for one set of all; otherwise a folder, made when missing, for train, valid and test.
     device: its roofline and launch give a time to every op that states none, so that the set needs no particular
         machine.
+    dims: sizes of open dimensions, as `load_graphs` takes them.
 
     Raises InputError when a source cannot be read or no file written, and for too few graphs to split.
     """
     machine = with_launches(load_machine(device))
-    graphs = _named_apart([(label, timed(graph, machine)) for label, graph in _loaded(sources)])
+    graphs = _named_apart([(label, timed(graph, machine)) for label, graph in _loaded(sources, dims)])
     metadata = {"device": device}
     if out.name.endswith(SUFFIX):
         write_graph_set(out, graphs, metadata)
@@ -40,10 +43,10 @@ def pack(sources: Sequence[str | Path], out: Path, device: str) -> dict[Path, in
         few = f"{len(graphs)} graphs are too few to split into train, valid and test"
         raise InputError(f"{few}; --out NAME{SUFFIX} keeps them together")
     split = split_by_size(graphs)
-    make_folder(out)
     parts = {"train": split.train, "valid": split.valid, "test": split.test}
-    for name, part in parts.items():
-        write_graph_set(out / f"{name}{SUFFIX}", part, {**metadata, "part": name})
+    with locked_folder(out, "another process makes graphs for"):
+        for name, part in parts.items():
+            write_graph_set(out / f"{name}{SUFFIX}", part, {**metadata, "part": name})
     return {out / f"{name}{SUFFIX}": len(part) for name, part in parts.items()}
 
 
@@ -60,10 +63,10 @@ def timed(graph: Graph, machine: Machine) -> Graph:
     return replace(graph, ops=ops)
 
 
-def _loaded(sources: Sequence[str | Path]) -> Iterator[tuple[str, Graph]]:
+def _loaded(sources: Sequence[str | Path], dims: Mapping[str, int] | None) -> Iterator[tuple[str, Graph]]:
     """Every graph with its name in its source."""
     for source in sources:
-        graphs = load_graphs(source)
+        graphs = load_graphs(source, dims=dims)
         yield from ((label, graphs[index]) for index, label in enumerate(graphs.labels))
 
 

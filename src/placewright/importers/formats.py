@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +15,16 @@ from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds. name: of the file, as errors call it."""
+    """What a file holds, and the sizes of its open dimensions.
+
+    name: of the file, as errors call it. dims_are_shared: they are for several files, so that this one need not have
+    all of them.
+    """
 
     data: bytes
     name: str
+    dims: Mapping[str, int] = field(default_factory=dict)
+    dims_are_shared: bool = False
 
     @cached_property
     def text(self) -> bytes:
@@ -35,30 +41,29 @@ class Format:
     """How one format is recognised and read.
 
     title: what it is called. suffixes: of its files, in small letters. recognised: whether contents are of this format,
-    asked where no suffix decides. parse: contents and sizes of open dimensions to the graph. has_dims: whether there
-    can be open dimensions.
+    asked where no suffix decides. parse: from contents to the graph. has_dims: whether there can be open dimensions.
     """
 
     title: str
     suffixes: tuple[str, ...]
     recognised: Callable[[Contents], bool]
-    parse: Callable[[Contents, Mapping[str, int]], Graph]
+    parse: Callable[[Contents], Graph]
     has_dims: bool = False
 
 
-def _parse_onnx(contents: Contents, dims: Mapping[str, int]) -> Graph:
+def _parse_onnx(contents: Contents) -> Graph:
     from placewright.importers.onnx_model import parse_onnx
 
-    return parse_onnx(contents.data, contents.name, dims=dims)
+    return parse_onnx(contents.data, contents.name, dims=contents.dims, dims_are_shared=contents.dims_are_shared)
 
 
-def _parse_costgraph(contents: Contents, dims: Mapping[str, int]) -> Graph:
+def _parse_costgraph(contents: Contents) -> Graph:
     from placewright.importers.costgraph import parse_costgraph
 
     return parse_costgraph(contents.data, contents.name)
 
 
-def _parse_stg(contents: Contents, dims: Mapping[str, int]) -> Graph:
+def _parse_stg(contents: Contents) -> Graph:
     from placewright.importers.stg import parse_stg
 
     return parse_stg(contents.data, contents.name)
@@ -71,13 +76,13 @@ FORMATS = (
         title="layer graph",
         suffixes=(".json", ".json.gz"),
         recognised=lambda contents: contents.may_be_json and is_layer_graph(contents.text),
-        parse=lambda contents, dims: parse_msr_layer(contents.text, contents.name),
+        parse=lambda contents: parse_msr_layer(contents.text, contents.name),
     ),
     Format(
         title="Graph JSON",
         suffixes=(".json", ".json.gz"),
         recognised=lambda contents: contents.may_be_json,
-        parse=lambda contents, dims: parse_json_graph(contents.text, contents.name),
+        parse=lambda contents: parse_json_graph(contents.text, contents.name),
     ),
     Format(
         title="CostGraphDef",

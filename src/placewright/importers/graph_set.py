@@ -105,16 +105,22 @@ def read_graph_set(path: str | Path) -> GraphSet:
     return _read_file(Path(path))
 
 
-def one_graph(name: str, file: Path) -> GraphSet:
-    """A set of the one graph in a file. Raises InputError when it cannot be read."""
-    digest = hashlib.sha256(read_bytes(file)).hexdigest()
+def one_graph(name: str, file: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
+    """A set of the one graph in a file; dims: of its open dimensions. Raises InputError when it cannot be read."""
+    digest = hashlib.sha256(read_bytes(file) + _of_dims(dims)).hexdigest()
     return GraphSet(
-        name=name, digest=digest, metadata={}, labels=(name,), load=lambda _: load_file(file), files=(file,)
+        name=name, digest=digest, metadata={}, labels=(name,), load=lambda _: load_file(file, dims=dims), files=(file,)
     )
 
 
-def read_folder(path: Path) -> GraphSet:
-    """The graph files of a folder in the order of their names. Raises InputError where there are none."""
+def _of_dims(dims: Mapping[str, int] | None) -> bytes:
+    """What a digest takes of them: nothing of none."""
+    return json.dumps(sorted(dims.items())).encode() if dims else b""
+
+
+def read_folder(path: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
+    """The graph files of a folder in the order of their names; dims: of those that have them. Raises InputError where
+    there are none."""
     try:
         files = tuple(sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")))
     except OSError as error:
@@ -124,12 +130,13 @@ def read_folder(path: Path) -> GraphSet:
     content = hashlib.sha256()
     for file in files:
         content.update(file.name.encode(errors="surrogateescape") + b"\0" + _content(file))
+    content.update(_of_dims(dims))
     return GraphSet(
         name=path.name,
         digest=content.hexdigest(),
         metadata={},
         labels=tuple(file.name for file in files),
-        load=lambda index: load_file(files[index]),
+        load=lambda index: load_file(files[index], dims=dims, dims_are_shared=True),
         files=files,
     )
 

@@ -20,9 +20,9 @@ _PYTORCH_FILES = {
 }
 
 
-def load_file(location: Path, *, dims: Mapping[str, int] | None = None) -> Graph:
+def load_file(location: Path, *, dims: Mapping[str, int] | None = None, dims_are_shared: bool = False) -> Graph:
     """The graph in a file of one of `formats.FORMATS`, by its suffix or, with another one, by its content. dims: as
-    `load_graph` takes them.
+    `load_graph` takes them; where they are shared with other files, those that this one has not are left out.
 
     Raises InputError naming the file and what is wrong with it; MissingExtraError when ONNX is not installed.
     """
@@ -33,15 +33,15 @@ def load_file(location: Path, *, dims: Mapping[str, int] | None = None) -> Graph
         raise InputError(f"'{location}' is empty")
     # A name that is not UTF-8 holds halves of surrogate pairs, which no graph or plan file could hold.
     name = location.name.encode(errors="backslashreplace").decode()
-    contents = Contents(data, name)
+    contents = Contents(data, name, dims or {}, dims_are_shared)
     try:
         file_format = format_of(location, contents)
         if file_format is None:
             raise InputError(f"'{location}' has a format placewright does not know (known: {known_suffixes()})")
-        if dims and not file_format.has_dims:
+        if dims and not dims_are_shared and not file_format.has_dims:
             strange = shown(next(iter(dims)))
             raise InputError(f"'{location}' is no ONNX model, so it has no open dimension '{strange}' to set")
-        return file_format.parse(contents, dims or {})
+        return file_format.parse(contents)
     except InputError as error:
         if str(error).startswith((f"'{name}'", f"'{location}'", f"graph '{shown(name)}'")):
             raise

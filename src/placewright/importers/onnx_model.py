@@ -13,10 +13,13 @@ from placewright.importers.onnx_values import MAX_ELEMENTS
 from placewright.support.errors import InputError, MissingExtraError, shown
 
 
-def parse_onnx(data: bytes, name: str, *, dims: Mapping[str, int] | None = None) -> Graph:
+def parse_onnx(
+    data: bytes, name: str, *, dims: Mapping[str, int] | None = None, dims_are_shared: bool = False
+) -> Graph:
     """A graph from the bytes of an ONNX file; weights kept in other files are never read.
 
-    dims: sizes for open dimensions by name ("batch") or by tensor and axis ("input_ids:1").
+    dims: sizes for open dimensions by name ("batch") or by tensor and axis ("input_ids:1"). dims_are_shared: the model
+        need not have all of them.
 
     Raises InputError naming the file and the dimension, node or tensor; MissingExtraError without the onnx package.
     """
@@ -26,7 +29,7 @@ def parse_onnx(data: bytes, name: str, *, dims: Mapping[str, int] | None = None)
     weights = _set_weights_aside(model, name)
     model = _inline_functions(model, name)
     _sort_nodes(model, name)
-    shapes = Shapes(model=model, dims=_checked_dims(dims or {}, name), source=name)
+    shapes = Shapes(model=model, dims=_checked_dims(dims or {}, name), source=name, dims_are_shared=dims_are_shared)
     shapes.infer()
     return build_graph(model, shapes, weights, name)
 

@@ -36,13 +36,14 @@ class Shapes:
     """What is known about each value of a model by its name: type, and content where it is small and constant.
 
     model: with its functions inlined and its nodes in order; weights may be gone. Open dimensions are set in it.
-    dims: sizes by dimension name, or by value and axis ("input_ids:1").
+    dims: sizes by dimension name, or by value and axis ("input_ids:1"). dims_are_shared: need not all be there.
     assumptions: in words, by value, where a size depends on the data and the largest is taken.
     """
 
     model: Any
     dims: Mapping[str, int]
     source: str
+    dims_are_shared: bool = False
     types: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
     assumptions: dict[str, str] = field(default_factory=dict)
@@ -90,7 +91,8 @@ class Shapes:
         self._read_initializers()
         for node in self.model.graph.node:
             self._refine(node)
-        self._check_dims_used(dim_names)
+        if not self.dims_are_shared:
+            self._check_dims_used(dim_names)
 
     def contradiction(self) -> str | None:
         """The first line of what ONNX's inference has against the model when it is strict; None when nothing."""
@@ -115,7 +117,7 @@ class Shapes:
             listed += f" and {len(open_dims) - _MAX_LISTED} more" if len(open_dims) > _MAX_LISTED else ""
             example = " ".join(f"--dim {shown(name)}=8" for name in first)
             strange = [name for name in self.dims if name not in dim_names and not self._names_axis(name)]
-            unknown = f"has no dimension '{shown(strange[0])}' and " if strange else ""
+            unknown = f"has no dimension '{shown(strange[0])}' and " if strange and not self.dims_are_shared else ""
             raise InputError(
                 f"'{self.source}' {unknown}leaves dimensions of its inputs open: {listed}; set them, as in {example}"
             )

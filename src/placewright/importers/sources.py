@@ -52,7 +52,7 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
     return graphs[index]
 
 
-def load_graphs(source: str | Path) -> GraphSet:
+def load_graphs(source: str | Path, *, dims: Mapping[str, int] | None = None) -> GraphSet:
     """Read all graphs of a source.
 
     Parameters
@@ -60,6 +60,8 @@ def load_graphs(source: str | Path) -> GraphSet:
     source
         A set (.graphs.gz), or a folder of graph files; a folder with train, valid and test parts stands for its test
         part. Otherwise the one graph that `load_graph` takes.
+    dims
+        As in `load_graph`; of the files in a folder each takes those that it has.
 
     Raises
     ------
@@ -68,11 +70,11 @@ def load_graphs(source: str | Path) -> GraphSet:
     """
     place, name = _place_and_name(source)
     if name is None and (os.path.isdir(place) or is_graph_set(place)):
-        return _many(place)
+        return _many(place, dims)
     if name is None:
         text = str(source)
-        return one_graph(text.removeprefix(_EXAMPLE) if text.startswith(_EXAMPLE) else place.name, place)
-    graphs = _many(place)
+        return one_graph(text.removeprefix(_EXAMPLE) if text.startswith(_EXAMPLE) else place.name, place, dims)
+    graphs = _many(place, dims)
     return graphs.only(_chosen(graphs, name, source))
 
 
@@ -102,13 +104,16 @@ def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
     return Path(source), None
 
 
-def _many(place: Path) -> GraphSet:
-    """A folder or a set."""
+def _many(place: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
+    """A folder or a set. Raises InputError for sizes of dimensions that a set cannot have."""
+    part = test_part(place)
+    if dims and (part is not None or not os.path.isdir(place)):
+        raise InputError(f"'{shown(place)}' holds graphs whose dimensions are set, so there is none to set")
     if not os.path.isdir(place):
         return read_graph_set(place)
-    if (part := test_part(place)) is not None:
+    if part is not None:
         return replace(read_graph_set(part), name=f"{place.name}-{PARTS[-1]}")
-    graphs = read_folder(place)
+    graphs = read_folder(place, dims)
     if sets := [file.name for file in graphs.files if file.name.endswith(SUFFIX)]:
         raise InputError(f"folder '{shown(place)}' holds graph sets, not graphs; name one of them: {_listed(sets)}")
     return graphs

@@ -17,7 +17,7 @@ from placewright.datasets.zoo.pool import Captured, Networks, Task, capture_all,
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.support.errors import InputError, MissingExtraError
-from placewright.support.files import make_folder
+from placewright.support.files import locked_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,16 @@ def build_zoo(
     Raises MissingExtraError without PyTorch or transformers, InputError when no graph remains or a file cannot be
     written.
     """
-    began = time.perf_counter()
     _check_extra()
-    make_folder(out)
+    with locked_folder(out, "another process makes graphs for"):
+        return _built(out, on_progress, networks, processes)
+
+
+def _built(
+    out: Path, on_progress: Callable[[ZooProgress], None] | None, networks: Networks, processes: int
+) -> ZooSummary:
+    """What `build_zoo` makes, in a folder that is there."""
+    began = time.perf_counter()
     captured = list(_reported(tasks_of(networks), processes, on_progress))
     graphs = [each.graph for each in captured if each.graph is not None]
     with_room = [graph for graph in graphs if has_room(graph, "step-time") and has_room(graph, "peak-memory")]
