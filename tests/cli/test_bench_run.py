@@ -46,13 +46,13 @@ def test_open_dimensions_are_set_in_all_processes(tmp_path: Path) -> None:
     body = "g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{body}')
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    run = ["bench", "run", tmp_path / "m.onnx", "-d", "2xh100", "--solvers", "etf", "--out", tmp_path / "r"]
-    assert "leaves dimensions of its inputs open: 'batch'" in process(*run).stderr
-    outcome = process(*run, "--dim", "batch=8", "--jobs", "1")
+    run = ["bench", "run", tmp_path / "m.onnx", "-d", "2xh100", "--solvers", "etf", "--jobs", "1", "--out"]
+    assert "leaves dimensions of its inputs open: 'batch'" in process(*run, tmp_path / "open").stderr
+    outcome = process(*run, tmp_path / "r", "--dim", "batch=8")
     assert (outcome.returncode, outcome.stdout) == (0, f"1 row in {tmp_path / 'r'}\n")
     # x and y of 8 x 3 floats each: 192 bytes.
     assert [row.peak_memory_bytes for row in read_results(tmp_path / "r")[1]] == [192]
-    assert "holds results with another" in process(*run, "--dim", "batch=4").stderr
+    assert "holds results with another" in process(*run, tmp_path / "r", "--dim", "batch=4").stderr
     packed = process("dataset", "pack", tmp_path / "m.onnx", "--dim", "batch=8", "--out", tmp_path / "s.graphs.gz")
     assert packed.stdout == f"{tmp_path / 's.graphs.gz'}: 1 graph\n"
 

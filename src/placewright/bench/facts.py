@@ -12,7 +12,15 @@ from placewright.bench.report import Section
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts:
-    """name: of the column in rows. heading, meaning: for readers."""
+    """A column of a table.
+
+    Attributes
+    ----------
+    name
+        Its key in rows.
+    heading, meaning
+        For readers.
+    """
 
     name: str
     heading: str
@@ -21,7 +29,19 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """rows: by name of the column; a mean has value, half_width of its 95% confidence interval and num_graphs."""
+    """A table.
+
+    Attributes
+    ----------
+    name, title
+        As files and readers call it.
+    columns
+        In their order.
+    rows
+        By name of the column; a mean has value, half_width of its 95% confidence interval and num_graphs.
+    notes
+        Sentences that belong under it.
+    """
 
     name: str
     title: str
@@ -31,20 +51,30 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFacts:
-    """made_with: what the rows of one suite were made of and with, in words."""
+class ResultSetFacts:
+    """What there is to say of one suite.
+
+    Attributes
+    ----------
+    suite
+        Its name.
+    made_with
+        What its rows were made of and with, in words.
+    tables
+        Those that were asked for and can be made.
+    """
 
     suite: str
     made_with: dict[str, str]
     tables: tuple[TableFacts, ...]
 
 
-def study_facts(sections: Sequence[Section]) -> tuple[StudyFacts, ...]:
-    """Every study with the tables that were made of it."""
+def result_facts(sections: Sequence[Section]) -> tuple[ResultSetFacts, ...]:
+    """Every result set with the tables that were made of it."""
     return tuple(
-        StudyFacts(
-            suite=section.study.name,
-            made_with=dict(facts(section.study)),
+        ResultSetFacts(
+            suite=section.results.name,
+            made_with=dict(facts(section.results)),
             tables=tuple(_table(table) for table in section.tables),
         )
         for section in sections

@@ -47,7 +47,7 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
-    from placewright.bench.facts import study_facts
+    from placewright.bench.facts import result_facts
     from placewright.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
     from placewright.cli.printing import print_json, print_parts
     from placewright.support.errors import InputError
@@ -68,8 +68,8 @@ def report(
     if not written:
         raise InputError("nothing to report: the warnings above say why")
     if as_json:
-        studies = [asdict(study) for study in study_facts(sections)]
-        print_json({"schema_version": 1, "studies": studies, "written": [str(path) for path in written]})
+        suites = [asdict(found) for found in result_facts(sections)]
+        print_json({"schema_version": 1, "suites": suites, "written": [str(path) for path in written]})
         return 0
     print_parts("" if tables else None, f"wrote {', '.join(path.name for path in written)} in {folder}")
     return 0

@@ -11,7 +11,7 @@ from placewright.analysis.explain import Explanation
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
-from placewright.bench.facts import StudyFacts
+from placewright.bench.facts import ResultSetFacts
 from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
@@ -52,8 +52,19 @@ class Policies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDevice:
-    """peak_flops_per_s: by dtype; "default" holds for the others. link: the one that joins two of them unless another
-    is named; null for none. memory_bytes, memory_bandwidth_bytes_per_s: null for no limit."""
+    """A device that --devices knows by name.
+
+    Attributes
+    ----------
+    name
+        What --devices takes.
+    memory_bytes, memory_bandwidth_bytes_per_s
+        Null for no limit.
+    peak_flops_per_s
+        By dtype; "default" holds for the others.
+    link
+        The one that joins two of them unless another is named; null for none.
+    """
 
     name: str
     memory_bytes: int | None
@@ -64,7 +75,19 @@ class KnownDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLink:
-    """In one direction. bandwidth_bytes_per_s: null for infinite."""
+    """A link that --devices knows by name, in one direction.
+
+    Attributes
+    ----------
+    name
+        What --devices takes behind a slash.
+    bandwidth_bytes_per_s
+        Null for infinite.
+    latency_ns
+        What a transfer of no bytes takes.
+    description
+        What it is.
+    """
 
     name: str
     bandwidth_bytes_per_s: float | None
@@ -81,10 +104,20 @@ class KnownDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """written: paths of the files."""
+    """Tables of benchmark results, and what was written.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    suites
+        Each with its tables.
+    written
+        Paths of the files.
+    """
 
     schema_version: int
-    studies: tuple[StudyFacts, ...]
+    suites: tuple[ResultSetFacts, ...]
     written: tuple[str, ...]
 
 
