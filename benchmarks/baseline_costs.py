@@ -17,6 +17,7 @@ from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.search.baseline import Trial
 from placewright.search.baselines import BASELINES
+from placewright.search.search_run import SearchRun
 
 NETWORKS = ("lstm2-training", "gnmt4-training", "nasnet_a_large-training", "bert_large-training")
 MACHINES = ("2xv100-32g/nvlink", "4xv100-32g/nvlink")
@@ -47,7 +48,7 @@ def main() -> None:
     for method in BASELINES:
         costs, candidates = [], []
         for problem, num_ops in zip(problems, sizes, strict=True):
-            trial, made, began = Trial(method, problem), 0, time.process_time()
+            trial, made, began = Trial(method, problem, SearchRun()), 0, time.process_time()
             while trial.advance():
                 made += 1
             costs.append((time.process_time() - began) / num_ops * 1e9)

@@ -21,7 +21,7 @@ from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.search.baselines import BASELINES
-from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 SIMPLE = {"step-time": (critical_path, total_work), "peak-memory": (largest_op, spread_residents)}
 
@@ -33,7 +33,7 @@ def measure(problem: Problem) -> tuple[float, float, float]:
     bound = lower_bound(problem).value
     seconds = time.perf_counter() - began
     simple = max(of(problem).value for of in SIMPLE[problem.objective])
-    plans = [method.solve(problem, Budget(), 0).metrics for method in BASELINES]
+    plans = [method.solve(problem, SearchRun()).metrics for method in BASELINES]
     best = min(metrics.objective_value(problem.objective) for metrics in plans)
     assert bound <= best, problem.graph.name
     return best / simple - 1, best / bound - 1, seconds

@@ -24,6 +24,7 @@ from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 TEST_GRAPHS = Path(__file__).parent / "instances" / "synthetic-test.graphs.gz"
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
@@ -46,7 +47,7 @@ def column(cases: list[Problem], budget: Budget) -> list[str]:
 
 
 def _objectives(cases: list[Problem], budget: Budget, method: Brkga) -> NDArray[np.float64]:
-    results = [method.solve(problem, budget, seed=0) for problem in cases]
+    results = [method.solve(problem, SearchRun(budget)) for problem in cases]
     return np.array([r.metrics.objective_value(p.objective) for p, r in zip(cases, results, strict=True)], np.float64)
 
 

@@ -24,6 +24,7 @@ from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations, work_per_evaluation
 from placewright.search.portfolio import run_baselines
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 
 NETWORKS = ("gru1-training", "lstm2-training", "transformer_xl12-training", "nasnet_a_large-training", "gnmt4-training")
 LARGE = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
@@ -58,12 +59,14 @@ def main() -> None:
         problem = make_problem(graph, load_machine(devices))
         num_ops = problem.core.num_ops
         at.append(clock())
-        baselines = run_baselines(problem, 0, None)
+        baselines = run_baselines(problem, SearchRun())
         at.append(clock())
         evaluations = default_evaluations(problem)
         at.append(clock())
         best = min(baselines, key=lambda result: result.metrics.fitness("step-time"))
-        ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 0, seeds=[best.solution])
+        ScheduleAnnealing().solve(
+            problem, SearchRun(Budget(evaluations=evaluations), initial_solutions=[best.solution])
+        )
         at.append(clock())
         placewright.plan(graph, devices)
         at.append(clock())

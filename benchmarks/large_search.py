@@ -11,6 +11,7 @@ from placewright import Device, Graph, Link, Machine, Op, Tensor
 from placewright.problem import Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 
 def random_graph(num_ops: int, seed: int) -> Graph:
@@ -42,7 +43,7 @@ def main() -> None:
     machine = Machine(name="two", devices=devices, links=((Link(),) * 2,) * 2, transfer_model="blocking")
     time_ns = np.random.default_rng(0).integers(1, 1000, (arguments.ops, 2))
     problem = Problem(graph=random_graph(arguments.ops, seed=0), machine=machine, time_ns=time_ns)
-    result = Brkga().solve(problem, Budget(evaluations=arguments.evaluations), seed=0)
+    result = Brkga().solve(problem, SearchRun(Budget(evaluations=arguments.evaluations)))
     print(f"step time {result.metrics.step_time_ns} ns after {result.evaluations} evaluations")
 
 

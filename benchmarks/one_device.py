@@ -17,6 +17,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.problem import make_problem
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.search_run import SearchRun
 
 NETWORKS: tuple[tuple[str, Mode], ...] = (
     *((name, "inference") for name in ("randwire_er", "randwire_ws", "randwire_ba")),
@@ -40,7 +41,7 @@ def main() -> None:
     for name, mode in (own for own in NETWORKS if own[0] in (arguments.networks or own)):
         graph = capture_network(by_name[name], mode, "v100")
         problem = make_problem(graph, load_machine("1xv100-32g"), objective="peak-memory")
-        result = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=arguments.seconds), seed=0)
+        result = Auto().solve(problem, SearchRun(Budget(evaluations=UNLIMITED, seconds=arguments.seconds)))
         plan = assemble_plan(problem, result, solver="auto", seconds=result.seconds)
         peaks = {of.method: of.metrics.peak_memory_bytes for of in result.baselines}
         peaks |= {"auto": result.metrics.peak_memory_bytes, "bound": plan.lower_bound}

@@ -22,6 +22,7 @@ from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 SIZES = (150, 600, 2000, 6000)
 
@@ -41,8 +42,8 @@ def measure(problem: Problem, policy: RegalPolicy, budget: Budget, runs: int) ->
     own = policy.configuration
     search = search_for_features(problem, 0, own.decoder)
     search.advance(400)
-    uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, budget, 0), runs)
-    guided = milliseconds(lambda: Regal(policy=policy).solve(problem, budget, 0), runs)
+    uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, SearchRun(budget)), runs)
+    guided = milliseconds(lambda: Regal(policy=policy).solve(problem, SearchRun(budget)), runs)
     features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings), runs)
     context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
     proposal = milliseconds(lambda: policy.guide(problem, context, 0), runs)

@@ -32,6 +32,7 @@ from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.peak_search import PeakSearch
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
 HERE = Path(__file__).parent
@@ -62,8 +63,8 @@ def uniform(problem: Problem, decoder: DecoderName, evaluations: int) -> float:
 
 def near_optimal(problem: Problem) -> Result:
     if problem.objective == "peak-memory":
-        return PeakSearch().solve(problem, Budget(evaluations=20_000), 1)
-    return SuperstepAnnealing().solve(problem, Budget(evaluations=2_000_000), 1)
+        return PeakSearch().solve(problem, SearchRun(Budget(evaluations=20_000), seed=1))
+    return SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=2_000_000), seed=1))
 
 
 def actions_of(solution: Solution, space: ActionSpace, context: Context) -> NDArray[np.int64]:

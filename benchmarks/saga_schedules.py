@@ -26,6 +26,7 @@ from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.baseline import Candidate, evaluate
 from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.search_run import SearchRun
 
 SCHEDULERS = (
     *("bil", "cpop", "dps", "duplex", "etf", "fastest_node", "fcp", "flb", "gdl", "heft"),
@@ -161,8 +162,8 @@ def main() -> None:
         problem, (network, tasks) = drawn.problem, drawn.theirs
         theirs = {name: simulated_ns(problem, method.schedule(network, tasks)) for name, method in schedulers()}
         best = min(theirs, key=lambda name: theirs[name])
-        result = Auto().solve(problem, Budget(evaluations=5000), seed=0)
-        timed = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=seconds), seed=0)
+        result = Auto().solve(problem, SearchRun(Budget(evaluations=5000)))
+        timed = Auto().solve(problem, SearchRun(Budget(evaluations=UNLIMITED, seconds=seconds)))
         ours = (
             min(baseline.metrics.step_time_ns for baseline in result.baselines),
             result.metrics.step_time_ns,

@@ -29,6 +29,7 @@ from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
 from placewright.search.result import Result, measure
+from placewright.search.search_run import SearchRun
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random": random_layers}
 
@@ -73,7 +74,7 @@ def main() -> None:
         bound = lower_bound(problem)
         notes.append(bound.reason)
     with stage("auto, default budget") as notes:
-        result = Auto().solve(problem, Budget(evaluations=default_evaluations(problem)), seed=0)
+        result = Auto().solve(problem, SearchRun(Budget(evaluations=default_evaluations(problem))))
         notes.append(f"{_above(bound, result)}, {result.evaluations:,} evaluations")
     for baseline in result.baselines:
         print(f"  {baseline.method:32} {baseline.seconds:9.3f} s {'':12}  {_above(bound, baseline)}", flush=True)

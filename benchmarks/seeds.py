@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
-from placewright.search.annealing_rounds import NUM_SEEDS, AnnealingRounds
+from placewright.search.annealing_rounds import NUM_STARTS, AnnealingRounds
 from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
 from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"
@@ -32,18 +33,19 @@ TIMES = (1, 4)
 
 def step_times(problem: Problem, seeds: int, evaluations: int | None) -> tuple[int, NDArray[np.float64]]:
     """Of the best baseline, and [rounds or one search, times the default budget, seed]."""
-    baselines: list[Result] = sorted(run_baselines(problem, 0, None), key=lambda r: r.metrics.fitness("step-time"))
+    baselines: list[Result] = sorted(run_baselines(problem, SearchRun()), key=lambda r: r.metrics.fitness("step-time"))
     best = baselines[0].metrics.step_time_ns
-    starts = [result.solution for result in baselines[:NUM_SEEDS]]
+    starts = [result.solution for result in baselines[:NUM_STARTS]]
     default = evaluations or default_evaluations(problem)
     found = np.empty((2, len(TIMES), seeds))
     for index, times in enumerate(TIMES):
         budget = Budget(evaluations=default * times)
         for seed in range(seeds):
             rounds = AnnealingRounds(method=ScheduleAnnealing(), baselines=baselines)
-            one = ScheduleAnnealing().solve(problem, budget, seed, seeds=starts)
+            one = ScheduleAnnealing().solve(problem, SearchRun(budget, seed=seed, initial_solutions=starts))
             found[:, index, seed] = [
-                min(best, result.metrics.step_time_ns) for result in (rounds.solve(problem, budget, seed), one)
+                min(best, result.metrics.step_time_ns)
+                for result in (rounds.solve(problem, SearchRun(budget, seed=seed)), one)
             ]
     return best, found
 

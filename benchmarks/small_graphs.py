@@ -26,6 +26,7 @@ from placewright.problem.objective import Objective
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat
+from placewright.search.search_run import SearchRun
 
 NETWORKS = Path(__file__).parent / "instances" / "real-networks.graphs.gz"
 SIZES = (10, 15, 20, 30, 45, 60)
@@ -88,8 +89,8 @@ def problem_of(graph: Graph, model: str) -> Problem:
 
 def compare(problem: Problem, seconds: float, auto_seconds: float) -> str:
     quick = Budget(seconds=auto_seconds, evaluations=10**9)
-    auto = Auto().solve(problem, quick, 0).metrics.objective_value(problem.objective)
-    solved = CpSat().solve(problem, Budget(seconds=seconds), 0)
+    auto = Auto().solve(problem, SearchRun(quick)).metrics.objective_value(problem.objective)
+    solved = CpSat().solve(problem, SearchRun(Budget(seconds=seconds)))
     best = solved.metrics.objective_value(problem.objective)
     at = f"{solved.seconds:.2f}" if solved.stopped_because == "optimal" else "-"
     simple = lower_bound(problem).value

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
-from placewright.search.annealing_rounds import NUM_SEEDS
+from placewright.search.annealing_rounds import NUM_STARTS
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.result import Result, Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 
 CLUSTER_OPS, WRONG_SHARES = 20, (0.02, 0.1, 0.3)
 
@@ -52,11 +53,11 @@ def _solution(device_of: NDArray[np.int32], order: NDArray[np.int32]) -> Solutio
 def in_short(problem: Problem, start: Solution | None, seconds: float) -> int:
     """What `auto` reaches, with one start more for its search."""
     began = time.perf_counter()
-    baselines = Auto().solve(problem, Budget(evaluations=1, seconds=seconds), seed=0).baselines
-    ranked = sorted(baselines, key=lambda result: result.metrics.fitness(problem.objective))[:NUM_SEEDS]
+    baselines = Auto().solve(problem, SearchRun(Budget(evaluations=1, seconds=seconds))).baselines
+    ranked = sorted(baselines, key=lambda result: result.metrics.fitness(problem.objective))[:NUM_STARTS]
     seeds = [*([start] if start else []), *(result.solution for result in ranked)]
     left = Budget(evaluations=UNLIMITED, seconds=max(1e-3, seconds - (time.perf_counter() - began)))
-    found: Result = ScheduleAnnealing().solve(problem, left, seed=0, seeds=seeds)
+    found: Result = ScheduleAnnealing().solve(problem, SearchRun(left, initial_solutions=seeds))
     return int(min(found.metrics.step_time_ns, ranked[0].metrics.step_time_ns))
 
 
@@ -80,7 +81,7 @@ def main() -> None:
             continue
         if problem.objective != "step-time" or problem.core.needs_memory or _core.has_free_barriers(problem.core):
             sys.exit(f"{path} is none of step time without limits, with links that take time")
-        plan = Auto().solve(problem, Budget(evaluations=UNLIMITED, seconds=seconds), seed=0)
+        plan = Auto().solve(problem, SearchRun(Budget(evaluations=UNLIMITED, seconds=seconds)))
         alone = in_short(problem, None, short)
         gains = {f"auto {seconds:g} s": 100 * (1 - plan.metrics.step_time_ns / alone)}
         for name, start in starts(problem, plan.solution):

@@ -12,6 +12,7 @@ import numpy as np
 from placewright.bench.suite import read_suite
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"
@@ -34,10 +35,10 @@ def main() -> None:
         times = []
         for index in range(len(suite.labels)):
             problem = suite.problem(suite.graph(index))
-            Auto().solve(problem, Budget(evaluations=2_000), 0)  # what the problem keeps once made is made
+            Auto().solve(problem, SearchRun(Budget(evaluations=2_000)))  # what the problem keeps once made is made
             for seed in SEEDS:
                 budget = Budget(evaluations=UNLIMITED, seconds=arguments.seconds)
-                one, two = (Auto(threads=threads).solve(problem, budget, seed) for threads in (1, 2))
+                one, two = (Auto().solve(problem, SearchRun(budget, seed=seed, threads=threads)) for threads in (1, 2))
                 best = min(baseline.metrics.step_time_ns for baseline in one.baselines)
                 times.append((best, one.metrics.step_time_ns, two.metrics.step_time_ns))
         best, one, two = np.array(times, float).T

@@ -33,6 +33,7 @@ from placewright.bench.suite import Suite, read_suite
 from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 #: The uniform one first.
@@ -87,9 +88,9 @@ def improvements(path: str, index: int, betas: Sequence[tuple[float, float]], ev
     """% over BRKGA 5K of every setting and Beta on one graph, Betas running fastest."""
     suite, budget = suite_of(path), Budget(evaluations=evaluations)
     problem = suite.problem(suite.graph(index))
-    reference = Brkga().solve(problem, budget, seed=1).metrics.step_time_ns
+    reference = Brkga().solve(problem, SearchRun(budget, seed=1)).metrics.step_time_ns
     values = [
-        setting.method.solve(problem, budget, seed=0, proposal=scalar(alpha, beta, problem.core.num_keys))
+        setting.method.solve(problem, SearchRun(budget, guide=scalar(alpha, beta, problem.core.num_keys)))
         for setting in settings()
         for alpha, beta in betas
     ]

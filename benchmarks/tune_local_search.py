@@ -17,11 +17,12 @@ from pathlib import Path
 from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import interesting_graphs
 from placewright.machines import load_machine
-from placewright.methods.table import Method
 from placewright.problem import Problem, make_problem
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.local_search import LocalSearch
+from placewright.search.method import Method
+from placewright.search.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 STARTS = (1, 2, 5, 10)
@@ -78,7 +79,7 @@ def training_trial(num_graphs: int, budget: Budget) -> Trial:
 
 
 def step_times(problems: list[Problem], method: Method, budget: Budget) -> list[int]:
-    return [method.solve(problem, budget, seed=0).metrics.step_time_ns for problem in problems]
+    return [method.solve(problem, SearchRun(budget)).metrics.step_time_ns for problem in problems]
 
 
 def table(trial: Trial, reach: int, accept_equal: bool) -> str:

@@ -19,11 +19,12 @@ from statistics import mean
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.annealing_rounds import NUM_SEEDS
+from placewright.search.annealing_rounds import NUM_STARTS
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget
 from placewright.search.result import Result
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 NETWORKS = (
@@ -62,11 +63,13 @@ def gains(network: str, machine: str, seconds: float, seeds: int) -> dict[str, f
     def fitness(result: Result) -> tuple[int, int, int]:
         return result.metrics.fitness("step-time")
 
-    best = sorted((method.solve(problem, Budget(), 0) for method in BASELINES), key=fitness)[:NUM_SEEDS]
+    best = sorted((method.solve(problem, SearchRun()) for method in BASELINES), key=fitness)[:NUM_STARTS]
     starts = [result.solution for result in best]
 
     def gain(method: ScheduleAnnealing, seed: int) -> float:
-        found = method.solve(problem, Budget(evaluations=2**60, seconds=seconds), seed, seeds=starts)
+        found = method.solve(
+            problem, SearchRun(Budget(evaluations=2**60, seconds=seconds), seed=seed, initial_solutions=starts)
+        )
         return 100 * (1 - found.metrics.step_time_ns / best[0].metrics.step_time_ns)
 
     return {name: mean(gain(method, seed) for seed in range(seeds)) for name, method in SETTINGS.items()}

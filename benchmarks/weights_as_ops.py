@@ -16,11 +16,13 @@ import numpy as np
 
 from placewright.bench.suite import read_suite
 from placewright.graph import Graph, Op
-from placewright.methods.table import METHODS, Method
+from placewright.methods.table import METHODS
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.search.auto import Auto
 from placewright.search.budget import Budget
+from placewright.search.method import Method
+from placewright.search.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"
@@ -82,11 +84,11 @@ def _named(ops: list[Op]) -> set[int]:
 
 def percentages(problem: Problem, evaluations: int) -> dict[str, float]:
     """By method, the step time in percent of one device's."""
-    one = METHODS["single-device"].solve(problem, Budget(), seed=0).metrics.step_time_ns
+    one = METHODS["single-device"].solve(problem, SearchRun()).metrics.step_time_ns
     methods: dict[str, Method] = {name: METHODS[name] for name in BASELINES} | {"auto": Auto()}
     budgets = {"auto": Budget(evaluations=evaluations)}
     return {
-        name: 100 * method.solve(problem, budgets.get(name, Budget()), seed=0).metrics.step_time_ns / one
+        name: 100 * method.solve(problem, SearchRun(budgets.get(name, Budget()))).metrics.step_time_ns / one
         for name, method in methods.items()
     }
 

@@ -13,7 +13,7 @@ from placewright.machine import Device, Link, Machine
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
-from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 SIZES = st.sampled_from([4, 1, 0, 2, 3, 7, 20])
@@ -179,7 +179,7 @@ def tight_problems(draw: st.DrawFn, max_ops: int = 8, max_devices: int = 3) -> P
     plans break them, and many of the best by the objective do."""
     problem = draw(problems(max_ops, max_devices))
     free = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
-    held = METHODS["input-order"].solve(free, Budget(), seed=0).metrics.peak_memory_bytes
+    held = METHODS["input-order"].solve(free, SearchRun()).metrics.peak_memory_bytes
     less = st.sampled_from([1, 0, 2, held // 2, held])
     limits = tuple(max(1, held - draw(less)) for _ in problem.machine.devices)
     return replace(problem, memory_limits_bytes=limits)

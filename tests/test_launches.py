@@ -25,6 +25,7 @@ from placewright.plans.record import WAITS_FOR_LAUNCH
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.tables import drawn
 from placewright.verification.checker import check_plan
@@ -38,7 +39,7 @@ def gpus(count: int, launch: LaunchMode = "host-thread", overhead_ns: int = 5, l
 
 
 def solved(problem: Problem, solver: str = "auto") -> Result:
-    return make_method(solver).solve(problem, Budget(evaluations=500), 0)
+    return make_method(solver).solve(problem, SearchRun(Budget(evaluations=500)))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_each_host_thread_launches_one_step_after_another() -> None:
 
 @given(problems())
 def test_no_step_starts_before_it_is_launched(problem: Problem) -> None:
-    result = METHODS["list"].solve(problem, Budget(), seed=0)
+    result = METHODS["list"].solve(problem, SearchRun())
     plan = assemble_plan(problem, result, solver="list", seconds=0.0)
     made = {launch.step.position: launch.finish_ns for launch in launches_of(plan)}
     for step in (*plan.ops, *plan.transfers):

@@ -16,10 +16,11 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:
-    result = make_method(solver).solve(problem, Budget(evaluations=20), seed=0)
+    result = make_method(solver).solve(problem, SearchRun(Budget(evaluations=20)))
     return assemble_plan(problem, result, solver=solver, seconds=0.25)
 
 

@@ -18,7 +18,7 @@ from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.diff_tables import diff_tables
 from placewright.terminal.inspect_tables import inspect_tables
@@ -136,7 +136,7 @@ def diamond(**pins: str) -> Plan:
 
 
 def solved(problem: Problem) -> Plan:
-    result = make_method("list").solve(problem, Budget(), seed=0)
+    result = make_method("list").solve(problem, SearchRun())
     return assemble_plan(problem, result, solver="list", seconds=0.1)
 
 

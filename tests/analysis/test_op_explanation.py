@@ -16,15 +16,15 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.result import Solution, measure
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.op_tables import op_tables
 from placewright.terminal.tables import drawn
 
 
 def planned(problem: Problem, solver: str = "list") -> Plan:
-    return assemble_plan(problem, METHODS[solver].solve(problem, Budget(), seed=0), solver=solver, seconds=0.0)
+    return assemble_plan(problem, METHODS[solver].solve(problem, SearchRun()), solver=solver, seconds=0.0)
 
 
 def explained(problem: Problem, plan: Plan, op: str) -> OpExplanation:
@@ -76,7 +76,7 @@ def test_a_transfer_that_would_come_too_late_is_moved_forward() -> None:
     problem = fork()
     order = np.array([[0, -1], [1, -1], [0, 1], [2, -1]], np.int32)
     solution = Solution(device_of=np.array([0, 0, 1], np.int32), order=order)
-    result = METHODS["input-order"].solve(problem, Budget(), seed=0)
+    result = METHODS["input-order"].solve(problem, SearchRun())
     result = replace(result, solution=solution, metrics=measure(problem, solution))
     plan = assemble_plan(problem, result, solver="by hand", seconds=0.0)
     option = explained(problem, plan, "b").alternatives[1]

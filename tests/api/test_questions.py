@@ -16,8 +16,8 @@ from placewright.importers.graph_set import read_graph_set, write_graph_set
 from placewright.plans.record import OneDevice
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem.objective import Metrics
-from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.search_run import SearchRun
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_plan_at_the_prompt_is_one_short_line(plan: Plan) -> None:
 def test_graphs_machines_problems_results_and_sets_are_short_too(tmp_path: Path) -> None:
     graph = graph_of({"a": ("", 10), "b": ("a", 10)})
     problem = problem_of(graph, machine_of(2), 5)
-    result = INPUT_ORDER.solve(problem, Budget(), seed=0)
+    result = INPUT_ORDER.solve(problem, SearchRun())
     assert repr(graph) == "Graph('tiny': 2 ops, 2 tensors)"
     assert repr(problem.machine) == "Machine('tiny': 2 x any, overlapped transfers)"
     assert repr(problem) == f"Problem({graph!r}, {problem.machine!r}, step-time)"

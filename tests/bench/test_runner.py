@@ -14,14 +14,14 @@ from learning.networks import SMALL, random_policy
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
 from placewright.bench.suite import Suite, header_of, read_suite
-from placewright.bench.work import Failure, Job, Run, method_of
+from placewright.bench.work import Failure, Job, Run, policy_of
 from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
-from placewright.learning.guided import Regal
 from placewright.learning.shipped import find_policy
 from placewright.methods.table import METHODS
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.verification.checker import check_plan
 
@@ -61,7 +61,7 @@ def test_a_row_holds_what_the_method_alone_would_give(suite: Path, tmp_path: Pat
     assert len(harness.results.rows) == 6
     for index, label in enumerate(instances.labels):
         problem = instances.problem(instances.graph(index))
-        alone = METHODS["brkga"].solve(problem, Budget(evaluations=200), seed=1)
+        alone = METHODS["brkga"].solve(problem, SearchRun(Budget(evaluations=200), seed=1))
         row = harness.results.rows[(label, "brkga", 200, None, 1)]
         assert (row.objective, row.peak_memory_bytes) == (alone.metrics.step_time_ns, alone.metrics.peak_memory_bytes)
         assert (row.evaluations, row.stopped_because, row.status) == (200, "evaluations", "feasible")
@@ -204,7 +204,7 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from placewright.bench import work
 
-    def broken(name: str) -> None:
+    def broken(name: str, **_: object) -> None:
         raise ZeroDivisionError("in the method")
 
     monkeypatch.setattr(work, "make_method", broken)
@@ -223,8 +223,12 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
         ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
     ]
     in_order = random_policy(replace(SMALL, network="autoregressive"))
-    found = [method_of(solver, [in_order]) for solver in ("regal", "idrs", "gas")]
-    assert [method.policy for method in found if isinstance(method, Regal)] == [in_order, in_order, None]
+    assert [policy_of(solver, [in_order]) for solver in ("regal", "idrs", "gas", "etf")] == [
+        in_order,
+        in_order,
+        None,
+        None,
+    ]
     with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
         plan_runs(["regal:runtime-synthetik"], [500], [], 1)
     with pytest.raises(InputError, match="solver 'brkga' does not take policy 'runtime-synthetic'"):

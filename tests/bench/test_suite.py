@@ -13,8 +13,8 @@ from placewright.datasets.problem_set import spread
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.machines import load_machine, machine_to_json
-from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 
@@ -60,7 +60,7 @@ def test_a_share_of_memory_is_that_of_the_captured_order_on_one_device(graphs: P
     suite = read_suite(suite_file(graphs.parent, text))
     graph = suite.graph(0)
     problem = replace(suite, machine=load_machine("1xideal/free")).problem(graph)
-    peak = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes
+    peak = INPUT_ORDER.solve(problem, SearchRun()).metrics.peak_memory_bytes
     shared = read_suite(suite_file(graphs.parent, text + "memory_share = 0.25"))
     assert shared.problem(graph).memory_limits_bytes == (peak // 4, peak // 4)
     least = read_suite(suite_file(graphs.parent, text + 'memory_share = 1\nmemory_limit = "9B"'))

@@ -22,6 +22,7 @@ from placewright.search.annealing import Annealing
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS)
@@ -131,7 +132,7 @@ def test_a_decoder_has_its_own_number_of_keys() -> None:
 def test_searches_return_what_the_decoder_makes_of_their_best_keys(
     method: type[Brkga | Annealing | RandomSearch], decoder: DecoderName
 ) -> None:
-    result = method(decoder=decoder).solve(small(), Budget(evaluations=200), seed=1)
+    result = method(decoder=decoder).solve(small(), SearchRun(Budget(evaluations=200), seed=1))
     # Two ops of 10 ns on each device.
     assert result.metrics.step_time_ns == 20
     assert result.trace[-1].best == 20
@@ -149,7 +150,9 @@ def test_a_proposal_applies_to_the_keys_the_decoder_has(first: int) -> None:
     problem = problem_of(graph_of({"a": ("", 4), "b": ("", 4)}), machine_of(2, transfer_model="blocking"), 10)
     row = np.array([0, 1] if first == 0 else [1, 0], np.uint16)
     proposal = Proposal(alpha=np.array([1e5, 1.0]), beta=np.array([1.0, 1e5]), row=row)
-    drawn = RandomSearch(decoder="segment-fill").solve(problem, Budget(evaluations=1), 3, proposal)
+    drawn = RandomSearch(decoder="segment-fill").solve(
+        problem, SearchRun(Budget(evaluations=1), seed=3, guide=proposal)
+    )
     assert drawn.solution.device_of.tolist() == ([0, 1] if first == 0 else [1, 0])
     with pytest.raises(InputError, match="the proposal is for 2 keys, decoder 'lazy' has 10"):
-        RandomSearch(decoder="lazy").solve(problem, Budget(evaluations=1), 3, proposal)
+        RandomSearch(decoder="lazy").solve(problem, SearchRun(Budget(evaluations=1), seed=3, guide=proposal))

@@ -21,6 +21,7 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Metrics
 from placewright.search.budget import Budget
 from placewright.search.result import Solution, measure
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 LAYER_GRAPHS = FOLDER / "msr_layer"
@@ -162,7 +163,7 @@ def test_auto_keeps_the_files_limits_and_is_no_slower_than_the_published_greedy(
     file: str, greedy_ms: float, transfer_model: TransferModel
 ) -> None:
     problem = their_problem(load_graph(LAYER_GRAPHS / file), transfer_model)
-    found = make_method("auto", threads=1).solve(problem, Budget(evaluations=20_000), 0)
+    found = make_method("auto").solve(problem, SearchRun(Budget(evaluations=20_000)))
     assert found.metrics.bytes_over_limit == 0
     assert round(found.metrics.step_time_ns / 1e6, 1) <= greedy_ms
 

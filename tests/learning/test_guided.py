@@ -27,6 +27,7 @@ from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
 from placewright.search.result import measure
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))
@@ -38,17 +39,17 @@ def synthetic(index: int = 0) -> Problem:
 
 
 def test_features_take_400_evaluations_of_the_budget() -> None:
-    result = Regal(policy=random_policy()).solve(synthetic(), Budget(evaluations=1000), 0)
+    result = Regal(policy=random_policy()).solve(synthetic(), SearchRun(Budget(evaluations=1000)))
     assert result.evaluations == 1000
     assert [point.evaluations for point in result.trace] == sorted(point.evaluations for point in result.trace)
 
 
 def test_a_time_limit_and_an_interrupt_end_the_search_for_features_too() -> None:
     method, problem = Regal(policy=random_policy()), synthetic()
-    stopped = method.solve(problem, Budget(evaluations=1000), 0, interrupted=lambda: True)
+    stopped = method.solve(problem, SearchRun(Budget(evaluations=1000), interrupted=lambda: True))
     assert (stopped.stopped_because, stopped.found_by) == ("interrupted", "regal")
     assert stopped.evaluations < 400
-    late = method.solve(problem, Budget(evaluations=1000, seconds=1e-6), 0)
+    late = method.solve(problem, SearchRun(Budget(evaluations=1000, seconds=1e-6)))
     assert late.stopped_because == "time"
     assert late.evaluations < 400
 
@@ -56,21 +57,23 @@ def test_a_time_limit_and_an_interrupt_end_the_search_for_features_too() -> None
 @pytest.mark.parametrize("evaluations", [1, 399, 400])
 def test_a_budget_that_features_would_spend_is_refused(evaluations: int) -> None:
     with pytest.raises(InputError, match=f"budget of {evaluations} evaluations leaves none .* take 400"):
-        Regal(policy=random_policy()).solve(TINY, Budget(evaluations=evaluations), 0)
+        Regal(policy=random_policy()).solve(TINY, SearchRun(Budget(evaluations=evaluations)))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_result_is_never_worse_than_what_the_features_search_found(seed: int) -> None:
     problem = synthetic(seed)
     # One evaluation with a random policy hardly ever beats the best of 400.
-    result = Regal(policy=random_policy()).solve(problem, Budget(evaluations=401), seed)
+    result = Regal(policy=random_policy()).solve(problem, SearchRun(Budget(evaluations=401), seed=seed))
     assert result.metrics.step_time_ns <= context_of(problem, seed).objective
     assert result.trace[-1].best == result.metrics.step_time_ns
 
 
 def test_the_result_names_the_policy_and_does_not_depend_on_threads() -> None:
     problem, budget = synthetic(), Budget(evaluations=900)
-    one, two = (Regal(policy=random_policy(), threads=threads).solve(problem, budget, 3) for threads in (1, 2))
+    one, two = (
+        Regal(policy=random_policy()).solve(problem, SearchRun(budget, seed=3, threads=threads)) for threads in (1, 2)
+    )
     assert np.array_equal(one.solution.order, two.solution.order)
     assert (one.method, one.found_by) == ("regal", f"regal: {random_policy().title}")
     assert one.configuration["policy"] == random_policy().title
@@ -99,8 +102,8 @@ def test_expected_levels_do_not_depend_on_a_seed() -> None:
 
 def test_random_search_in_place_of_evolution_is_idrs() -> None:
     problem, budget = synthetic(), Budget(evaluations=3000)
-    evolved = Regal(policy=random_policy()).solve(problem, budget, 0)
-    drawn = Regal(name="idrs", policy=random_policy(), search=RandomSearch()).solve(problem, budget, 0)
+    evolved = Regal(policy=random_policy()).solve(problem, SearchRun(budget))
+    drawn = Regal(name="idrs", policy=random_policy(), search=RandomSearch()).solve(problem, SearchRun(budget))
     assert drawn.found_by == f"idrs: {random_policy().title}"
     assert drawn.metrics.step_time_ns > evolved.metrics.step_time_ns
 
@@ -110,12 +113,12 @@ def test_a_policy_searches_with_its_own_decoder(decoder: DecoderName) -> None:
     placement_levels = SMALL.placement_levels if decoder in WITH_AFFINITIES else 0
     policy = random_policy(replace(SMALL, decoder=decoder, placement_levels=placement_levels))
     problem = synthetic()
-    result = Regal(policy=policy).solve(problem, Budget(evaluations=1200), 0)
+    result = Regal(policy=policy).solve(problem, SearchRun(Budget(evaluations=1200)))
     assert result.configuration["decoder"] == decoder
     metrics = measure(problem, result.solution)
     assert result.metrics == metrics
     # Even with random weights: another decoder leaves less to chance than the paper's with as many evaluations.
-    paper = Brkga().solve(problem, Budget(evaluations=1200), 0)
+    paper = Brkga().solve(problem, SearchRun(Budget(evaluations=1200)))
     assert decoder == "paper" or metrics.step_time_ns < paper.metrics.step_time_ns
 
 
@@ -123,10 +126,13 @@ def test_a_proposal_s_elite_bias_takes_the_place_of_the_search_s() -> None:
     problem, budget = synthetic(), Budget(evaluations=1500)
     rows = np.zeros(problem.core.num_keys, np.uint16)
     uniform = Proposal(alpha=np.ones(1), beta=np.ones(1), row=rows, elite_bias=0.9)
-    given, own = Brkga().solve(problem, budget, 0, uniform), Brkga(elite_bias=0.9).solve(problem, budget, 0)
+    given, own = (
+        Brkga().solve(problem, SearchRun(budget, guide=uniform)),
+        Brkga(elite_bias=0.9).solve(problem, SearchRun(budget)),
+    )
     assert np.array_equal(given.solution.order, own.solution.order)
     assert given.configuration["elite_bias"] == 0.9
-    assert not np.array_equal(given.solution.order, Brkga().solve(problem, budget, 0).solution.order)
+    assert not np.array_equal(given.solution.order, Brkga().solve(problem, SearchRun(budget)).solution.order)
     for wrong in (0.4, 1.0, float("nan")):
         with pytest.raises(InputError, match="elite bias"):
             replace(uniform, elite_bias=wrong)
@@ -135,10 +141,10 @@ def test_a_proposal_s_elite_bias_takes_the_place_of_the_search_s() -> None:
 def test_a_policy_for_other_problems_is_refused() -> None:
     for_three = random_policy(replace(SMALL, num_devices=3))
     with pytest.raises(InputError, match="policy 'random' is for step-time on 3 devices, not for step-time on 2"):
-        Regal(policy=for_three).solve(TINY, Budget(), 0)
+        Regal(policy=for_three).solve(TINY, SearchRun())
     for_memory = random_policy(replace(SMALL, objective="peak-memory"))
     with pytest.raises(InputError, match="is for peak-memory on 2 devices, not for step-time on 2"):
-        Regal(policy=for_memory).solve(TINY, Budget(), 0)
+        Regal(policy=for_memory).solve(TINY, SearchRun())
 
 
 def tiny_graph() -> Graph:

@@ -27,6 +27,7 @@ from placewright.learning.regal.network import Batch
 from placewright.learning.regal.policy import RegalPolicy, sample
 from placewright.learning.regal.trainings import RegalTraining
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})
@@ -234,7 +235,7 @@ def test_rewards_are_what_regal_reaches_where_the_best_is_kept_too() -> None:
         training = replace(CONFIGURATION, policy=configuration, evaluations=1000)
         environment = replace(training.environment(problem, 5, "train"), reference=1.0)
         policy = RegalPolicy(name="p", configuration=configuration, weights=weights_of(learner))
-        result = Regal(policy=policy).solve(problem, Budget(evaluations=1000), 5)
+        result = Regal(policy=policy).solve(problem, SearchRun(Budget(evaluations=1000), seed=5))
         assert learner.reward(environment, 5) == -result.metrics.step_time_ns
         reached.append(result.metrics.step_time_ns)
     assert reached[0] != reached[1]

@@ -16,6 +16,7 @@ from placewright.learning.trainer import train
 from placewright.learning.workers import problem_set_of
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 
 @pytest.mark.long
@@ -29,7 +30,7 @@ def test_some_minutes_of_training_beat_uniform_brkga_on_unseen_graphs(tmp_path: 
     for index in range(40):
         problem = suite.problem(suite.graph(index))
         guided, uniform = (
-            method.solve(problem, Budget(evaluations=5000), seed=0).metrics.step_time_ns
+            method.solve(problem, SearchRun(Budget(evaluations=5000))).metrics.step_time_ns
             for method in (Regal(policy=policy), Brkga())
         )
         gains.append(100 * (1 - guided / uniform))

@@ -13,6 +13,7 @@ from placewright.learning.guided import Regal
 from placewright.learning.shipped import find_policy, shipped_names, shipped_policy
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
 #: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/notes/policies.md has the mean of all.
@@ -53,7 +54,7 @@ def test_a_shipped_policy_has_its_score(name: str, suite_name: str, take: int, l
     for index in range(0, len(suite.labels), len(suite.labels) // take):
         problem = suite.problem(suite.graph(index))
         guided, uniform = (
-            method.solve(problem, Budget(evaluations=5000), seed=0).metrics.objective_value(problem.objective)
+            method.solve(problem, SearchRun(Budget(evaluations=5000))).metrics.objective_value(problem.objective)
             for method in (Regal(policy=policy), Brkga())
         )
         gains.append(100 * (1 - guided / uniform))

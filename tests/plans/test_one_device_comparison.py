@@ -16,6 +16,7 @@ from placewright.plans.record import OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 #: Two ops that need not wait for each other: 4 bytes each.
@@ -23,7 +24,7 @@ PAIR = graph_of({"a": ("", 4), "b": ("", 4)})
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:
-    result = make_method(solver).solve(problem, Budget(evaluations=30), seed=0)
+    result = make_method(solver).solve(problem, SearchRun(Budget(evaluations=30)))
     return assemble_plan(problem, result, solver=solver, seconds=0.25)
 
 

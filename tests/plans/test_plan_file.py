@@ -26,6 +26,7 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.report import html_of
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.plan_summary import plan_summary
@@ -33,7 +34,7 @@ from placewright.terminal.plan_table import plan_table
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:
-    result = make_method(solver).solve(problem, Budget(evaluations=30), seed=0)
+    result = make_method(solver).solve(problem, SearchRun(Budget(evaluations=30)))
     return assemble_plan(problem, result, solver=solver, seconds=0.25, options={"measured": None, "dims": {"batch": 8}})
 
 

@@ -30,6 +30,7 @@ from placewright.proposal import Proposal
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat, CpWindows
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GUIDED = ("regal", "idrs", "gas")
@@ -62,7 +63,7 @@ def solutions(problem: Problem, seed: int) -> dict[str, str]:
 
 
 def _solved(problem: Problem, method: Method, evaluations: int, seed: int) -> str:
-    return _described(problem, method.solve(problem, Budget(evaluations=evaluations), seed))
+    return _described(problem, method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed)))
 
 
 def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:

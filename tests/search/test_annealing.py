@@ -14,6 +14,7 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.annealing import Annealing
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 
@@ -32,13 +33,13 @@ def all_on_the_second_device(problem: Problem) -> Proposal:
 
 
 def test_two_chains_end_up_on_a_device_each() -> None:
-    result = Annealing().solve(two_chains(), Budget(evaluations=2000), seed=0)
+    result = Annealing().solve(two_chains(), SearchRun(Budget(evaluations=2000)))
     assert result.metrics.step_time_ns == 30
 
 
 def test_keys_are_drawn_from_the_proposal_at_the_start_and_in_moves() -> None:
     problem = two_chains()
-    result = Annealing().solve(problem, Budget(evaluations=2000), seed=0, proposal=all_on_the_second_device(problem))
+    result = Annealing().solve(problem, SearchRun(Budget(evaluations=2000), guide=all_on_the_second_device(problem)))
     assert result.solution.device_of.tolist() == [1] * 6
     assert result.metrics.step_time_ns == 60
 
@@ -46,7 +47,7 @@ def test_keys_are_drawn_from_the_proposal_at_the_start_and_in_moves() -> None:
 def test_a_proposal_for_another_problem_is_refused() -> None:
     proposal = Proposal(alpha=np.ones(1), beta=np.ones(1), row=np.zeros(3, np.int64))
     with pytest.raises(InputError, match="the proposal is for 3 keys"):
-        Annealing().solve(two_chains(), Budget(evaluations=10), seed=0, proposal=proposal)
+        Annealing().solve(two_chains(), SearchRun(Budget(evaluations=10), guide=proposal))
 
 
 def test_the_budget_sets_how_fast_it_cools() -> None:
@@ -63,7 +64,7 @@ def test_the_budget_sets_how_fast_it_cools() -> None:
 
 
 def test_a_time_limit_ends_it() -> None:
-    result = Annealing().solve(two_chains(), Budget(evaluations=2**50, seconds=0.05), seed=0)
+    result = Annealing().solve(two_chains(), SearchRun(Budget(evaluations=2**50, seconds=0.05)))
     assert result.stopped_because == "time"
 
 

@@ -10,6 +10,7 @@ from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 
 #: Transfers cost nothing and block.
 FREE = machine_of(2, transfer_model="blocking")
@@ -18,7 +19,7 @@ PARTS = dict.fromkeys("abcdefg", ("", 4))
 
 
 def solve(problem: Problem, budget: Budget = LARGE) -> Result:
-    return Auto().solve(problem, budget, seed=0)
+    return Auto().solve(problem, SearchRun(budget))
 
 
 def two_loads() -> Problem:

@@ -13,14 +13,14 @@ from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.held_memory import HeldMemory
 from placewright.search.m_topo import op_bytes
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 
 
 def solve(problem: Problem, name: str) -> Result:
-    return METHODS[name].solve(problem, Budget(), seed=0)
+    return METHODS[name].solve(problem, SearchRun())
 
 
 def placement(problem: Problem, name: str) -> dict[str, int]:

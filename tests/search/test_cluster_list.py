@@ -14,9 +14,9 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.cluster_list import ClusterList
 from placewright.search.cluster_partition import CLUSTER_PARTITION
+from placewright.search.search_run import SearchRun
 
 
 def clusters(problem: Problem, cap_ns: int) -> dict[str, int]:
@@ -104,7 +104,7 @@ def test_two_chains_that_a_list_scheduler_would_tear_apart_stay_whole() -> None:
     # every op would start earlier on the other device if its input were there.
     ops = {f"{chain}{step}": (f"{chain}{step - 1}" if step else "", 30) for chain in "ab" for step in range(10)}
     link = Link(bandwidth_bytes_per_s=1e9)
-    result = ClusterList().solve(problem_of(graph_of(ops), machine_of(2, link), 2), Budget(), 0)
+    result = ClusterList().solve(problem_of(graph_of(ops), machine_of(2, link), 2), SearchRun())
     assert result.metrics.step_time_ns == 20
     assert result.metrics.num_transfers == 0
 
@@ -115,7 +115,7 @@ def test_parts_of_clusters_divide_two_pairs_of_chains_between_two_devices() -> N
     ops = {f"{chain}{step}": (f"{chain}{step - 1}" if step else "", 8) for chain in "abcd" for step in range(3)}
     ops |= {"e": ("a2 b2", 8), "f": ("c2 d2", 8)}
     problem = problem_of(graph_of(ops), machine_of(2, Link(latency_ns=100)), 5)
-    result = CLUSTER_PARTITION.solve(problem, Budget(), 0)
+    result = CLUSTER_PARTITION.solve(problem, SearchRun())
     assert result.metrics.step_time_ns == 35
     assert result.metrics.busy_ns == (35, 35)
 
@@ -125,4 +125,4 @@ def test_under_scarce_memory_the_captured_order_is_tried() -> None:
     # ways are longest, before x and y; in captured order only one tensor of 8 bytes is alive at once beside the result.
     graph = graph_of({"a": ("", 8), "x": ("a", 1), "b": ("", 8), "y": ("b", 1)})
     problem = problem_of(graph, machine_of(1), [1, 1, 1, 1], memory_limits_bytes=(10,))
-    assert ClusterList().solve(problem, Budget(), 0).metrics.bytes_over_limit == 0
+    assert ClusterList().solve(problem, SearchRun()).metrics.bytes_over_limit == 0

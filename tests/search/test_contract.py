@@ -16,8 +16,8 @@ from reference import rule_broken_by, simulate
 from strategies import problems, tight_problems
 
 from placewright.graph import Graph, Op
-from placewright.learning.guided import Regal
 from placewright.machine import Link, TransferModel
+from placewright.methods.built_in import GUIDED
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
@@ -26,6 +26,7 @@ from placewright.problem.objective import Objective
 from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 BUDGET = Budget(evaluations=150)
@@ -36,11 +37,11 @@ every_method = pytest.mark.parametrize("name", METHODS)
 
 def solve(problem: Problem, name: str, **rest: Any) -> Result:
     method = METHODS[name]
-    if isinstance(method, Regal):
+    if name in GUIDED:
         configuration = replace(SMALL, objective=problem.objective, num_devices=problem.machine.num_devices)
-        guided = replace(method, policy=random_policy(replace(configuration, network=method.network)))
-        return guided.solve(problem, replace(BUDGET, evaluations=400 + BUDGET.evaluations), seed=7, **rest)
-    return method.solve(problem, BUDGET, seed=7, **rest)
+        guided = replace(GUIDED[name], policy=random_policy(replace(configuration, network=GUIDED[name].network)))
+        return guided.solve(problem, SearchRun(replace(BUDGET, evaluations=400 + BUDGET.evaluations), seed=7, **rest))
+    return method.solve(problem, SearchRun(BUDGET, seed=7, **rest))
 
 
 def assert_valid(problem: Problem, result: Result) -> None:
@@ -165,14 +166,14 @@ def test_a_limit_that_cannot_be_met_still_gives_the_least_bad_solution_found(nam
 @given(problem=problems())
 def test_auto_is_never_worse_than_a_baseline(name: str, problem: Problem) -> None:
     best = solve(problem, "auto").metrics.fitness(problem.objective)
-    assert best <= METHODS[name].solve(problem, Budget(), seed=7).metrics.fitness(problem.objective)
+    assert best <= METHODS[name].solve(problem, SearchRun(seed=7)).metrics.fitness(problem.objective)
 
 
 @pytest.mark.parametrize("name", BASELINE_NAMES)
 @settings(max_examples=15)
 @given(problem=problems())
 def test_one_evaluation_is_enough_for_a_baseline_to_answer(name: str, problem: Problem) -> None:
-    result = METHODS[name].solve(problem, Budget(evaluations=1), seed=0)
+    result = METHODS[name].solve(problem, SearchRun(Budget(evaluations=1)))
     assert_valid(problem, result)
     assert result.evaluations == 1
 
@@ -182,7 +183,7 @@ def test_an_interrupted_baseline_returns_what_it_has(name: str) -> None:
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4)})
     # No device can hold the 8 bytes of a producer and its reader, so every method would go on to its next candidate.
     problem = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[1, 2]] * 3), memory_limits_bytes=(3, 3))
-    result = METHODS[name].solve(problem, Budget(), seed=0, interrupted=lambda: True)
+    result = METHODS[name].solve(problem, SearchRun(interrupted=lambda: True))
     assert_valid(problem, result)
     assert result.stopped_because == "interrupted"
 

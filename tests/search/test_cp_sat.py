@@ -32,7 +32,8 @@ from placewright.support.errors import InputError, MissingExtraError
 pytest.importorskip("ortools")
 
 from placewright.search.cp_sat import intervals, memory, parallel, segments
-from placewright.search.cp_sat.running import Limits, run
+from placewright.search.cp_sat.running import Limits, solve_model
+from placewright.search.search_run import SearchRun
 
 BY_BRUTE_FORCE = 500
 
@@ -51,7 +52,7 @@ def solved_by(model: ModuleType, problem: Problem) -> tuple[int, int]:
     formulation = model.formulate(structure_of(problem), start, 0, at_most)
     assert formulation.bounds_all
     found: list[int] = []
-    ended = run(
+    ended = solve_model(
         formulation,
         Limits(seconds=None, effort=20, workers=1, seed=3),
         lambda solution: found.append(measure(problem, solution).objective_value(problem.objective)),
@@ -129,7 +130,7 @@ def test_the_whole_method_is_optimal_where_it_says_so_and_its_bound_holds(proble
     outcomes = [simulate(problem, *solution) for solution in solutions]
     by_time = problem.objective == "step-time"
     fitting = [o.step_time_ns if by_time else o.peak_memory_bytes for o in outcomes if o.bytes_over_limit == 0]
-    result = CpSat(warm_evaluations=1).solve(problem, Budget(), seed=0)
+    result = CpSat(warm_evaluations=1).solve(problem, SearchRun())
     if result.stopped_because == "optimal":
         assert result.metrics.bytes_over_limit == 0
         assert result.metrics.objective_value(problem.objective) == min(fitting)
@@ -149,7 +150,7 @@ def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
     start = weak_start(problem)
     for model in exact_models(problem):
         formulation = model.formulate(structure_of(problem), start, 0, measure(problem, start).step_time_ns)
-        ended = run(formulation, Limits(seconds=None, effort=20, workers=1, seed=3), lambda _: None, None)
+        ended = solve_model(formulation, Limits(seconds=None, effort=20, workers=1, seed=3), lambda _: None, None)
         if formulation.bounds_all:
             assert ended.bound is not None
             assert ended.bound <= by_brute_force(problem)
@@ -173,7 +174,7 @@ def test_the_known_least_peaks_are_found_and_proved() -> None:
     for name, (graph, optimum) in known_peaks().items():
         problem = problem_of(graph, machine_of(1), objective="peak-memory")
         assert solved_by(memory, problem) == (optimum, optimum), name
-        result = CpSat().solve(problem, Budget(), seed=0)
+        result = CpSat().solve(problem, SearchRun())
         assert (result.metrics.peak_memory_bytes, result.proven_bound, result.stopped_because) == (
             optimum,
             optimum,
@@ -201,7 +202,7 @@ def test_certified_makespans_that_no_baseline_proves_are_proved(instance: str, n
     optimum = {(i, p): optimum for i, p, optimum in certified_rows()}[instance, num_processors]
     graph = task_graph(instance)
     problem = problem_of(graph, machine_of(num_processors), [op.time_ns or 0 for op in graph.ops])
-    result = CpSat(warm_evaluations=1).solve(problem, Budget(), seed=0)
+    result = CpSat(warm_evaluations=1).solve(problem, SearchRun())
     assert (result.metrics.step_time_ns, result.proven_bound) == (optimum, optimum)
     assert result.stopped_because == "optimal"
 
@@ -224,7 +225,7 @@ def test_nearly_all_certified_makespans_are_proved_and_none_is_undercut(num_proc
     for instance, _, optimum in rows:
         graph = task_graph(instance)
         problem = problem_of(graph, machine_of(num_processors), [op.time_ns or 0 for op in graph.ops])
-        result = CpSat(effort=5.0).solve(problem, Budget(), seed=0)
+        result = CpSat(effort=5.0).solve(problem, SearchRun())
         assert result.metrics.step_time_ns >= optimum
         assert result.proven_bound is None or result.proven_bound <= optimum
         num_proved += result.stopped_because == "optimal"
@@ -240,7 +241,7 @@ def hard_problem(objective: Objective = "step-time") -> Problem:
 @pytest.mark.parametrize("objective", ["step-time", "peak-memory"])
 def test_a_time_limit_ends_it_and_the_warm_start_is_never_lost(objective: Objective) -> None:
     problem = hard_problem(objective)
-    result = CpSat().solve(problem, Budget(seconds=1), seed=0)
+    result = CpSat().solve(problem, SearchRun(Budget(seconds=1)))
     assert result.stopped_because in ("time", "optimal")
     value = result.metrics.objective_value(objective)
     assert result.proven_bound is None or result.proven_bound <= value
@@ -255,7 +256,7 @@ def test_an_interrupt_ends_it_with_the_best_so_far() -> None:
         return len({progress.best for progress in seen if progress.method == "cp-sat"}) >= 2
 
     result = CpSat(warm_evaluations=1).solve(
-        problem, Budget(), seed=0, on_progress=seen.append, interrupted=after_an_improvement
+        problem, SearchRun(on_progress=seen.append, interrupted=after_an_improvement)
     )
     assert result.stopped_because == "interrupted"
     assert result.found_by == "cp-sat: lifetimes"
@@ -271,7 +272,7 @@ def test_without_a_time_limit_the_same_effort_gives_the_same_solution() -> None:
         ops[f"op{index}"] = (" ".join(sorted(before)), int(rng.integers(1, 100)))
     machine = machine_of(2, transfer_model="blocking")
     problem = problem_of(graph_of(ops), machine, objective="peak-memory", control="order")
-    first, second = (CpSat(effort=0.05).solve(problem, Budget(evaluations=50), seed=5) for _ in range(2))
+    first, second = (CpSat(effort=0.05).solve(problem, SearchRun(Budget(evaluations=50), seed=5)) for _ in range(2))
     assert first.found_by == "cp-sat: lifetimes"
     assert np.array_equal(first.solution.device_of, second.solution.device_of)
     assert np.array_equal(first.solution.order, second.solution.order)
@@ -290,7 +291,7 @@ def test_groups_pins_and_limits_are_part_of_the_memory_model() -> None:
         memory_limits_bytes=(9, None),
     )
     # e holds its four inputs and its output on d1: 17 bytes, whatever the rest does.
-    result = CpSat().solve(problem, Budget(), seed=0)
+    result = CpSat().solve(problem, SearchRun())
     assert (result.metrics.peak_memory_bytes, result.metrics.bytes_over_limit) == (17, 0)
     assert solved_by(memory, replace(problem, memory_limits_bytes=(None, None))) == (17, 17)
     device_of = devices_by_name(problem, result.solution.device_of)
@@ -300,7 +301,7 @@ def test_groups_pins_and_limits_are_part_of_the_memory_model() -> None:
 
 def test_what_no_model_fits_comes_back_as_the_warm_start_left_it() -> None:
     problem = replace(hard_problem("peak-memory"), machine=machine_of(2, transfer_model="overlapped"))
-    result = CpSat(warm_evaluations=50).solve(problem, Budget(), seed=0)
+    result = CpSat(warm_evaluations=50).solve(problem, SearchRun())
     assert result.stopped_because == "complete"
     assert not result.found_by.startswith("cp-sat")
     assert result.proven_bound is None
@@ -328,7 +329,7 @@ def test_a_graph_too_large_for_a_model_is_left_to_the_warm_start() -> None:
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
     with pytest.raises(MissingExtraError, match=r"'placewright\[cp\]'"):
-        CpSat().solve(hard_problem(), Budget(), seed=0)
+        CpSat().solve(hard_problem(), SearchRun())
 
 
 def test_the_table_of_methods_does_not_import_the_package() -> None:

@@ -31,6 +31,7 @@ pytest.importorskip("ortools")
 from placewright.search.cp_sat.running import Found, solve_window
 from placewright.search.cp_sat.timed import Timed
 from placewright.search.cp_sat.window import Window
+from placewright.search.search_run import SearchRun
 
 BY_BRUTE_FORCE = 500
 
@@ -195,7 +196,7 @@ def layers() -> Problem:
 def test_windows_improve_a_plan_and_effort_makes_it_reproducible() -> None:
     problem = layers()
     method = CpWindows(warm_share=0.01, effort=0.05, total_effort=0.5)
-    first, second = (method.solve(problem, Budget(evaluations=90), seed=5) for _ in range(2))
+    first, second = (method.solve(problem, SearchRun(Budget(evaluations=90), seed=5)) for _ in range(2))
     assert first.found_by == "cp-windows"
     assert first.metrics.step_time_ns < min(b.metrics.step_time_ns for b in first.baselines)
     assert first.trace[-1].best == first.metrics.step_time_ns
@@ -207,7 +208,7 @@ def test_windows_improve_a_plan_and_effort_makes_it_reproducible() -> None:
 def test_a_time_limit_ends_it() -> None:
     # A real network, whose bound no plan meets.
     problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100@graphs"))
-    result = CpWindows(warm_share=0.1).solve(problem, Budget(evaluations=10**9, seconds=0.5), seed=0)
+    result = CpWindows(warm_share=0.1).solve(problem, SearchRun(Budget(evaluations=10**9, seconds=0.5)))
     assert result.stopped_because == "time"
 
 

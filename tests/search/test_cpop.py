@@ -12,8 +12,8 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.cpop import Cpop
+from placewright.search.search_run import SearchRun
 
 FORK = {"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}
 #: The critical path is a, b, d: 5 + 20 + 5 ns beside c's 2.
@@ -21,7 +21,7 @@ TIMES = [5, 20, 2, 5]
 
 
 def placement(problem: Problem) -> dict[str, int]:
-    return devices_by_name(problem, Cpop().solve(problem, Budget(), 0).solution.device_of)
+    return devices_by_name(problem, Cpop().solve(problem, SearchRun()).solution.device_of)
 
 
 def test_the_papers_example_takes_86_with_its_critical_path_on_the_second_processor() -> None:

@@ -17,6 +17,7 @@ from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
 from placewright.search.result import Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 
 SLOW = Link(bandwidth_bytes_per_s=10**9, latency_ns=5)
 
@@ -80,6 +81,6 @@ def test_the_default_search_does_a_second_of_work(name: str, monkeypatch: pytest
     monkeypatch.setattr(schedule_annealing._core, "ScheduleAnnealing", counting)
     device_of, order = _core.list_schedule(own.core, _core.bottom_level_order(own.core), False)
     start = Solution(device_of=device_of, order=np.column_stack([order, np.full_like(order, -1)]))
-    ScheduleAnnealing().solve(own, Budget(evaluations=evaluations), 0, seeds=[start])
+    ScheduleAnnealing().solve(own, SearchRun(Budget(evaluations=evaluations), initial_solutions=[start]))
     work = sum(search.work for search in counting.searches)
     assert 1_000_000 < work < 10_000_000

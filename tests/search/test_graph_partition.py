@@ -16,8 +16,8 @@ from strategies import problems
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.graph_partition import GP_DFS, METIS_DFS, GraphPartition
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
 both = pytest.mark.parametrize("method", [GP_DFS, METIS_DFS], ids=lambda method: method.name)
@@ -50,7 +50,7 @@ def test_cliques_joined_by_one_edge_each_get_a_device(method: GraphPartition, co
 
 @both
 def test_the_bytes_between_two_cliques_are_all_that_moves(method: GraphPartition) -> None:
-    result = method.solve(cliques(2, 8), Budget(), seed=0)
+    result = method.solve(cliques(2, 8), SearchRun())
     assert (result.metrics.bytes_moved, result.metrics.num_transfers) == (4, 1)
 
 
@@ -69,7 +69,7 @@ def test_a_tensor_counts_once_however_many_read_it() -> None:
     reads = {"hub": ("", 100), "pair": ("", 60), "r1": ("hub", 1), "s1": ("pair", 1), "r2": ("hub", 1),
              "s2": ("pair", 1), "r3": ("hub", 1), "s3": ("s1 s2", 1)}  # fmt: skip
     problem = problem_of(graph_of(reads), machine_of(2), 10)
-    assert GP_DFS.solve(problem, Budget(), seed=0).metrics.bytes_moved == 0
+    assert GP_DFS.solve(problem, SearchRun()).metrics.bytes_moved == 0
 
 
 @settings(max_examples=60)
@@ -162,7 +162,7 @@ def test_metis_prints_nothing_of_its_own(capfd: pytest.CaptureFixture[str]) -> N
 def test_metis_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(MissingExtraError, match=r"placewright\[metis\]"):
-        METIS_DFS.solve(cliques(2, 3), Budget(), seed=0)
+        METIS_DFS.solve(cliques(2, 3), SearchRun())
 
 
 @pytest.mark.parametrize("imbalance", [-0.1, 1.0, np.nan])

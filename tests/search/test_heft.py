@@ -17,10 +17,11 @@ from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
 from placewright.search.heft import Heft
 from placewright.search.insertion import INSERTION
+from placewright.search.search_run import SearchRun
 
 
 def placement(problem: Problem) -> dict[str, int]:
-    return devices_by_name(problem, Heft().solve(problem, Budget(), 0).solution.device_of)
+    return devices_by_name(problem, Heft().solve(problem, SearchRun()).solution.device_of)
 
 
 def heft_schedule(problem: Problem) -> tuple[list[int], list[int], int]:
@@ -86,7 +87,7 @@ def test_where_control_is_only_an_order_the_simulation_may_be_faster_than_planne
     pins = Constraints(pins=(("x", "d0"), ("a", "d0"), ("b", "d1")))
     problem = problem_of(graph, machine_of(2), [10, 2, 5], constraints=pins, control="order")
     assert heft_schedule(problem)[2] == 15
-    assert Heft().solve(problem, Budget(), 0).metrics.step_time_ns == 12
+    assert Heft().solve(problem, SearchRun()).metrics.step_time_ns == 12
 
 
 @settings(max_examples=60)
@@ -95,7 +96,7 @@ def test_where_links_are_free_the_simulation_takes_as_long_as_planned(problem: P
     machine = machine_of(problem.machine.num_devices)
     free = Problem(graph=problem.graph, machine=machine, time_ns=problem.time_ns, control="signal")
     # One evaluation is for the paper's rank.
-    assert Heft().solve(free, Budget(evaluations=1), 0).metrics.step_time_ns == heft_schedule(free)[2]
+    assert Heft().solve(free, SearchRun(Budget(evaluations=1))).metrics.step_time_ns == heft_schedule(free)[2]
 
 
 def test_ranks_take_the_least_or_largest_time_and_the_slowest_link() -> None:
@@ -163,5 +164,5 @@ def test_an_op_stays_where_its_tensor_is_when_that_would_wait_for_the_link() -> 
     free, queueing = (_core.insertion_schedule(problem.core, sequence, links_queue) for links_queue in (False, True))
     assert (free[2], queueing[2]) == (22, 24)
     assert placement(problem)["s4"] == 1
-    assert Heft().solve(problem, Budget(), 0).metrics.step_time_ns == 26
-    assert INSERTION.solve(problem, Budget(), 0).metrics.step_time_ns == 24
+    assert Heft().solve(problem, SearchRun()).metrics.step_time_ns == 26
+    assert INSERTION.solve(problem, SearchRun()).metrics.step_time_ns == 24

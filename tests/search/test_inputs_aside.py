@@ -15,11 +15,11 @@ from placewright.machine import Link, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.contiguous_split import ContiguousSplit
 from placewright.search.inputs_aside import Scope, scopes
 from placewright.search.result import Solution
 from placewright.search.schedule_annealing import _with_inputs_first
+from placewright.search.search_run import SearchRun
 
 #: Two layers side by side: v and w are their weights, a and b run forward, c and d make the weights' gradients.
 LAYERS = {"v": ("", 4), "w": ("", 4), "a": ("v", 4), "b": ("w", 4), "c": ("a", 4), "d": ("b", 4)}
@@ -38,7 +38,7 @@ def test_weights_do_not_draw_all_gradients_to_one_device(name: str, transfer_mod
     # A layer on each device takes 20 ns. Both weights finish at 0 everywhere; were they placed by that alone, c and d
     # would share d0 and a tensor of a or b would have to move for 100 ns, or all four ops run there one by one, 40 ns.
     problem = layers(Link(latency_ns=100), transfer_model)
-    result = METHODS[name].solve(problem, Budget(), seed=0)
+    result = METHODS[name].solve(problem, SearchRun())
     assert result.metrics.step_time_ns == 20
     device = devices_by_name(problem, result.solution.device_of)
     assert device["v"] == device["a"] == device["c"] != device["w"] == device["b"] == device["d"]

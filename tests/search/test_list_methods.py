@@ -15,14 +15,14 @@ from placewright.machine import Link, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 
 LIST_METHODS = pytest.mark.parametrize("name", ["list", "etf", "segment-fill"])
 
 
 def solve(problem: Problem, name: str) -> Result:
-    return METHODS[name].solve(problem, Budget(), seed=0)
+    return METHODS[name].solve(problem, SearchRun())
 
 
 def placement(problem: Problem, name: str) -> dict[str, int]:

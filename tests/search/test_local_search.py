@@ -16,6 +16,7 @@ from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.budget import Budget
 from placewright.search.local_search import LocalSearch
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 MASK = 2**64 - 1
@@ -140,7 +141,7 @@ class SlowSearch:
 )
 def test_it_is_the_slow_search_move_by_move(problem: Problem, seed: int, **fields: Any) -> None:
     method = LocalSearch(**fields)
-    result = method.solve(problem, Budget(evaluations=40), seed)
+    result = method.solve(problem, SearchRun(Budget(evaluations=40), seed=seed))
     fitness = SlowSearch(problem, method, seed).run(40)
     assert result.metrics.fitness(problem.objective)[: len(fitness)] == fitness
 
@@ -149,14 +150,14 @@ def test_two_chains_end_up_on_a_device_each() -> None:
     # Two chains of three ops of 10 ns: 30 ns apart, 60 ns together; a transfer would add 1000 ns.
     reads = {"a": ("", 4), "x": ("", 4), "b": ("a", 4), "y": ("x", 4), "c": ("b", 4), "z": ("y", 4)}
     problem = problem_of(graph_of(reads), machine_of(2, Link(latency_ns=1000)), 10)
-    result = LocalSearch(accept_equal=True).solve(problem, Budget(evaluations=500), seed=0)
+    result = LocalSearch(accept_equal=True).solve(problem, SearchRun(Budget(evaluations=500)))
     assert result.metrics.step_time_ns == 30
     assert result.metrics.num_transfers == 0
 
 
 def test_a_solution_sends_each_tensor_right_after_its_producer() -> None:
     problem = problem_of(graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}), machine_of(2), 10)
-    solution = LocalSearch(starts=1).solve(problem, Budget(evaluations=1), seed=3).solution
+    solution = LocalSearch(starts=1).solve(problem, SearchRun(Budget(evaluations=1), seed=3)).solution
     order, producer = solution.order.tolist(), problem.lowered.producer.tolist()
     senders = [order[place - 1] for place, (_, destination) in enumerate(order) if destination >= 0]
     tensors = [index for index, destination in order if destination >= 0]
@@ -166,7 +167,7 @@ def test_a_solution_sends_each_tensor_right_after_its_producer() -> None:
 
 def test_a_time_limit_ends_it() -> None:
     problem = problem_of(graph_of({"a": ("", 4), "b": ("a", 4)}), machine_of(2), 10)
-    result = LocalSearch().solve(problem, Budget(evaluations=2**50, seconds=0.05), seed=0)
+    result = LocalSearch().solve(problem, SearchRun(Budget(evaluations=2**50, seconds=0.05)))
     assert result.stopped_because == "time"
     assert result.metrics.step_time_ns == 20
 

@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from learning.networks import SMALL, random_policy
 from strategies import problems, tight_problems
 
-from placewright.learning.guided import Regal
+from placewright.methods.built_in import GUIDED
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 #: Plans in all; a million take hours.
@@ -25,11 +26,11 @@ PLANS = int(os.environ.get("PLACEWRIGHT_PLANS", "20000"))
 def plan_problems(name: str, problem: Problem, evaluations: int) -> list[str]:
     """What the checker finds wrong with the method's plan."""
     method = METHODS[name]
-    if isinstance(method, Regal):
+    if name in GUIDED:
         own = replace(SMALL, objective=problem.objective, num_devices=problem.machine.num_devices)
-        method = replace(method, policy=random_policy(replace(own, network=method.network)))
+        method = replace(GUIDED[name], policy=random_policy(replace(own, network=GUIDED[name].network)))
         evaluations += 400
-    result = method.solve(problem, Budget(evaluations=evaluations), seed=evaluations)
+    result = method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=evaluations))
     plan = assemble_plan(problem, result, solver=name, seconds=1.0)
     return check_plan(plan, problem.graph, problem.time_ns)
 

@@ -11,13 +11,14 @@ from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 PAIR = graph_of({"a": ("", 4), "b": ("a", 4)})
 
 
 def solve(problem: Problem, name: str) -> tuple[dict[str, int], int]:
     """Devices by op name, and evaluations."""
-    result = METHODS[name].solve(problem, Budget(), seed=0)
+    result = METHODS[name].solve(problem, SearchRun())
     return devices_by_name(problem, result.solution.device_of), result.evaluations
 
 
@@ -54,8 +55,8 @@ def test_single_device_finds_the_order_that_needs_least() -> None:
     # Captured, a and b are held at once: 16 bytes and 1 of either reader. Reader after maker: 8 + 1, then 8 + 1 + 1.
     graph = graph_of({"a": ("", 8), "b": ("", 8), "c": ("a", 1), "d": ("b", 1), "e": ("c d", 0)})
     problem = problem_of(graph, machine_of(1), objective="peak-memory")
-    assert METHODS["input-order"].solve(problem, Budget(), 0).metrics.peak_memory_bytes == 8 + 8 + 1
-    assert METHODS["single-device"].solve(problem, Budget(), 0).metrics.peak_memory_bytes == 8 + 1 + 1
+    assert METHODS["input-order"].solve(problem, SearchRun()).metrics.peak_memory_bytes == 8 + 8 + 1
+    assert METHODS["single-device"].solve(problem, SearchRun()).metrics.peak_memory_bytes == 8 + 1 + 1
 
 
 @pytest.mark.parametrize(("evaluations", "spent"), [(1, 1), (2, 2), (9, 3)])
@@ -66,7 +67,7 @@ def test_blocking_transfers_are_tried_early_late_and_batched_within_the_budget(e
         constraints=Constraints(pins=(("a", "d0"), ("b", "d1"))),
     )
     # Both devices give the same placement here, so only the first is tried: 8 bytes fit without a limit.
-    result = METHODS["input-order"].solve(problem, Budget(evaluations=evaluations), 0)
+    result = METHODS["input-order"].solve(problem, SearchRun(Budget(evaluations=evaluations)))
     assert result.evaluations == spent
 
 
@@ -84,4 +85,4 @@ def test_batched_transfers_meet_once_where_late_ones_meet_twice() -> None:
     early = problem.core.with_transfers(np.array([0, 0, 1, 0, 1], np.int32), np.arange(5, dtype=np.int32), True)
     # Early: a moves at 2, b at 5: no worse here.
     assert problem.core.simulate(np.array([0, 0, 1, 0, 1], np.int32), early).step_time_ns == 15
-    assert METHODS["input-order"].solve(problem, Budget(), 0).metrics.step_time_ns == 15
+    assert METHODS["input-order"].solve(problem, SearchRun()).metrics.step_time_ns == 15

@@ -25,13 +25,14 @@ from placewright.search.input_order import INPUT_ORDER
 from placewright.search.lpmf import LPMF
 from placewright.search.peak_search import PeakSearch
 from placewright.search.reverse_greedy import REVERSE_GREEDY
+from placewright.search.search_run import SearchRun
 from placewright.search.xla_list import XLA_LIST
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 
 
 def peak_of(problem: Problem, **budget: Any) -> int:
-    return PeakSearch().solve(problem, Budget(**budget), seed=0).metrics.peak_memory_bytes
+    return PeakSearch().solve(problem, SearchRun(Budget(**budget))).metrics.peak_memory_bytes
 
 
 def three_sums(num_devices: int, **rest: Any) -> Problem:
@@ -46,7 +47,7 @@ def three_sums(num_devices: int, **rest: Any) -> Problem:
 def test_on_one_device_branches_run_one_after_another() -> None:
     # Captured: 3 * 10 + 1 while small0 runs. One after another: two small ones, then 10 + 1 for the third branch.
     problem = three_sums(1)
-    assert INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes == 31
+    assert INPUT_ORDER.solve(problem, SearchRun()).metrics.peak_memory_bytes == 31
     assert peak_of(problem) == 13
 
 
@@ -59,17 +60,17 @@ def test_on_two_devices_what_is_small_waits_elsewhere() -> None:
 def test_memory_limits_that_no_start_keeps_are_met() -> None:
     # Step time is the objective, but nothing above 11 bytes may be on a device; see above.
     problem = three_sums(2, objective="step-time", memory_limits_bytes=(11, 11))
-    starts = PeakSearch().solve(problem, Budget(evaluations=1), seed=0)
+    starts = PeakSearch().solve(problem, SearchRun(Budget(evaluations=1)))
     assert starts.metrics.bytes_over_limit > 0
-    assert PeakSearch().solve(problem, Budget(), seed=0).metrics.bytes_over_limit == 0
+    assert PeakSearch().solve(problem, SearchRun()).metrics.bytes_over_limit == 0
 
 
 @pytest.mark.parametrize("method", [INPUT_ORDER, LPMF, XLA_LIST, REVERSE_GREEDY], ids=lambda method: method.name)
 @settings(max_examples=25)
 @given(problem=problems(max_devices=1))
 def test_on_one_device_it_is_never_worse_than_a_simple_order(method: Baseline, problem: Problem) -> None:
-    result = PeakSearch().solve(problem, Budget(evaluations=20), seed=0)
-    simple = method.solve(problem, Budget(), seed=0)
+    result = PeakSearch().solve(problem, SearchRun(Budget(evaluations=20)))
+    simple = method.solve(problem, SearchRun())
     assert result.metrics.fitness(problem.objective) <= simple.metrics.fitness(problem.objective)
 
 
@@ -77,7 +78,7 @@ def test_on_one_device_it_is_never_worse_than_a_simple_order(method: Baseline, p
 @given(problem=problems(max_ops=6, max_devices=1))
 def test_on_one_device_it_proves_the_least_peak(problem: Problem) -> None:
     problem = replace(problem, objective="peak-memory", memory_limits_bytes=(None,))
-    result = PeakSearch().solve(problem, Budget(evaluations=5000), seed=0)
+    result = PeakSearch().solve(problem, SearchRun(Budget(evaluations=5000)))
     assert result.metrics.peak_memory_bytes == best_objective(problem)
     assert result.stopped_because == "optimal"
     assert result.proven_bound == result.metrics.peak_memory_bytes
@@ -86,7 +87,7 @@ def test_on_one_device_it_proves_the_least_peak(problem: Problem) -> None:
 def test_the_least_peak_is_no_optimum_where_it_is_over_the_limit() -> None:
     # One branch after another needs 13 bytes, as above, and no order needs less; 12 are allowed.
     problem = three_sums(1, memory_limits_bytes=(12,))
-    result = PeakSearch().solve(problem, Budget(), seed=0)
+    result = PeakSearch().solve(problem, SearchRun())
     assert (result.metrics.peak_memory_bytes, result.metrics.bytes_over_limit) == (13, 1)
     assert (result.proven_bound, result.stopped_because) == (13, "complete")
     plan = assemble_plan(problem, result, solver="peak-search", seconds=1.0)
@@ -97,7 +98,7 @@ def test_nasnet_needs_no_less_than_the_best_of_simple_orders() -> None:
     # No cut proves it: the plan is optimal because every set of finished ops that matters has been looked through.
     suite = read_suite(Path(__file__).parents[2] / "benchmarks" / "suites" / "one-device.toml")
     problem = suite.problem(suite.graph(suite.labels.index("nasnet_a_large-inference")))
-    result = Auto().solve(problem, Budget(evaluations=20_000), seed=0)
+    result = Auto().solve(problem, SearchRun(Budget(evaluations=20_000)))
     assert lower_bound(problem).value < 0.96 * result.metrics.peak_memory_bytes
     assert (result.found_by, result.stopped_because) == ("single-device: lpmf", "optimal")
     assert assemble_plan(problem, result, solver="auto", seconds=1.0).status == "optimal"
@@ -112,14 +113,14 @@ def test_it_reaches_what_cp_sat_proved_to_be_least() -> None:
 
 
 def test_a_search_ends_at_its_time_limit_and_says_so() -> None:
-    result = PeakSearch().solve(three_sums(2), Budget(evaluations=2**50, seconds=0.05), seed=0)
+    result = PeakSearch().solve(three_sums(2), SearchRun(Budget(evaluations=2**50, seconds=0.05)))
     assert result.stopped_because == "time"
     assert result.metrics.peak_memory_bytes == 11
 
 
 def test_other_seeds_search_elsewhere() -> None:
     problem = problem_of(random_graph(5, 200), machine_of(2, transfer_model="blocking"), objective="peak-memory")
-    first, second = (PeakSearch().solve(problem, Budget(evaluations=300), seed=seed) for seed in (0, 1))
+    first, second = (PeakSearch().solve(problem, SearchRun(Budget(evaluations=300), seed=seed)) for seed in (0, 1))
     assert not np.array_equal(first.solution.order, second.solution.order)
 
 

@@ -19,6 +19,7 @@ from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NUM_GRAPHS, GENERATIONS = 10, 20
@@ -39,7 +40,9 @@ def test_brkga_is_as_good_as_pymoos_on_equal_terms() -> None:
     for index in range(NUM_GRAPHS):
         problem = synthetic_problem(index)
         budget = Budget(evaluations=100 + (GENERATIONS - 1) * 80)
-        result = Brkga(population=100, elites=20, mutants=15, elite_bias=0.7).solve(problem, budget, seed=index)
+        result = Brkga(population=100, elites=20, mutants=15, elite_bias=0.7).solve(
+            problem, SearchRun(budget, seed=index)
+        )
         best, evaluations = pymoo_brkga(problem, seed=index)
         assert evaluations == result.evaluations
         ratios.append(best / result.metrics.step_time_ns)
@@ -80,7 +83,7 @@ def worse_than_saga(seeds: range, schedulers: set[str] | None = None) -> list[in
             if schedulers is None or name in schedulers
         ]
         assert len(theirs) == (19 if schedulers is None else len(schedulers))
-        ours = Auto().solve(problem, Budget(evaluations=5000), seed=0).metrics.step_time_ns
+        ours = Auto().solve(problem, SearchRun(Budget(evaluations=5000))).metrics.step_time_ns
         worse += [seed] if ours > min(theirs) else []
     return worse
 

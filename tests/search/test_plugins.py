@@ -22,6 +22,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.baseline import Baseline, Candidate
 from placewright.search.budget import Budget
+from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 
@@ -104,7 +106,7 @@ def test_the_example_is_a_method_and_about_30_lines() -> None:
 @settings(max_examples=40)
 def test_the_examples_plans_are_right_under_any_constraints(problem: Problem) -> None:
     load_plugins([EXAMPLE])
-    result = METHODS["near-inputs"].solve(problem, Budget(), seed=0)
+    result = METHODS["near-inputs"].solve(problem, SearchRun())
     plan = assemble_plan(problem, result, solver="near-inputs", seconds=0.0)
     assert check_plan(plan, problem.graph, problem.time_ns) == []
 
@@ -144,12 +146,12 @@ class Wrong:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def solve(self, problem: Problem, budget: Budget, seed: int, proposal: object = None, **_: object) -> Any:
+    def solve(self, problem: Problem, run: SearchRun) -> Any:
         return self.answer(problem)
 
 
 def wrong_order(problem: Problem) -> Any:
-    found = METHODS["input-order"].solve(problem, Budget(), seed=0)
+    found = METHODS["input-order"].solve(problem, SearchRun())
     found.solution.order[:] = found.solution.order[::-1].copy()
     return found
 
@@ -166,7 +168,7 @@ def test_what_a_method_does_wrong_is_one_sentence(answer: Any, complaint: str) -
     problem = problem_of(graph_of({"a": ("", 1), "b": ("a", 1)}), machine_of(1))
     method = register_method(Wrong(answer))
     with pytest.raises(InputError, match=complaint):
-        solve(method, problem, Budget(), 0)
+        solve(method, problem, SearchRun())
 
 
 def test_a_method_cannot_report_what_it_did_not_reach() -> None:
@@ -175,11 +177,36 @@ def test_a_method_cannot_report_what_it_did_not_reach() -> None:
     def boasting(problem: Problem) -> Any:
         from dataclasses import replace
 
-        found = METHODS["input-order"].solve(problem, Budget(), seed=0)
+        found = METHODS["input-order"].solve(problem, SearchRun())
         return replace(found, metrics=replace(found.metrics, step_time_ns=1))
 
     # Two ops of 5 ns, one after the other.
-    assert solve(register_method(Wrong(boasting)), problem, Budget(), 0).metrics.step_time_ns == 10
+    assert solve(register_method(Wrong(boasting)), problem, SearchRun()).metrics.step_time_ns == 10
+
+
+class FewDraws:
+    """Draws a device for each op, a few times; no base class, no dataclass."""
+
+    name = "few-draws"
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        random = np.random.default_rng(run.seed)
+        ops = np.arange(problem.core.num_ops, dtype=np.int32)
+        while (reason := run.reason_to_stop()) is None:
+            device_of = random.integers(problem.machine.num_devices, size=len(ops), dtype=np.int32)
+            order = problem.core.with_transfers(device_of, ops, early=True)
+            run.offer(problem, Solution(device_of=device_of, order=order), self.name)
+        return run.result(problem, self.name, stopped_because=reason)
+
+
+def test_a_method_without_a_base_class_asks_its_run() -> None:
+    # Of two ops of 5 ns one on each device is best; drawn 30 times, that is found.
+    problem = problem_of(graph_of({"a": ("", 1), "b": ("", 1)}), machine_of(2), 5)
+    register_method(FewDraws)
+    run = SearchRun(Budget(evaluations=30), seed=1)
+    result = solve(make_method("few-draws"), problem, run)
+    assert (result.metrics.step_time_ns, result.evaluations, result.stopped_because) == (5, 30, "evaluations")
+    assert [point.best for point in result.trace] in ([5], [10, 5])
 
 
 def package(folder: Path, target: str, name: str = "last-device") -> None:

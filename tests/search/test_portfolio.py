@@ -18,6 +18,7 @@ from placewright.search.baselines import BASELINES
 from placewright.search.budget import Budget, Progress
 from placewright.search.portfolio import run_baselines
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 
 COSTLY = ["insertion", "cluster-list", "cluster-partition"]
 
@@ -56,19 +57,19 @@ def test_a_second_runs_the_baselines_of_the_default_where_each_candidate_takes_4
     training_step: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Cluster-list alone has some 40 candidates, 0.16 s; all together take less than half a second.
-    default = run_baselines(training_step, 0, None)
+    default = run_baselines(training_step, SearchRun())
     clock = Clock(monkeypatch, 0.004)
-    limited = run_baselines(training_step, 0, 1.0)
+    limited = run_baselines(training_step, SearchRun(Budget(seconds=1.0)))
     assert clock.now > 0.15
     assert outcomes(limited) == outcomes(default)
     assert all(result.stopped_because == "complete" for result in limited)
 
 
 def test_auto_hands_its_time_limit_on(training_step: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    default = Auto().solve(training_step, Budget(evaluations=1), 0)
+    default = Auto().solve(training_step, SearchRun(Budget(evaluations=1)))
     Clock(monkeypatch, 0.004)
-    limited = Auto().solve(training_step, Budget(evaluations=1, seconds=1.0), 0)
-    short = Auto().solve(training_step, Budget(evaluations=1, seconds=0.01), 0)
+    limited = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=1.0)))
+    short = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=0.01)))
     assert outcomes(list(limited.baselines)) == outcomes(list(default.baselines))
     assert not by_name(list(short.baselines)).keys() & set(COSTLY)
 
@@ -78,12 +79,12 @@ def test_a_baseline_that_the_clock_cuts_keeps_the_candidates_it_made(
 ) -> None:
     # 14 ms for each candidate: half of a second is over after 36, some of them of costly baselines.
     clock = Clock(monkeypatch, 0.014)
-    results = run_baselines(training_step, 0, 1.0)
+    results = run_baselines(training_step, SearchRun(Budget(seconds=1.0)))
     assert 0.5 <= clock.now < 0.5 + 0.03
     assert [by_name(results)[name].stopped_because for name in COSTLY] == ["time"] * 3
     for result in results:
         alone = next(method for method in BASELINES if method.name == result.method)
-        same = alone.solve(training_step, Budget(evaluations=result.evaluations), 0)
+        same = alone.solve(training_step, SearchRun(Budget(evaluations=result.evaluations)))
         assert np.array_equal(same.solution.device_of, result.solution.device_of)
         assert same.metrics == result.metrics
 
@@ -92,7 +93,7 @@ def test_auto_is_no_worse_than_any_baseline_that_a_limit_left_half_made(
     training_step: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch, 0.014)
-    result = Auto().solve(training_step, Budget(evaluations=100, seconds=1.0), 0)
+    result = Auto().solve(training_step, SearchRun(Budget(evaluations=100, seconds=1.0)))
     assert len(result.baselines) == len(BASELINES)
     assert result.metrics.step_time_ns <= min(b.metrics.step_time_ns for b in result.baselines)
 
@@ -104,8 +105,8 @@ def test_a_limit_too_short_for_them_leaves_the_costly_baselines_out_before_they_
     # each.
     Clock(monkeypatch, 0.0)
     cheap = [method.name for method in BASELINES if method.name not in COSTLY]
-    assert [result.method for result in run_baselines(training_step, 0, 0.01)] == cheap
-    some = by_name(run_baselines(training_step, 0, 0.06))
+    assert [result.method for result in run_baselines(training_step, SearchRun(Budget(seconds=0.01)))] == cheap
+    some = by_name(run_baselines(training_step, SearchRun(Budget(seconds=0.06))))
     assert [some[name].evaluations for name in COSTLY] == [2, 2, 2]
 
 
@@ -114,14 +115,14 @@ def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(
 ) -> None:
     # The first candidate alone takes a second.
     Clock(monkeypatch, 1.0)
-    results = run_baselines(training_step, 0, 0.1)
+    results = run_baselines(training_step, SearchRun(Budget(seconds=0.1)))
     assert [result.method for result in results] == [m.name for m in BASELINES if m.name not in COSTLY]
     assert all(result.evaluations <= 3 for result in results)  # transfers late, early and in batches
 
 
 def test_cheap_baselines_come_first_and_costly_ones_take_turns(training_step: Problem) -> None:
     seen: list[Progress] = []
-    run_baselines(training_step, 0, None, on_progress=seen.append)
+    run_baselines(training_step, SearchRun(on_progress=seen.append))
     methods = [progress.method for progress in seen]
     first = min(methods.index(name) for name in COSTLY)
     assert set(methods[first:]) == set(COSTLY)
@@ -131,11 +132,11 @@ def test_cheap_baselines_come_first_and_costly_ones_take_turns(training_step: Pr
 
 
 def test_without_a_limit_no_clock_decides(training_step: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    default = outcomes(run_baselines(training_step, 0, None))
+    default = outcomes(run_baselines(training_step, SearchRun()))
     Clock(monkeypatch, 1000.0)
-    assert outcomes(run_baselines(training_step, 0, None)) == default
+    assert outcomes(run_baselines(training_step, SearchRun())) == default
 
 
 def test_after_an_interrupt_no_baseline_begins(training_step: Problem) -> None:
-    results = run_baselines(training_step, 0, None, interrupted=lambda: True)
+    results = run_baselines(training_step, SearchRun(interrupted=lambda: True))
     assert [result.method for result in results] == ["input-order"]

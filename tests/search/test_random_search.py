@@ -13,6 +13,7 @@ from placewright.proposal import Proposal
 from placewright.search.brkga import Brkga
 from placewright.search.budget import Budget
 from placewright.search.random_search import RandomSearch
+from placewright.search.search_run import SearchRun
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4), "e": ("", 4), "f": ("e d", 4)})
 
@@ -23,15 +24,17 @@ def problem() -> Problem:
 
 def test_the_first_hundred_are_the_first_generation_of_any_brkga() -> None:
     for evaluations in (1, 50, 100):
-        drawn = RandomSearch().solve(problem(), Budget(evaluations=evaluations), 5)
-        evolved = Brkga(population=100, elites=40, mutants=3).solve(problem(), Budget(evaluations=evaluations), 5)
+        drawn = RandomSearch().solve(problem(), SearchRun(Budget(evaluations=evaluations), seed=5))
+        evolved = Brkga(population=100, elites=40, mutants=3).solve(
+            problem(), SearchRun(Budget(evaluations=evaluations), seed=5)
+        )
         assert drawn.evaluations == evolved.evaluations == evaluations
         assert np.array_equal(drawn.solution.order, evolved.solution.order)
 
 
 def test_more_evaluations_never_give_a_worse_solution() -> None:
     found = [
-        RandomSearch().solve(problem(), Budget(evaluations=count), 1).metrics.step_time_ns
+        RandomSearch().solve(problem(), SearchRun(Budget(evaluations=count), seed=1)).metrics.step_time_ns
         for count in (10, 100, 101, 199, 1000, 5000)
     ]
     assert found == sorted(found, reverse=True)
@@ -45,7 +48,10 @@ def test_nothing_is_learned_on_the_way() -> None:
     )
     ladder = problem_of(graph, machine_of(2, transfer_model="blocking"), [1 + index % 13 for index in range(60)])
     drawn, evolved = (
-        sum(method.solve(ladder, Budget(evaluations=3000), seed).metrics.step_time_ns for seed in range(3))
+        sum(
+            method.solve(ladder, SearchRun(Budget(evaluations=3000), seed=seed)).metrics.step_time_ns
+            for seed in range(3)
+        )
         for method in (RandomSearch(), Brkga())
     )
     assert evolved < drawn
@@ -59,13 +65,14 @@ def test_a_proposal_guides_every_draw(alpha: float, beta: float, device: int) ->
     row = np.zeros(two.core.num_keys, np.uint16)
     row[0:16:2] = 1
     proposal = Proposal(alpha=np.array([1.0, alpha]), beta=np.array([1.0, beta]), row=row)
-    drawn = RandomSearch().solve(two, Budget(evaluations=1), 3, proposal)
+    drawn = RandomSearch().solve(two, SearchRun(Budget(evaluations=1), seed=3, guide=proposal))
     assert drawn.solution.device_of.tolist() == [device] * 8
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
     one, four = (
-        make_method("random-search", threads=threads).solve(problem(), Budget(evaluations=700), 2) for threads in (1, 4)
+        make_method("random-search").solve(problem(), SearchRun(Budget(evaluations=700), seed=2, threads=threads))
+        for threads in (1, 4)
     )
     assert np.array_equal(one.solution.order, four.solution.order)
     assert one.evaluations == four.evaluations == 700

@@ -17,7 +17,7 @@ from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.stg import parse_stg
 from placewright.machine import TransferModel
 from placewright.methods.table import METHODS
-from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.search.single_device import ORDERS
 
 STG = FOLDER / "stg50"
@@ -59,7 +59,7 @@ def test_most_certified_makespans_are_reached_and_none_is_undercut(
         problem = problem_of(
             graph, machine_of(num_processors, transfer_model=transfer_model), [op.time_ns or 0 for op in graph.ops]
         )
-        makespan = METHODS[name].solve(problem, Budget(), seed=0).metrics.step_time_ns
+        makespan = METHODS[name].solve(problem, SearchRun()).metrics.step_time_ns
         assert makespan >= optimum, f"{instance} on {num_processors}"
         num_optimal += makespan == optimum
     assert num_optimal >= fewest_optimal
@@ -110,7 +110,7 @@ def test_the_best_of_the_simple_orders_reaches_every_known_optimal_peak() -> Non
     assert len(peaks) >= 7
     for name, (graph, optimum) in peaks.items():
         problem = problem_of(graph, machine_of(1), objective="peak-memory")
-        assert METHODS["single-device"].solve(problem, Budget(), seed=0).metrics.peak_memory_bytes == optimum, name
+        assert METHODS["single-device"].solve(problem, SearchRun()).metrics.peak_memory_bytes == optimum, name
 
 
 @needs_reference_data
@@ -118,4 +118,4 @@ def test_the_best_of_the_simple_orders_reaches_every_known_optimal_peak() -> Non
 def test_no_order_undercuts_a_known_optimal_peak(name: str) -> None:
     for graph, optimum in known_peaks().values():
         problem = problem_of(graph, machine_of(1), objective="peak-memory")
-        assert METHODS[name].solve(problem, Budget(), seed=0).metrics.peak_memory_bytes >= optimum
+        assert METHODS[name].solve(problem, SearchRun()).metrics.peak_memory_bytes >= optimum

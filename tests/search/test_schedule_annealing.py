@@ -23,12 +23,15 @@ from placewright.search.etf import EarliestTaskFirst
 from placewright.search.list_scheduling import ListScheduling
 from placewright.search.result import Solution
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 from placewright.search.single_device import SingleDevice
 from placewright.support.errors import InputError
 
 
 def step_time(problem: Problem, evaluations: int = 2000, seed: int = 0) -> int:
-    return ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), seed).metrics.step_time_ns
+    return (
+        ScheduleAnnealing().solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed)).metrics.step_time_ns
+    )
 
 
 def test_a_chain_stays_on_one_device_where_sending_costs_more_than_it_gains() -> None:
@@ -50,9 +53,11 @@ def test_two_chains_part_and_meet_again() -> None:
 @given(problem=problems())
 @settings(max_examples=60)
 def test_it_is_never_worse_than_what_it_starts_from(problem: Problem) -> None:
-    starts = [method.solve(problem, Budget(), seed=0) for method in (SingleDevice(), ListScheduling())]
+    starts = [method.solve(problem, SearchRun()) for method in (SingleDevice(), ListScheduling())]
     fitness = [start.metrics.fitness(problem.objective) for start in starts]
-    found = ScheduleAnnealing().solve(problem, Budget(evaluations=300), 0, seeds=[start.solution for start in starts])
+    found = ScheduleAnnealing().solve(
+        problem, SearchRun(Budget(evaluations=300), initial_solutions=[start.solution for start in starts])
+    )
     assert found.metrics.fitness(problem.objective)[:2] <= min(fitness)[:2]
 
 
@@ -79,8 +84,10 @@ def test_who_ignores_limits_goes_where_one_without_limits_goes(problem: Problem,
 
 def test_a_real_training_step_gains_over_its_starts() -> None:
     problem = make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
-    start = EarliestTaskFirst().solve(problem, Budget(), seed=0)
-    found = ScheduleAnnealing().solve(problem, Budget(evaluations=20_000), 0, seeds=[start.solution])
+    start = EarliestTaskFirst().solve(problem, SearchRun())
+    found = ScheduleAnnealing().solve(
+        problem, SearchRun(Budget(evaluations=20_000), initial_solutions=[start.solution])
+    )
     assert found.evaluations == 20_000
     assert found.metrics.step_time_ns < 0.97 * start.metrics.step_time_ns
 
@@ -89,8 +96,10 @@ def test_a_real_training_step_gains_over_its_starts() -> None:
 @pytest.mark.parametrize("memory_limit", [None, 300_000_000, 100_000])
 def test_what_the_coarse_problem_takes_counts(evaluations: int, memory_limit: int | None) -> None:
     problem = make_problem(load_graph("example:inception-v3"), load_machine("2xp100"), memory_limit=memory_limit)
-    start: Solution = ListScheduling().solve(problem, Budget(), seed=0).solution
-    found = ScheduleAnnealing().solve(problem, Budget(evaluations=evaluations), 1, seeds=[start])
+    start: Solution = ListScheduling().solve(problem, SearchRun()).solution
+    found = ScheduleAnnealing().solve(
+        problem, SearchRun(Budget(evaluations=evaluations), seed=1, initial_solutions=[start])
+    )
     assert found.evaluations == evaluations
 
 

@@ -21,6 +21,7 @@ from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode
 from placewright.search.budget import Budget
+from placewright.search.search_run import SearchRun
 from placewright.search.segment_fill import SegmentFill
 from placewright.search.superstep_annealing import SuperstepAnnealing
 
@@ -34,7 +35,7 @@ def on_paper_machine(graph: Graph, control: ControlMode, devices: int = 2) -> Pr
 
 def gap(problem: Problem, budget: Budget) -> float:
     """Percent above the lower bound."""
-    found = SuperstepAnnealing().solve(problem, budget, seed=0).metrics.step_time_ns
+    found = SuperstepAnnealing().solve(problem, SearchRun(budget)).metrics.step_time_ns
     return 100 * (found / lower_bound(problem).value - 1)
 
 
@@ -46,15 +47,15 @@ def test_ops_are_exchanged_until_both_devices_are_equally_loaded() -> None:
     # Longest first, segment-fill gives 7 + 4 + 4 = 15 and 6 + 5 + 3 + 3 = 17, but 7 + 5 + 4 = 6 + 4 + 3 + 3 = 16.
     graph = graph_of(dict.fromkeys("abcdefg", ("", 4)))
     problem = problem_of(graph, free_machine(), (7, 6, 5, 4, 4, 3, 3))
-    assert SegmentFill().solve(problem, Budget(), seed=0).metrics.step_time_ns == 17
-    assert SuperstepAnnealing().solve(problem, Budget(evaluations=2000), seed=0).metrics.step_time_ns == 16
+    assert SegmentFill().solve(problem, SearchRun()).metrics.step_time_ns == 17
+    assert SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=2000))).metrics.step_time_ns == 16
 
 
 def test_a_barrier_is_put_where_it_costs_nothing() -> None:
     # a and x take 10 each and feed b and y crosswise: both devices run 10, exchange, run 20 more; 60 ns of work in 30.
     graph = graph_of({"a": ("", 4), "x": ("", 4), "b": ("a x", 4), "y": ("a x", 4)})
     problem = problem_of(graph, free_machine(), (10, 10, 20, 20))
-    result = SuperstepAnnealing().solve(problem, Budget(evaluations=500), seed=0)
+    result = SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=500)))
     assert result.metrics.step_time_ns == 30
     assert result.metrics.num_transfers == 2
 
@@ -65,8 +66,8 @@ def test_ops_that_share_a_device_move_together() -> None:
     graph = graph_of(dict.fromkeys((name for pair in pairs for name in pair), ("", 4)))
     times = np.random.default_rng(0).integers(1, 1000, 40)
     problem = problem_of(graph, free_machine(), times, constraints=Constraints(colocations=pairs))
-    start = SegmentFill().solve(problem, Budget(), seed=0)
-    found = SuperstepAnnealing().solve(problem, Budget(evaluations=2000), seed=0)
+    start = SegmentFill().solve(problem, SearchRun())
+    found = SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=2000)))
     device_of = devices_by_name(problem, found.solution.device_of)
     assert all(device_of[first] == device_of[second] for first, second in pairs)
     assert found.metrics.step_time_ns < start.metrics.step_time_ns
@@ -76,7 +77,7 @@ def test_unequal_devices_share_the_work_by_their_speed() -> None:
     # The second device takes twice as long: of 9 ops of 10 ns it runs 3 in 60 ns while the first runs 6.
     graph = graph_of(dict.fromkeys("abcdefghi", ("", 4)))
     problem = Problem(graph=graph, machine=free_machine(), time_ns=np.array([[10, 20]] * 9))
-    assert SuperstepAnnealing().solve(problem, Budget(evaluations=500), seed=0).metrics.step_time_ns == 60
+    assert SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=500))).metrics.step_time_ns == 60
 
 
 @settings(max_examples=60)
@@ -86,8 +87,8 @@ def test_it_is_never_worse_than_segment_fill(problem: Problem, free: bool) -> No
     if free:
         machine = replace(free_machine(problem.machine.num_devices), devices=problem.machine.devices)
         problem = replace(problem, machine=machine, objective="step-time")
-    start = SegmentFill().solve(problem, Budget(), seed=0).metrics.fitness(problem.objective)
-    found = SuperstepAnnealing().solve(problem, Budget(evaluations=300), seed=0).metrics.fitness(problem.objective)
+    start = SegmentFill().solve(problem, SearchRun()).metrics.fitness(problem.objective)
+    found = SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=300))).metrics.fitness(problem.objective)
     assert found <= start
 
 
@@ -95,8 +96,8 @@ def test_it_is_never_worse_than_segment_fill(problem: Problem, free: bool) -> No
 def test_where_transfers_cost_something_the_result_is_that_of_segment_fill(link: Link) -> None:
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)})
     problem = problem_of(graph, machine_of(2, link, "blocking"), 10)
-    result = SuperstepAnnealing().solve(problem, Budget(), seed=3)
-    start = SegmentFill().solve(problem, Budget(), seed=3)
+    result = SuperstepAnnealing().solve(problem, SearchRun(seed=3))
+    start = SegmentFill().solve(problem, SearchRun(seed=3))
     assert np.array_equal(result.solution.order, start.solution.order)
     assert (result.method, result.evaluations) == ("superstep-annealing", start.evaluations)
 
@@ -121,8 +122,8 @@ def test_many_long_chains_are_balanced(devices: int) -> None:
 
 def test_a_time_limit_alone_is_enough() -> None:
     problem = on_paper_machine(random_graph(1, 0), "order")
-    result = SuperstepAnnealing().solve(problem, Budget(evaluations=2**61, seconds=0.05), seed=0)
-    start = SegmentFill().solve(problem, Budget(), seed=0)
+    result = SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=2**61, seconds=0.05)))
+    start = SegmentFill().solve(problem, SearchRun())
     assert result.stopped_because == "time"
     assert result.metrics.step_time_ns < start.metrics.step_time_ns
 
@@ -130,7 +131,8 @@ def test_a_time_limit_alone_is_enough() -> None:
 def test_the_seed_decides() -> None:
     problem = on_paper_machine(random_graph(1, 3), "order")
     orders = [
-        SuperstepAnnealing().solve(problem, Budget(evaluations=3000), seed=seed).solution.order for seed in (1, 1, 2)
+        SuperstepAnnealing().solve(problem, SearchRun(Budget(evaluations=3000), seed=seed)).solution.order
+        for seed in (1, 1, 2)
     ]
     assert np.array_equal(orders[0], orders[1])
     assert not np.array_equal(orders[0], orders[2])

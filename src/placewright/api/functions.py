@@ -24,8 +24,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.brkga import MAX_THREADS
 from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.search.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def plan(
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     cores = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
     guide = None if policy is None else find_policy(str(policy))
-    method = make_method(solver, threads=cores, policy=guide)
+    method = make_method(solver, policy=guide)
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     machine = as_machine(devices)
     limited = memory_limits(memory_limit, machine)
@@ -139,8 +139,9 @@ def plan(
         measured=measured,
     )
     if evaluations is None and limits.seconds is None:
-        limits = replace(limits, evaluations=default_evaluations(method, problem))
-    result = solve(method, problem, limits, seed, on_progress=on_progress, interrupted=interrupted)
+        limits = replace(limits, evaluations=default_evaluations(solver, problem))
+    run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
+    result = solve(method, problem, run)
     options = {
         "model": str(model) if isinstance(model, str | Path) else None,
         "dims": {name: int(size) for name, size in (dims or {}).items()},

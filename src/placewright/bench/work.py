@@ -7,21 +7,23 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
-from placewright.learning.guided import Regal
 from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
+from placewright.methods.built_in import GUIDED
 from placewright.methods.plugins import load_plugins
-from placewright.methods.table import Method, make_method
+from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.method import Method
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import MissingExtraError, PlacewrightError
 from placewright.support.processes import end_with_parent
 from placewright.verification.checker import check_plan
@@ -144,7 +146,7 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     """Solves and checks. Raises _WrongPlanError with what the checker says."""
     method = method_of(run.solver, suite.policies)
     began = time.process_time()
-    result = method.solve(problem, run.budget, run.seed)
+    result = method.solve(problem, SearchRun(run.budget, seed=run.seed))
     # Of the processor, not of the wall: what else the machine does then matters little.
     seconds = time.process_time() - began
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
@@ -154,16 +156,20 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
 
 
 def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
-    """The method that a run names, and after a colon the policy that guides it, by name or path; without one a guided
-    method takes that of the policies with its network. Raises InputError for a solver or policy there is none of."""
+    """The method that a run names. Raises InputError for a solver or policy there is none of."""
+    return make_method(solver.partition(":")[0], policy=policy_of(solver, policies))
+
+
+def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
+    """What guides the method that a run names: the policy after a colon, by name or path, else of the policies the one
+    with its network; None where nothing does, or the policy that is shipped for the problem.
+
+    Raises InputError where there is no such policy.
+    """
     name, colon, policy = solver.partition(":")
     if colon:
-        return make_method(name, policy=find_policy(policy))
-    method = make_method(name)
-    if not isinstance(method, Regal):
-        return method
-    own = (policy for policy in policies if method.takes(policy))
-    return replace(method, policy=next(own, None))
+        return find_policy(policy)
+    return next((policy for policy in policies if name in GUIDED and GUIDED[name].takes(policy)), None)
 
 
 def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:

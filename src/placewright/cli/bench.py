@@ -191,16 +191,15 @@ def _warn_of_other_versions(results: Results) -> None:
 
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:
     """Raises InputError where rows that are kept came of another policy than those to come would."""
-    from placewright.bench.work import method_of
-    from placewright.learning.guided import Regal
+    from placewright.bench.work import policy_of
     from placewright.support.errors import InputError, shown
 
     for solver in solvers:
-        method = method_of(solver, suite.policies)
-        if not isinstance(method, Regal) or method.policy is None:
+        if (policy := policy_of(solver, suite.policies)) is None:
             continue
-        own = f"{method.name}: {method.policy.title}"
-        kept = {row.found_by for row in results.rows.values() if row.solver == solver and row.found_by != method.name}
+        name = solver.partition(":")[0]
+        own = f"{name}: {policy.title}"
+        kept = {row.found_by for row in results.rows.values() if row.solver == solver and row.found_by != name}
         if others := sorted(kept - {own}):
             raise InputError(
                 f"'{shown(solver)}' has rows of another policy there, '{shown(others[0])}', not '{own}': "

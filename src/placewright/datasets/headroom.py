@@ -8,8 +8,8 @@ from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.objective import Objective
-from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.search_run import SearchRun
 
 #: The paper's machine: two equal devices, transfers that block and take no time.
 PAPER_MACHINE = "2xideal/free"
@@ -24,5 +24,5 @@ def has_room(graph: Graph, objective: Objective) -> bool:
     machine = load_machine(PAPER_MACHINE)
     times = estimate_costs(graph, machine).time_ns
     problem = Problem(graph=graph, machine=machine, time_ns=times, objective=objective, control="order")
-    one_device = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics
+    one_device = INPUT_ORDER.solve(problem, SearchRun()).metrics
     return lower_bound(problem).value < one_device.objective_value(objective)

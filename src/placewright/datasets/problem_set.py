@@ -16,8 +16,8 @@ from placewright.machines import machine_to_json
 from placewright.machines.specification import parse_specification
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.budget import Budget
 from placewright.search.input_order import INPUT_ORDER
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
 
 #: The paper's reading of control dependencies (docs/semantics.md).
@@ -60,7 +60,7 @@ class ProblemSet:
         problem = make(memory_limit=self.memory_limit_bytes)
         if self.memory_share is None:
             return problem
-        peak_bytes = INPUT_ORDER.solve(problem, Budget(), seed=0).metrics.peak_memory_bytes
+        peak_bytes = INPUT_ORDER.solve(problem, SearchRun()).metrics.peak_memory_bytes
         limits = (self.memory_limit_bytes, int(self.memory_share * peak_bytes))
         return make(memory_limit=min(limit for limit in limits if limit is not None))
 

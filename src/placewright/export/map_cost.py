@@ -25,6 +25,7 @@ from placewright.problem.constraints import Constraints, recorded_constraints
 from placewright.problem.objective import Metrics
 from placewright.search.budget import Budget
 from placewright.search.contiguous_split import ContiguousSplit
+from placewright.search.search_run import SearchRun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Of the evaluations of a plan: the placement is given, and only the order is sought.
@@ -62,7 +63,7 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
     mapped = _under_map(problem, modules, planned)
     elsewhere = np.flatnonzero(mapped != planned)
     constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
-    layers = ContiguousSplit().solve(constrained, Budget(), seed=0).solution.device_of
+    layers = ContiguousSplit().solve(constrained, SearchRun()).solution.device_of
     return MapJudgement(
         num_moved=len(elsewhere),
         moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
@@ -129,9 +130,8 @@ def _cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> MapCost:
     names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
     pins = tuple((name, devices[device].name) for name, device in zip(names, device_of.tolist(), strict=True))
     pinned = replace(problem, constraints=Constraints(pins=pins))
-    method = make_method("auto")
-    evaluations = max(1, int(default_evaluations(method, pinned) * _SHARE_OF_EVALUATIONS))
-    result = method.solve(pinned, Budget(evaluations=evaluations), seed)
+    evaluations = max(1, int(default_evaluations("auto", pinned) * _SHARE_OF_EVALUATIONS))
+    result = make_method("auto").solve(pinned, SearchRun(Budget(evaluations=evaluations), seed=seed))
     return MapCost(anew=result.metrics, one_at_a_time_ns=_one_at_a_time_ns(problem, device_of))
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from placewright.methods.table import BUILT_IN, METHODS, Method, described
+from placewright.methods.table import BUILT_IN, METHODS, described
 from placewright.problem import Problem
-from placewright.search.budget import Budget, Interrupted, OnProgress
+from placewright.search.method import Method
 from placewright.search.result import Result, measure
+from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
 
 
@@ -43,21 +44,13 @@ def _load_plugin(path: Path) -> None:
         raise InputError(f"plugin '{shown(path)}' registers no method; it should call placewright.register_method")
 
 
-def solve(
-    method: Method,
-    problem: Problem,
-    budget: Budget,
-    seed: int,
-    *,
-    on_progress: OnProgress | None = None,
-    interrupted: Interrupted | None = None,
-) -> Result:
+def solve(method: Method, problem: Problem, run: SearchRun) -> Result:
     """What the method makes of the problem. Of one from outside the result is measured anew, and what it does wrong
     raises an InputError that names it."""
     if method.name in BUILT_IN:
-        return method.solve(problem, budget, seed, on_progress=on_progress, interrupted=interrupted)
+        return method.solve(problem, run)
     try:
-        result = method.solve(problem, budget, seed, on_progress=on_progress, interrupted=interrupted)
+        result = method.solve(problem, run)
     except PlacewrightError:
         raise
     except Exception as error:

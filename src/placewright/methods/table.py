@@ -1,4 +1,4 @@
-"""The seam where methods plug in, and the table of those there are: placewright's and those registered from outside."""
+"""The table of methods: placewright's and those registered from outside."""
 
 from __future__ import annotations
 
@@ -6,83 +6,17 @@ import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
-from placewright.learning.guided import Regal
 from placewright.learning.protocols import Policy
-from placewright.learning.regal.features import FEATURE_EVALUATIONS
+from placewright.methods.built_in import ENTRIES, GUIDED, paper_evaluations
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search import default_budget
-from placewright.search.annealing import Annealing
-from placewright.search.auto import Auto
-from placewright.search.baselines import BASELINES
-from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
-from placewright.search.budget import Budget, Interrupted, OnProgress, key_search_evaluations
-from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.graph_partition import GP_DFS, METIS_DFS
-from placewright.search.local_search import LocalSearch
-from placewright.search.m_etf import MemoryEtf
-from placewright.search.m_topo import MemoryTopo
-from placewright.search.peak_search import PeakSearch
-from placewright.search.random_search import RandomSearch
-from placewright.search.result import Result
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.superstep_annealing import SuperstepAnnealing
-from placewright.search.tuned_brkga import TUNED_BRKGA
+from placewright.search.method import Method
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
-
-class Method(Protocol):
-    """Anything that solves a problem. The same problem, seed and evaluations give the same solution, bit for bit."""
-
-    @property
-    def name(self) -> str: ...
-
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """The best solution found within the budget; always one, feasible or not.
-
-        proposal: guides methods that draw random keys; the others ignore it. on_progress is called now and then with
-        the best so far; `interrupted` is asked now and then, and True ends the search with what it has.
-        """
-        ...
-
-
-_ALL: tuple[Method, ...] = (
-    Auto(),
-    Brkga(),
-    TUNED_BRKGA,
-    *BRKGA_BY_DECODER,
-    Regal(),
-    Regal(name="idrs", search=RandomSearch()),
-    Regal(name="gas", network="sequence"),
-    *BASELINES,
-    MemoryTopo(),
-    MemoryEtf(),
-    RandomSearch(),
-    CpSat(),
-    CpWindows(),
-    LocalSearch(),
-    Annealing(),
-    ScheduleAnnealing(),
-    SuperstepAnnealing(),
-    PeakSearch(),
-    GP_DFS,
-    METIS_DFS,
-)
-
 #: Every method by the name users give, with its default configuration.
-METHODS: dict[str, Method] = {method.name: method for method in _ALL}
+METHODS: dict[str, Method] = {name: entry.method for name, entry in ENTRIES.items()}
 BUILT_IN = frozenset(METHODS)
 #: Packages name their methods in this group of entry points: NAME = "module:METHOD".
 ENTRY_POINTS = "placewright.methods"
@@ -92,29 +26,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 M = TypeVar("M")
 
 
-def default_evaluations(method: Method, problem: Problem) -> int:
-    """The budget where none is given: about a second's for the default method, that of the paper for the others, twice
-    what features take at least where a policy guides."""
-    if isinstance(method, Auto):
-        return default_budget.default_evaluations(problem)
-    evaluations = key_search_evaluations(problem.core.num_keys)
-    return max(evaluations, 2 * FEATURE_EVALUATIONS) if isinstance(method, Regal) else evaluations
+def default_evaluations(name: str, problem: Problem) -> int:
+    """The budget of that method where none is given."""
+    return (ENTRIES[name].default_evaluations if name in ENTRIES else paper_evaluations)(problem)
 
 
-def make_method(name: str, *, threads: int = 1, policy: Policy | None = None) -> Method:
-    """The method of that name, on so many threads where it can use them, and guided by the policy where one is given.
-    Raises InputError when there is no such method, or it does not take that policy."""
+def make_method(name: str, *, policy: Policy | None = None) -> Method:
+    """The method of that name, guided by the policy where one is given.
+
+    Raises InputError when there is no such method, or it does not take that policy.
+    """
     find_entry_point(name)
     if name not in METHODS:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
-    method = METHODS[name]
-    if policy is not None and not (isinstance(method, Regal) and method.takes(policy)):
+    if policy is None:
+        return METHODS[name]
+    if name not in GUIDED or not GUIDED[name].takes(policy):
         raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
-    if isinstance(method, Regal):
-        return replace(method, threads=threads, policy=policy)
-    if isinstance(method, Auto | Brkga | RandomSearch):
-        return replace(method, threads=threads)
-    return method
+    return replace(GUIDED[name], policy=policy)
 
 
 def register_method(method: M) -> M:

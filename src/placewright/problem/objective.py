@@ -9,6 +9,8 @@ Objective = Literal["step-time", "peak-memory"]
 #: What a control dependency across devices means (docs/semantics.md).
 ControlMode = Literal["order", "transfer", "signal"]
 Status = Literal["optimal", "feasible", "infeasible"]
+#: Why a search ended: its budget, the user, nothing more to do; or, proven by a bound, nothing better to be found.
+StopReason = Literal["evaluations", "time", "interrupted", "complete", "optimal", "infeasible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,14 @@ search."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import placewright._core as _core
 from placewright.decoder import DecoderName, check_decoder
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import key_distributions, result_of, run
+from placewright.search.drive import drive, key_distributions
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 MAX_KEYS_PER_MOVE = 1_000_000
@@ -21,7 +19,7 @@ MAX_KEYS_PER_MOVE = 1_000_000
 @dataclass(frozen=True, kw_only=True)
 class Annealing:
     """A move draws a few keys anew and is kept by Metropolis' rule on the objective relative to the current one; with a
-    memory limit, never when more bytes are over it. Keys come from the proposal where there is one, at the start and in
+    memory limit, never when more bytes are over it. Keys come from the guide where there is one, at the start and in
     moves.
 
     keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
@@ -44,31 +42,21 @@ class Annealing:
                 f"temperatures must be positive and fall, not from {self.first_temperature} to {self.last_temperature}"
             )
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve."""
-        began = time.perf_counter()
-        search = self._start(problem, seed, proposal)
-        ran = run(search, self.name, budget, began, on_progress, interrupted)
+        search = self._start(problem, run)
+        reason = drive(run, search, self.name)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
-        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 
-    def _start(self, problem: Problem, seed: int, proposal: Proposal | None) -> _core.Annealing:
+    def _start(self, problem: Problem, run: SearchRun) -> _core.Annealing:
         return _core.Annealing(
             problem=problem.core,
-            seed=seed,
+            seed=run.seed,
             keys_per_move=self.keys_per_move,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
             decoder=self.decoder,
-            **key_distributions(problem, proposal, self.decoder),
+            **key_distributions(problem, run.guide, self.decoder),
         )

@@ -3,22 +3,21 @@ so that it is never worse."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress
+from placewright.search.budget import UNLIMITED, Budget
 from placewright.search.default_budget import evaluations_in
-from placewright.search.result import Result, TracePoint
+from placewright.search.result import Result, fitness_in
 from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.search_run import SearchRun
 
 #: A round starts from the best of so many solutions; fewer where evaluating them would take its budget.
-NUM_SEEDS = 4
-_EVALUATIONS_PER_SEED = 500
+NUM_STARTS = 4
+_EVALUATIONS_PER_START = 500
 #: The first round is at least so long: evaluations, and evaluations per op.
 _FEWEST, _FEWEST_PER_OP = 200, 4
 #: Of each later round, for one that starts from another baseline alone; and how many baselines take turns.
@@ -37,77 +36,52 @@ class AnnealingRounds:
     baselines: Sequence[Result]
     spent: int = 0
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """As Method.solve; the seconds of the budget count from here, its evaluations include those spent."""
-        began = time.perf_counter()
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
         ranked, found = list(self.baselines), list[Result]()
         others = _apart(self.baselines)[1 : 1 + _NUM_OTHERS]
-        for index, (part, turn) in enumerate(_parts(problem, budget, self.spent)):
+        for index, (share, turn) in enumerate(self._shares(problem, run.budget)):
+            part = run.part(evaluations=share.evaluations, seconds=share.seconds, seed=_seed(run.seed, index))
             if turn is None or not others:
-                starts = ranked[: max(1, min(NUM_SEEDS, part.evaluations // _EVALUATIONS_PER_SEED))]
+                starts = ranked[: max(1, min(NUM_STARTS, part.budget.evaluations // _EVALUATIONS_PER_START))]
             else:
                 starts = [others[turn % len(others)]]
-            result = self.method.solve(
-                problem,
-                _within(part, budget.seconds, time.perf_counter() - began),
-                _seed(seed, index),
-                seeds=[start.solution for start in starts],
-                on_progress=_behind(found, on_progress),
-                interrupted=interrupted,
-            )
-            found.append(result)
-            ranked = sorted([*ranked, result], key=lambda result: result.metrics.fitness(problem.objective))
-            is_late = budget.seconds is not None and time.perf_counter() - began >= budget.seconds
-            if is_late or result.stopped_because in ("optimal", "interrupted"):
+            part.initial_solutions = [start.solution for start in starts]
+            found.append(self.method.solve(problem, part))
+            ranked = sorted([*ranked, found[-1]], key=fitness_in(problem))
+            is_late = run.seconds_left is not None and run.seconds_left <= 0
+            if is_late or found[-1].stopped_because in ("optimal", "interrupted"):
                 break
-        best = min(found, key=lambda result: result.metrics.fitness(problem.objective))
         return replace(
-            best,
-            evaluations=sum(result.evaluations for result in found),
-            seconds=time.perf_counter() - began,
+            min(found, key=fitness_in(problem)),
+            evaluations=run.evaluations,
+            seconds=run.seconds,
             stopped_because=found[-1].stopped_because,
-            seed=seed,
-            trace=_trace(found),
+            seed=run.seed,
+            trace=tuple(run.trace),
         )
 
-
-def _parts(problem: Problem, budget: Budget, spent: int) -> Iterator[tuple[Budget, int | None]]:
-    """What each search has, one after another, and whose turn it is where it starts from another baseline. Those of
-    half the evaluations come first."""
-    seconds = budget.seconds if budget.evaluations >= UNLIMITED // 2 else None
-    total = budget.evaluations
-    if seconds is not None:
-        spent, total = 0, evaluations_in(problem, seconds)
-    ends = [total]
-    while ends[-1] // 2 - spent >= max(_FEWEST, _FEWEST_PER_OP * problem.core.num_ops):
-        ends.append(ends[-1] // 2)
-    before = spent
-    for index, end in enumerate(reversed(ends)):
-        other = int(_OTHER_SHARE * (end - before)) if index > 0 else 0
-        for evaluations, turn in ((other, index - 1), (end - before - other, None)):
-            if evaluations == 0:
-                continue
-            if seconds is not None:
-                yield replace(budget, seconds=seconds * evaluations / (total - spent)), turn
-            else:
-                yield replace(budget, evaluations=evaluations), turn
-        before = end
-
-
-def _within(part: Budget, seconds: float | None, elapsed: float) -> Budget:
-    """No longer than what is left of the seconds of all."""
-    if seconds is None or part.seconds is None:
-        return part
-    return replace(part, seconds=max(1e-3, min(part.seconds, seconds - elapsed)))
+    def _shares(self, problem: Problem, budget: Budget) -> Iterator[tuple[Budget, int | None]]:
+        """What each search has, one after another, and whose turn it is where it starts from another baseline. Those of
+        half the evaluations come first."""
+        seconds = budget.seconds if budget.evaluations >= UNLIMITED // 2 else None
+        spent, total = self.spent, budget.evaluations + self.spent
+        if seconds is not None:
+            spent, total = 0, evaluations_in(problem, seconds)
+        ends = [total]
+        while ends[-1] // 2 - spent >= max(_FEWEST, _FEWEST_PER_OP * problem.core.num_ops):
+            ends.append(ends[-1] // 2)
+        before = spent
+        for index, end in enumerate(reversed(ends)):
+            other = int(_OTHER_SHARE * (end - before)) if index > 0 else 0
+            for evaluations, turn in ((other, index - 1), (end - before - other, None)):
+                if evaluations == 0:
+                    continue
+                if seconds is not None:
+                    yield replace(budget, seconds=seconds * evaluations / (total - spent)), turn
+                else:
+                    yield replace(budget, evaluations=evaluations), turn
+            before = end
 
 
 def _apart(results: Sequence[Result]) -> list[Result]:
@@ -121,38 +95,3 @@ def _apart(results: Sequence[Result]) -> list[Result]:
 def _seed(seed: int, index: int) -> int:
     """Of each search its own, the seed itself for the first."""
     return seed if index == 0 else int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0])
-
-
-def _behind(found: Sequence[Result], on_progress: OnProgress | None) -> OnProgress | None:
-    """Reports of a search behind those that have ended, as if they were one."""
-    if on_progress is None or not found:
-        return on_progress
-    evaluations, seconds = sum(r.evaluations for r in found), sum(r.seconds for r in found)
-    last = min((r.trace[-1].bytes_over_limit, r.trace[-1].best) for r in found)
-
-    def report(progress: Progress) -> None:
-        bytes_over_limit, best = min(last, (progress.bytes_over_limit, progress.best))
-        on_progress(
-            replace(
-                progress,
-                evaluations=evaluations + progress.evaluations,
-                seconds=seconds + progress.seconds,
-                best=best,
-                bytes_over_limit=bytes_over_limit,
-            )
-        )
-
-    return report
-
-
-def _trace(found: Sequence[Result]) -> tuple[TracePoint, ...]:
-    """One of all: a point wherever the best changes."""
-    trace: list[TracePoint] = []
-    evaluations, seconds = 0, 0.0
-    for result in found:
-        for point in result.trace:
-            if not trace or (point.bytes_over_limit, point.best) < (trace[-1].bytes_over_limit, trace[-1].best):
-                at = evaluations + point.evaluations
-                trace.append(replace(point, evaluations=at, seconds=seconds + point.seconds))
-        evaluations, seconds = evaluations + result.evaluations, seconds + result.seconds
-    return tuple(trace)

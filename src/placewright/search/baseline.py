@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import UNLIMITED, Budget, Interrupted, OnProgress, Progress
+from placewright.problem.objective import StopReason
+from placewright.search.budget import UNLIMITED
 from placewright.search.result import Result, Solution, TracePoint, measure
+from placewright.search.search_run import SearchRun
 
 Fitness = tuple[int, int, int]
 
@@ -71,40 +72,27 @@ class Baseline(ABC):
         """Whether a candidate of that fitness makes the rest superfluous."""
         return False
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """As Method.solve; neither the seed nor the proposal matters."""
-        trial = Trial(self, problem)
-        while trial.advance(budget.evaluations - trial.evaluations):
-            if on_progress is not None:
-                on_progress(trial.progress())
-            if interrupted is not None and interrupted():
-                return trial.result("interrupted", seed)
-            if (reason := budget.reason_to_stop(trial.evaluations, trial.seconds)) is not None:
-                return trial.result(reason, seed)
-        return trial.result("complete", seed)
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve; the seed does not matter."""
+        trial = Trial(self, problem, run)
+        while trial.advance(run.evaluations_left):
+            if (reason := run.reason_to_stop()) is not None:
+                return trial.result(reason)
+        return trial.result("complete")
 
 
 class Trial:
-    """A baseline at work on a problem, one candidate at a time.
+    """A baseline at work on a problem, one candidate at a time, as a part of a run.
 
     evaluations, seconds: what its candidates took. is_complete: whether there is no other candidate worth making.
     """
 
-    def __init__(self, method: Baseline, problem: Problem) -> None:
+    def __init__(self, method: Baseline, problem: Problem, run: SearchRun) -> None:
         self.method = method
         self.evaluations = 0
         self.seconds = 0.0
         self.is_complete = False
-        self._problem = problem
+        self._problem, self._run = problem, run
         self._candidates = method.candidates(problem)
         self._best: Evaluated | None = None
         self._trace: list[TracePoint] = []
@@ -116,7 +104,8 @@ class Trial:
         return self._best.fitness
 
     def advance(self, evaluations_left: int = UNLIMITED) -> bool:
-        """Makes and evaluates the next candidate, in no more evaluations than are left; whether there was one."""
+        """Makes and evaluates the next candidate, in no more evaluations than are left, and reports to the run; whether
+        there was one."""
         began = time.perf_counter()
         candidate = next(self._candidates, None) if not self.is_complete else None
         if candidate is None:
@@ -128,24 +117,15 @@ class Trial:
         self.is_complete = self.method.is_enough(found.fitness)
         if self._best is None or found.fitness < self._best.fitness:
             self._best = found
-            self._trace.append(self._trace_point())
+            self._trace.append(
+                TracePoint(
+                    evaluations=self.evaluations, seconds=self.seconds, best=self.best[1], bytes_over_limit=self.best[0]
+                )
+            )
+        self._run.report(self.method.name, self.best[1], self.best[0], evaluations=found.evaluations)
         return True
 
-    def progress(self) -> Progress:
-        return Progress(
-            method=self.method.name,
-            evaluations=self.evaluations,
-            seconds=self.seconds,
-            best=self.best[1],
-            bytes_over_limit=self.best[0],
-        )
-
-    def _trace_point(self) -> TracePoint:
-        return TracePoint(
-            evaluations=self.evaluations, seconds=self.seconds, best=self.best[1], bytes_over_limit=self.best[0]
-        )
-
-    def result(self, stopped_because: str, seed: int) -> Result:
+    def result(self, stopped_because: StopReason) -> Result:
         """With the best candidate, the first of equals."""
         name, best = self.method.name, self._best
         assert best is not None, f"method '{name}' has no candidates"
@@ -157,6 +137,6 @@ class Trial:
             evaluations=self.evaluations,
             seconds=self.seconds,
             stopped_because=stopped_because,
-            seed=seed,
+            seed=self._run.seed,
             trace=tuple(self._trace),
         )

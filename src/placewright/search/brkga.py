@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,10 @@ import placewright._core as _core
 from placewright.decoder import DECODERS, DecoderName, check_decoder
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import key_distributions, result_of, run
+from placewright.search.drive import drive, key_distributions
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
-
-MAX_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,6 @@ class Brkga:
     elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
     populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
     decoder: what the keys mean (decoder.py).
-    threads: that evaluate; the result does not depend on it.
     """
 
     name: str = "brkga"
@@ -41,7 +37,6 @@ class Brkga:
     exchange_interval: int = 100
     exchanged: int = 2
     decoder: DecoderName = "paper"
-    threads: int = 1
 
     def __post_init__(self) -> None:
         check_decoder(self.decoder)
@@ -53,8 +48,6 @@ class Brkga:
             )
         if not 0.5 <= self.elite_bias < 1:
             raise InputError(f"an elite bias of {self.elite_bias} lies outside [0.5, 1)")
-        if not 1 <= self.threads <= MAX_THREADS:
-            raise InputError(f"{self.threads} threads cannot search: from 1 to {MAX_THREADS} can")
         if self.populations < 1:
             raise InputError(f"{self.populations} populations cannot evolve: at least 1 can")
         if self.exchange_interval < 1:
@@ -66,27 +59,16 @@ class Brkga:
                 f"where {others} individuals have room"
             )
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        seeds: Sequence[Solution] = (),
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """Evolve from random keys, and from `seeds` where known solutions are given, as far as the decoder can express
-        them."""
-        began = time.perf_counter()
-        own = self.guided_by(proposal)
-        chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in seeds]
-        search = own.start(problem, seed, proposal, chromosomes)
-        ran = run(search, self.name, budget, began, on_progress, interrupted, first_batch=self.threads)
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """Evolve from keys drawn from the run's guide, uniform without one, and from its initial solutions, as far as
+        the decoder can express them."""
+        guided = self.guided_by(run.guide)
+        chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in run.initial_solutions]
+        search = guided.start(problem, run.seed, run.guide, chromosomes, threads=run.threads)
+        reason = drive(run, search, self.name, first_batch=run.threads)
         device_of, order = problem.core.decode(search.best_keys(), self.decoder)
         solution = Solution(device_of=device_of, order=order)
-        return result_of(self.name, asdict(own), problem, search, ran, solution, seed=seed, began=began)
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(guided))
 
     def guided_by(self, proposal: Proposal | None) -> Brkga:
         """With the elite bias of the proposal, where it has one."""
@@ -100,12 +82,17 @@ class Brkga:
         seed: int,
         proposal: Proposal | None = None,
         chromosomes: Sequence[NDArray[np.uint32]] = (),
+        *,
+        threads: int = 1,
     ) -> _core.Brkga:
-        """The search of the core before its first evaluation. chromosomes: its first individuals; others are drawn."""
+        """The search of the core before its first evaluation.
+
+        chromosomes: its first individuals; others are drawn. threads: that evaluate; the result does not depend on it.
+        """
         return _core.Brkga(
             problem=problem.core,
             seed=seed,
-            threads=self.threads,
+            threads=threads,
             population=self.population,
             elites=self.elites,
             mutants=self.mutants,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import result_of, run
+from placewright.search.drive import drive
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 
@@ -44,28 +42,18 @@ class LocalSearch:
         if not 1 <= self.reach < 2**31:
             raise InputError(f"a reach of {self.reach} places lies outside 1 to 2**31 - 1")
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """As Method.solve; the proposal does not matter. A time limit that ends first leaves out the last starts."""
-        began = time.perf_counter()
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve. A time limit that ends first leaves out the last starts."""
         search = _core.LocalSearch(
             problem=problem.core,
-            seed=seed,
-            evaluations_per_start=-(-budget.evaluations // self.starts),
+            seed=run.seed,
+            evaluations_per_start=-(-run.budget.evaluations // self.starts),
             device_share=self.device_share,
             reach=self.reach,
             accept_equal=self.accept_equal,
         )
-        ran = run(search, self.name, budget, began, on_progress, interrupted)
+        reason = drive(run, search, self.name)
         device_of = search.best_device_of()
         order = problem.core.with_transfers(device_of, search.best_ops(), early=True)
         solution = Solution(device_of=device_of, order=order)
-        return result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -12,13 +11,12 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.contiguous_split import ContiguousSplit
+from placewright.search.drive import drive
 from placewright.search.exact_order import is_provable, proven
 from placewright.search.input_order import INPUT_ORDER
-from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 #: Of the budget, where a proof follows: what is found without it has come by then, in most cases.
@@ -54,33 +52,22 @@ class PeakSearch:
                 f"temperatures must be positive and fall, not from {self.first_temperature} to {self.last_temperature}"
             )
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """As Method.solve; the proposal does not matter."""
-        began = time.perf_counter()
-        annealed = budget.part(_ANNEALED_SHARE) if is_provable(problem) else budget
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
+        proves = is_provable(problem)
+        annealed = run.part(_ANNEALED_SHARE) if proves else run
         search = _core.PeakSearch(
             problem=problem.core,
-            seed=seed,
-            evaluations=annealed.evaluations,
+            seed=run.seed,
+            evaluations=annealed.budget.evaluations,
             first_temperature=self.first_temperature,
             last_temperature=self.last_temperature,
-            starts=list(islice(_starts(problem), annealed.evaluations)),
+            starts=list(islice(_starts(problem), annealed.budget.evaluations)),
         )
-        ran = run(search, self.name, annealed, began, on_progress, interrupted)
+        reason = drive(annealed, search, self.name)
         solution = Solution(device_of=search.best_device_of(), order=search.best_order())
-        result = result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
-        if annealed is budget or ran.stopped_because in ("optimal", "interrupted"):
-            return result
-        return proven(problem, result, budget, began, on_progress, interrupted)
+        result = run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
+        return proven(problem, result, run) if proves and reason not in ("optimal", "interrupted") else result
 
 
 def _starts(problem: Problem) -> Iterator[Start]:

@@ -3,18 +3,17 @@ costly ones in turn, as many as are planned."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placewright.problem import Problem
+from placewright.problem.objective import StopReason
 from placewright.search.baseline import Baseline, Trial
 from placewright.search.baselines import BASELINES
-from placewright.search.budget import Interrupted, OnProgress
 from placewright.search.cluster_list import CLUSTER_LIST
 from placewright.search.cluster_partition import CLUSTER_PARTITION
 from placewright.search.insertion import INSERTION
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun
 
 #: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
 _COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}
@@ -28,23 +27,16 @@ _SHARE = 0.5
 _SECONDS, _NS_PER_OP = 0.5, 30_000
 
 
-def run_baselines(
-    problem: Problem,
-    seed: int,
-    seconds: float | None,
-    *,
-    on_progress: OnProgress | None = None,
-    interrupted: Interrupted | None = None,
-) -> list[Result]:
-    """What each baseline found, in the order of BASELINES.
+def run_baselines(problem: Problem, run: SearchRun) -> list[Result]:
+    """What each baseline found, in the order of BASELINES, whatever evaluations the run has.
 
-    seconds: the time limit of the whole search, half of which is for the baselines. How many candidates of the costly
-    ones fit into it is planned by the number of ops before any is made; where the clock is ahead of the plan there are
-    fewer. Without a limit half a second is planned with, more for graphs of more than 16,000 ops, and no clock is
-    looked at: the same candidates are made each time. One that was begun is finished and counts. A cheap baseline makes
-    a candidate whatever the limit. After an interrupt none begins.
+    Half of a time limit is for the baselines. How many candidates of the costly ones fit into it is planned by the
+    number of ops before any is made; where the clock is ahead of the plan there are fewer. Without a limit half a
+    second is planned with, more for graphs of more than 16,000 ops, and no clock is looked at: the same candidates are
+    made each time. One that was begun is finished and counts. A cheap baseline makes a candidate whatever the limit.
+    After an interrupt none begins.
     """
-    return _Portfolio(problem, seconds, on_progress, interrupted).run(seed)
+    return _Portfolio(problem, run).results()
 
 
 def planned_seconds(num_ops: int) -> float:
@@ -58,35 +50,26 @@ def _without_limit(num_ops: int) -> float:
 
 
 class _Portfolio:
-    def __init__(
-        self, problem: Problem, seconds: float | None, on_progress: OnProgress | None, interrupted: Interrupted | None
-    ) -> None:
-        self._num_ops = problem.core.num_ops
-        self._began = time.perf_counter()
-        self._limit = None if seconds is None else seconds * _SHARE
-        self._on_progress = on_progress
-        self._is_interrupted = interrupted or (lambda: False)
-        self._trials = [Trial(method, problem) for method in BASELINES]
+    def __init__(self, problem: Problem, run: SearchRun) -> None:
+        self._num_ops, self._run = problem.core.num_ops, run
+        self._limit = None if run.budget.seconds is None else run.budget.seconds * _SHARE
+        self._trials = [Trial(method, problem, run) for method in BASELINES]
 
-    def run(self, seed: int) -> list[Result]:
+    def results(self) -> list[Result]:
         for trial in self._trials:
             if trial.method not in _COSTLY:
-                self._make_all(trial)
-            if self._is_interrupted():
+                while trial.advance() and not self._is_over():
+                    pass
+            if self._run.is_interrupted():
                 break
         for trial in self._in_turn():
-            if self._is_over() or self._is_interrupted():
+            if self._is_over() or self._run.is_interrupted():
                 break
             trial.advance()
-            self._report(trial)
-        stopped = "interrupted" if self._is_interrupted() else "time" if self._is_over() else "evaluations"
+        stopped: StopReason = "time" if self._is_over() else "evaluations"
+        stopped = "interrupted" if self._run.is_interrupted() else stopped
         made = [trial for trial in self._trials if trial.evaluations > 0]
-        return [trial.result("complete" if trial.is_complete else stopped, seed) for trial in made]
-
-    def _make_all(self, trial: Trial) -> None:
-        while trial.advance() and not self._is_over():
-            pass
-        self._report(trial)
+        return [trial.result("complete" if trial.is_complete else stopped) for trial in made]
 
     def _in_turn(self) -> Iterator[Trial]:
         """Whose candidate is the next, as long as the plan has room: always of the one that has taken less so far."""
@@ -101,20 +84,4 @@ class _Portfolio:
             yield trial
 
     def _is_over(self) -> bool:
-        return self._limit is not None and time.perf_counter() - self._began >= self._limit
-
-    def _report(self, trial: Trial) -> None:
-        """As one method would that makes the candidates of all."""
-        if self._on_progress is None:
-            return
-        made = [trial for trial in self._trials if trial.evaluations > 0]
-        bytes_over_limit, best, _ = min(trial.best for trial in made)
-        self._on_progress(
-            replace(
-                trial.progress(),
-                evaluations=sum(trial.evaluations for trial in made),
-                seconds=time.perf_counter() - self._began,
-                best=best,
-                bytes_over_limit=bytes_over_limit,
-            )
-        )
+        return self._limit is not None and self._run.seconds >= self._limit

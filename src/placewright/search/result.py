@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.problem import Problem
-from placewright.problem.objective import Metrics
+from placewright.problem.objective import Metrics, StopReason
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
@@ -52,7 +52,7 @@ class Result:
     found_by: str
     evaluations: int
     seconds: float
-    stopped_because: str
+    stopped_because: StopReason
     seed: int
     configuration: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
@@ -64,6 +64,11 @@ class Result:
         over = self.metrics.bytes_over_limit
         excess = f", {format_bytes(over)} over the memory limits" if over else ""
         return f"Result({self.method!r}: {reached}{excess}, {counted(self.evaluations, 'evaluation')})"
+
+
+def fitness_in(problem: Problem) -> Callable[[Result], tuple[int, int, int]]:
+    """Sorts results of that problem, the best first."""
+    return lambda result: result.metrics.fitness(problem.objective)
 
 
 def measure(problem: Problem, solution: Solution) -> Metrics:

@@ -3,9 +3,8 @@ first, then for the ops themselves."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
 from placewright.search.cluster_list import ClusterList
+from placewright.search.drive import drive
 from placewright.search.inputs_aside import scopes
-from placewright.search.pausable import result_of, run
 from placewright.search.result import Result, Solution, measure
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 #: Devices and an order of all ops, both int32 [num scheduled ops].
@@ -61,49 +59,27 @@ class ScheduleAnnealing:
         if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
             raise InputError(f"temperatures must be positive and fall, not be {temperatures}")
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        seeds: Sequence[Solution] = (),
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """Anneal from the best of `seeds`, or where none are given from earliest-task-first and cluster-list schedules;
-        the proposal does not matter."""
-        began = time.perf_counter()
-        spent = 0
-        starts = [_placed(solution) for solution in seeds] or list(_list_schedules(problem))
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """Anneal from the best of the run's initial solutions, or where it has none from earliest-task-first and
+        cluster-list schedules."""
+        starts = [_placed(solution) for solution in run.initial_solutions] or list(_list_schedules(problem))
         temperature = self.first_temperature
-        if problem.core.num_ops >= _WORTH_CLUSTERING and budget.evaluations >= _FEWEST_EVALUATIONS:
-            starts, spent = self._solve_coarse(problem, budget, seed, starts, began, interrupted)
+        if problem.core.num_ops >= _WORTH_CLUSTERING and run.budget.evaluations >= _FEWEST_EVALUATIONS:
+            starts = self._solve_coarse(problem, run, starts)
             temperature = self.fine_temperature
-        search = self._search(problem.core, starts, seed, temperature)
+        search = self._search(problem.core, starts, run.seed, temperature)
         # Whatever ends the search, it has seen two starts of each coarse problem, with tensors sent late and early.
-        search.advance(budget.evaluations - spent, at_most=4 * max(1, len(self.ops_per_cluster)))
-        ran = run(search, self.name, budget, began, on_progress, interrupted, spent=spent)
+        search.advance(run.evaluations_left, at_most=4 * max(1, len(self.ops_per_cluster)))
+        reason = drive(run, search, self.name)
         solution = _with_inputs_first(problem, _solution(search))
-        result = result_of(self.name, asdict(self), problem, search, ran, solution, seed=seed, began=began)
-        return replace(result, evaluations=spent + search.evaluations)
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 
-    def _solve_coarse(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        starts: list[Placed],
-        began: float,
-        interrupted: Interrupted | None,
-    ) -> tuple[list[Placed], int]:
-        """The starts behind what the coarse problems add, the best first; and the evaluations spent.
+    def _solve_coarse(self, problem: Problem, run: SearchRun, starts: list[Placed]) -> list[Placed]:
+        """The starts behind what the coarse problems add, the best first.
 
         With memory limits the first coarse problem is solved as if there were none: a way around them from the best
         without them often leads elsewhere than one within them. Where that exceeds a limit it is a start of its own.
         """
-        spent = 0
         beyond_limits: list[Placed] = []
         for level, ops_per_cluster in enumerate(self.ops_per_cluster):
             clusters = _Clusters(problem.core, ops_per_cluster)
@@ -111,18 +87,15 @@ class ScheduleAnnealing:
             def anneal(
                 starts: Sequence[Placed], until: float, clusters: _Clusters = clusters, ignores_limits: bool = False
             ) -> Placed:
-                nonlocal spent
-                search = self._search(clusters.core, starts, seed, self.first_temperature, ignores_limits)
-                share = budget.part(until * self.coarse_share)
-                run(search, self.name, share, began, None, interrupted, spent=spent)
-                spent += search.evaluations
+                search = self._search(clusters.core, starts, run.seed, self.first_temperature, ignores_limits)
+                drive(run.part_until(until * self.coarse_share), search, self.name)
                 return clusters.expand(_placed(_solution(search)))
 
             placed = [*map(clusters.project, starts), *clusters.lists()]
             if level == 0 and _limits_memory(problem) and len(self.ops_per_cluster) > 1:
                 found = [anneal(placed, 0.5, ignores_limits=True)]
                 _, fitness, evaluations = _core.best_transfers(problem.core, *found[0], 2)
-                spent += evaluations
+                run.spend(evaluations)
                 if fitness[0] > 0:
                     beyond_limits, found = found, []
             else:
@@ -131,7 +104,7 @@ class ScheduleAnnealing:
             # As they are, and with their devices only, their ops ordered anew.
             anew = [(device_of, _core.dispatch_order(problem.core, device_of)) for device_of, _ in found]
             starts = [*found, *anew, *starts]
-        return starts, spent
+        return starts
 
     def _search(
         self,

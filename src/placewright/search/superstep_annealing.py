@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.proposal import Proposal
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.pausable import result_of, run
+from placewright.search.drive import drive
 from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun
 from placewright.search.segment_fill import SegmentFill
 
 
@@ -22,22 +20,11 @@ class SuperstepAnnealing:
 
     name: str = "superstep-annealing"
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
-        """As Method.solve; the proposal does not matter."""
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
         if not _core.has_free_barriers(problem.core):
-            start = SegmentFill(name=self.name)
-            return start.solve(problem, budget, seed, on_progress=on_progress, interrupted=interrupted)
-        began = time.perf_counter()
-        search = _core.SuperstepAnnealing(problem=problem.core, seed=seed, evaluations=budget.evaluations)
-        ran = run(search, self.name, budget, began, on_progress, interrupted)
+            return SegmentFill(name=self.name).solve(problem, run)
+        search = _core.SuperstepAnnealing(problem=problem.core, seed=run.seed, evaluations=run.budget.evaluations)
+        reason = drive(run, search, self.name)
         solution = Solution(device_of=search.best_device_of(), order=search.best_order())
-        return result_of(self.name, {}, problem, search, ran, solution, seed=seed, began=began)
+        return run.result(problem, self.name, solution, stopped_because=reason)

@@ -64,7 +64,7 @@ class _Decoding(CpSolverSolutionCallback):
         self._found.put(self._formulation.decode(self.value))
 
 
-def run(
+def solve_model(
     formulation: Formulation, limits: Limits, on_solution: Callable[[Solution], None], interrupted: Interrupted | None
 ) -> Ended:
     """CP-SAT works in a thread of its own; this one takes its solutions and asks whether to end."""

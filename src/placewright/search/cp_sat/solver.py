@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 from placewright.bounds import lower_bound
 from placewright.problem import Problem
-from placewright.proposal import Proposal
+from placewright.problem.objective import StopReason
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.cp_sat.best import Best
+from placewright.search.cp_sat.best import LEAST_SECONDS, Best
 from placewright.search.cp_sat.require import require_ortools
 from placewright.search.cp_sat.structure import Formulation, structure_of
-from placewright.search.result import Result
+from placewright.search.result import Result, Solution
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 MAX_WORKERS = 1024
@@ -49,60 +48,37 @@ class CpSat:
         if not 1 <= self.workers <= MAX_WORKERS:
             raise InputError(f"{self.workers} workers cannot search: from 1 to {MAX_WORKERS} can")
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve. Raises MissingExtraError without OR-tools."""
-        began = time.perf_counter()
         require_ortools(self.name)
-        evaluations = min(budget.evaluations, self.warm_evaluations)
-        seconds = None if budget.seconds is None else _WARM_SHARE * budget.seconds
-        warm = Auto().solve(
-            problem,
-            replace(budget, evaluations=evaluations, seconds=seconds),
-            seed,
-            proposal,
-            on_progress=on_progress,
-            interrupted=interrupted,
-        )
-        best = Best(problem, warm, began, self.name, on_progress)
-        reason = _reason_to_skip(problem, warm, budget, best.seconds())
+        seconds = None if run.seconds_left is None else _WARM_SHARE * run.seconds_left
+        warm = Auto().solve(problem, run.part(evaluations=self.warm_evaluations, seconds=seconds, threads=1))
+        best = Best(problem, run, warm, self.name)
+        reason = _reason_to_skip(problem, warm, run)
         formulation = None if reason else _formulate(problem, warm)
         if formulation is not None:
-            reason = self._improve(best, formulation, budget, seed, interrupted)
-        best.report()
-        return Result(
-            method=self.name,
-            solution=best.solution,
-            metrics=best.metrics,
-            found_by=best.found_by,
-            evaluations=warm.evaluations,
-            seconds=best.seconds(),
+            reason = self._improve(best, formulation, problem, run)
+        return run.result(
+            problem,
+            self.name,
             stopped_because=reason or "complete",
-            seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name != "name"},
-            trace=tuple(best.trace),
-            baselines=warm.baselines,
+            configuration=settings_of(self),
             proven_bound=best.proven_bound,
+            baselines=warm.baselines,
         )
 
-    def _improve(
-        self, best: Best, formulation: Formulation, budget: Budget, seed: int, interrupted: Interrupted | None
-    ) -> str:
+    def _improve(self, best: Best, formulation: Formulation, problem: Problem, run: SearchRun) -> StopReason:
         """Runs CP-SAT with what is left of the budget; returns why it stopped."""
-        from placewright.search.cp_sat.running import Limits, run
+        from placewright.search.cp_sat.running import Limits, solve_model
 
-        left = None if budget.seconds is None else max(0.01, budget.seconds - best.seconds())
-        limits = Limits(seconds=left, effort=self.effort, workers=self.workers, seed=seed)
-        found_by = f"{self.name}: {formulation.name}"
-        ended = run(formulation, limits, lambda solution: best.offer(solution, found_by), interrupted)
+        left = None if run.seconds_left is None else max(LEAST_SECONDS, run.seconds_left)
+        limits = Limits(seconds=left, effort=self.effort, workers=self.workers, seed=run.seed)
+
+        def offer(solution: Solution) -> None:
+            found_by = f"{self.name}: {formulation.name}"
+            run.offer(problem, solution, self.name, found_by=found_by, evaluations=0)
+
+        ended = solve_model(formulation, limits, offer, run.is_interrupted)
         best.learn(ended.bound if formulation.bounds_all else None)
         if best.is_optimal:
             return "optimal"
@@ -111,11 +87,11 @@ class CpSat:
         return "complete" if ended.exhausted or left is None else "time"
 
 
-def _reason_to_skip(problem: Problem, warm: Result, budget: Budget, seconds: float) -> str | None:
+def _reason_to_skip(problem: Problem, warm: Result, run: SearchRun) -> StopReason | None:
     """Why CP-SAT need not or may not run; "complete" where its models do not reach."""
     if warm.stopped_because in ("optimal", "infeasible", "interrupted"):
         return warm.stopped_because
-    if budget.seconds is not None and seconds >= budget.seconds:
+    if run.seconds_left is not None and run.seconds_left <= 0:
         return "time"
     if problem.objective == "step-time" and warm.metrics.bytes_over_limit > 0:
         return "complete"

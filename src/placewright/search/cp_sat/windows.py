@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 from placewright.problem import Problem
-from placewright.proposal import Proposal
+from placewright.problem.objective import StopReason
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget, Interrupted, OnProgress
-from placewright.search.cp_sat.best import Best
+from placewright.search.cp_sat.best import LEAST_SECONDS, Best
 from placewright.search.cp_sat.require import require_ortools
 from placewright.search.cp_sat.structure import structure_of
 from placewright.search.result import Result
+from placewright.search.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 #: Ops in a window: at first, at least, at most.
@@ -44,80 +43,47 @@ class CpWindows:
         if not all(0 < effort < float("inf") for effort in (self.effort, self.total_effort)):
             raise InputError(f"efforts of {self.effort} and {self.total_effort} are not positive numbers")
 
-    def solve(
-        self,
-        problem: Problem,
-        budget: Budget,
-        seed: int,
-        proposal: Proposal | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        interrupted: Interrupted | None = None,
-    ) -> Result:
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve. Raises MissingExtraError without OR-tools."""
-        began = time.perf_counter()
         require_ortools(self.name)
-        warm = Auto().solve(
-            problem, self._part(problem, budget), seed, proposal, on_progress=on_progress, interrupted=interrupted
-        )
-        best = Best(problem, warm, began, self.name, on_progress)
-        reason, num_windows = warm.stopped_because, 0
+        warm = Auto().solve(problem, run.part(self.warm_share if _has_windows(problem) else 1.0, threads=1))
+        best = Best(problem, run, warm, self.name)
+        reason = warm.stopped_because
         if not _has_windows(problem):
             reason = "complete" if reason in ("evaluations", "time") else reason
         elif reason not in ("optimal", "infeasible", "interrupted") and best.metrics.bytes_over_limit == 0:
-            reason, num_windows = self._improve(best, problem, budget, seed, interrupted)
-        best.report()
-        return Result(
-            method=self.name,
-            solution=best.solution,
-            metrics=best.metrics,
-            found_by=best.found_by,
-            evaluations=warm.evaluations + num_windows,
-            seconds=best.seconds(),
-            stopped_because=reason,
-            seed=seed,
-            configuration={name: value for name, value in asdict(self).items() if name != "name"},
-            trace=tuple(best.trace),
-            baselines=warm.baselines,
-        )
+            reason = self._improve(best, problem, run)
+        settings = settings_of(self)
+        return run.result(problem, self.name, stopped_because=reason, configuration=settings, baselines=warm.baselines)
 
-    def _part(self, problem: Problem, budget: Budget) -> Budget:
-        """Of the budget, for the start."""
-        share = self.warm_share if _has_windows(problem) else 1.0
-        seconds = None if budget.seconds is None else share * budget.seconds
-        return replace(budget, evaluations=max(1, int(share * budget.evaluations)), seconds=seconds)
-
-    def _improve(
-        self, best: Best, problem: Problem, budget: Budget, seed: int, interrupted: Interrupted | None
-    ) -> tuple[str, int]:
-        """Windows until the budget is spent; why it stopped, and how many."""
+    def _improve(self, best: Best, problem: Problem, run: SearchRun) -> StopReason:
+        """Windows until the budget is spent; why it stopped."""
         from placewright.search.cp_sat.running import solve_window
         from placewright.search.cp_sat.timed import Timed
         from placewright.search.cp_sat.window import Window
 
         structure = structure_of(problem)
-        timed, spent_effort, num_windows = Timed(structure, best.solution), 0.0, 0
-        sliding = _Sliding(structure.num_ops, seed)
+        timed, spent_effort, num_windows = Timed(structure, best.incumbent.solution), 0.0, 0
+        sliding = _Sliding(structure.num_ops, run.seed)
         while True:
-            reason = budget.reason_to_stop(best.warm.evaluations + num_windows, best.seconds())
-            if interrupted is not None and interrupted():
-                reason = "interrupted"
-            elif budget.seconds is None and spent_effort >= self.total_effort:
-                reason = "complete"
+            reason = run.reason_to_stop()
+            if reason != "interrupted" and run.budget.seconds is None and spent_effort >= self.total_effort:
+                return "complete"
             if reason is not None:
-                return reason, num_windows
-            left = None if budget.seconds is None else max(0.01, budget.seconds - best.seconds())
+                return reason
+            left = None if run.seconds_left is None else max(LEAST_SECONDS, run.seconds_left)
             window = Window(timed, *next(sliding.windows))
-            found = solve_window(window, effort=self.effort, seconds=left, seed=seed + num_windows)
+            found = solve_window(window, effort=self.effort, seconds=left, seed=run.seed + num_windows)
             num_windows += 1
             spent_effort += found.effort
+            run.spend(1)
             if found.solution is not None:
                 changed = Timed(structure, found.solution)
                 if changed.bytes_over_limit == 0 and changed.step_time_ns <= timed.step_time_ns:
                     timed = changed
-                    best.offer(changed.solution, self.name, evaluations=num_windows)
+                    run.offer(problem, changed.solution, self.name, evaluations=0)
             if found.is_optimal and len(window.inside) == structure.num_ops:
-                return "complete", num_windows
+                return "complete"
             sliding.learn(found.is_optimal, found.effort / self.effort)
 
 

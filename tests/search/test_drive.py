@@ -8,7 +8,8 @@ import time
 import pytest
 
 from placewright.search.budget import Budget
-from placewright.search.pausable import run
+from placewright.search.drive import drive
+from placewright.search.search_run import SearchRun
 
 
 class Staircase:
@@ -32,44 +33,46 @@ class Staircase:
         self.evaluations = min(evaluations, self.evaluations + at_most)
 
 
-def drive(search: Staircase, budget: Budget) -> str:
-    return run(search, "staircase", budget, time.perf_counter(), None, None).stopped_because
+def driven(search: Staircase, evaluations: int, bound: int | None = None) -> str:
+    return drive(SearchRun(Budget(evaluations=evaluations), bound=bound), search, "staircase")
 
 
 def test_a_search_ends_soon_after_its_best_meets_the_bound() -> None:
     search = Staircase(fall=1000)
-    assert drive(search, Budget(evaluations=1_000_000, bound=10)) == "optimal"
+    assert driven(search, 1_000_000, bound=10) == "optimal"
     # It is looked for again at most an eighth later.
     assert 1000 <= search.evaluations <= 1125
 
 
 def test_a_bound_that_is_not_met_ends_nothing() -> None:
     search = Staircase(fall=1000)
-    assert drive(search, Budget(evaluations=5000, bound=9)) == "evaluations"
+    assert driven(search, 5000, bound=9) == "evaluations"
     assert search.evaluations == 5000
 
 
 def test_without_a_bound_a_search_runs_to_the_end_of_its_budget() -> None:
     search = Staircase(fall=1000)
-    assert drive(search, Budget(evaluations=5000)) == "evaluations"
+    assert driven(search, 5000) == "evaluations"
     assert search.evaluations == 5000
 
 
 def test_a_solution_over_its_limits_meets_no_bound() -> None:
     search = Staircase(fall=100, fits=2000)
-    assert drive(search, Budget(evaluations=1_000_000, bound=10)) == "optimal"
+    assert driven(search, 1_000_000, bound=10) == "optimal"
     assert 2000 <= search.evaluations <= 2250
 
 
 def test_a_bound_met_with_the_last_evaluation_counts() -> None:
-    assert drive(Staircase(fall=777), Budget(evaluations=777, bound=10)) == "optimal"
+    assert driven(Staircase(fall=777), 777, bound=10) == "optimal"
 
 
 def test_evaluations_of_the_budget_that_are_spent_before_do_not_delay_the_end() -> None:
     search = Staircase(fall=1000)
-    budget = Budget(evaluations=1_000_000, bound=10)
-    assert run(search, "staircase", budget, time.perf_counter(), None, None, spent=500).stopped_because == "optimal"
+    run = SearchRun(Budget(evaluations=1_000_000), bound=10)
+    run.spend(500)
+    assert drive(run, search, "staircase") == "optimal"
     assert 1000 <= search.evaluations <= 1125
+    assert run.evaluations == 500 + search.evaluations
 
 
 @pytest.mark.parametrize("first_batch", [1, 3, 64])
@@ -82,7 +85,30 @@ def test_where_a_search_ends_at_its_bound_is_not_a_matter_of_speed(
         clock = itertools.count()
         monkeypatch.setattr(time, "perf_counter", lambda clock=clock, tick=tick: next(clock) * tick)
         search = Staircase(fall=1000)
-        run(search, "staircase", Budget(evaluations=10**6, bound=10), 0.0, None, None, first_batch=first_batch)
+        drive(SearchRun(Budget(evaluations=10**6), bound=10), search, "staircase", first_batch=first_batch)
         ends.append(search.evaluations)
     # Looks come after 1, 2, ... 8, 9, ... 16, 18, 20, ... evaluations, each an eighth later: 929, 1045.
     assert ends == [1045] * 3
+
+
+def test_a_search_that_ran_before_it_is_driven_counts_from_its_start() -> None:
+    search = Staircase(fall=10**6)
+    search.advance(8, at_most=8)
+    run = SearchRun(Budget(evaluations=100))
+    assert drive(run, search, "staircase") == "evaluations"
+    assert search.evaluations == run.evaluations == 100
+
+
+def test_an_interrupt_and_the_end_of_the_time_end_a_search() -> None:
+    asked = itertools.count()
+    search = Staircase(fall=10**9)
+    run = SearchRun(Budget(evaluations=2**50), interrupted=lambda: next(asked) == 3)
+    assert drive(run, search, "staircase") == "interrupted"
+    assert drive(SearchRun(Budget(evaluations=2**50, seconds=1e-6)), search, "staircase") == "time"
+
+
+def test_a_search_with_nothing_left_to_do_is_complete() -> None:
+    search = Staircase(fall=10**9)
+    run = SearchRun(Budget(evaluations=1000))
+    assert drive(run, search, "staircase", is_exhausted=lambda: search.evaluations >= 20) == "complete"
+    assert 20 <= search.evaluations < 1000

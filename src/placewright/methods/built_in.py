@@ -1,0 +1,140 @@
+"""Placewright's own methods: each with what it is, what it needs and how long it searches where nobody says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from placewright.learning.guided import Regal
+from placewright.learning.regal.features import FEATURE_EVALUATIONS
+from placewright.problem import Problem
+from placewright.search import default_budget
+from placewright.search.annealing import Annealing
+from placewright.search.auto import Auto
+from placewright.search.baselines import BASELINES
+from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
+from placewright.search.budget import key_search_evaluations
+from placewright.search.cp_sat import CpSat, CpWindows
+from placewright.search.graph_partition import GP_DFS, METIS_DFS
+from placewright.search.local_search import LocalSearch
+from placewright.search.m_etf import MemoryEtf
+from placewright.search.m_topo import MemoryTopo
+from placewright.search.method import Method
+from placewright.search.peak_search import PeakSearch
+from placewright.search.random_search import RandomSearch
+from placewright.search.schedule_annealing import ScheduleAnnealing
+from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.search.tuned_brkga import TUNED_BRKGA
+
+#: "baseline": `auto` runs it first. "search of auto": `auto` may run it then. "guided": by a policy. "peer": published
+#: by others, to compare with. "own": registered from outside.
+Kind = Literal["default", "baseline", "search of auto", "guided", "peer", "own"]
+
+
+def paper_evaluations(problem: Problem) -> int:
+    """The budget of the paper, less for large problems."""
+    return key_search_evaluations(problem.core.num_keys)
+
+
+def _guided_evaluations(problem: Problem) -> int:
+    return max(paper_evaluations(problem), 2 * FEATURE_EVALUATIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodEntry:
+    """What users are told of a method.
+
+    summary: in one line, for the list that users choose from; docs/algorithms.md tells the rest. needs: beside
+    placewright; "" for nothing. default_evaluations: the budget where none is given.
+    """
+
+    method: Method
+    kind: Kind
+    summary: str
+    needs: str = ""
+    default_evaluations: Callable[[Problem], int] = paper_evaluations
+
+
+_BASELINES = {
+    "input-order": "the captured order on one device",
+    "single-device": "the best of the simple orders on the best single device",
+    "dfs": "depth first on one device, as XLA orders ops",
+    "bfs": "first in, first out on one device",
+    "lpmf": "least peak memory first on one device, as PyTorch Inductor orders ops",
+    "xla-list": "XLA's list scheduler for memory on one device",
+    "reverse-greedy": "from the last op backwards, least memory first, on one device",
+    "contiguous-split": "one run of ops per device, by memory, as in a pipeline",
+    "list": "list scheduling by the longest way to the end, each op where it finishes first",
+    "etf": "earliest task first (Hwang et al. 1989)",
+    "segment-fill": "runs of ops that follow each other, dealt to the devices",
+    "heft": "heterogeneous earliest finish time (Topcuoglu et al. 2002)",
+    "cpop": "critical path on a processor (Topcuoglu et al. 2002)",
+    "insertion": "HEFT whose tensors queue at the links, with and without a look ahead",
+    "cluster-list": "list scheduling of clusters of ops",
+    "cluster-partition": "graph partitioning of clusters of ops",
+}
+_DECODERS = {
+    "brkga-lazy": "the same with transfers right before use",
+    "brkga-early-free": "the same with what frees memory first",
+    "brkga-evict": "the same with copies evicted and sent again",
+    "brkga-segment-fill": "the same over the decoder of segment-fill",
+    "brkga-earliest-finish": "the same with each op where it finishes first",
+}
+#: Those that a policy guides, without one.
+GUIDED: dict[str, Regal] = {
+    method.name: method
+    for method in (Regal(), Regal(name="idrs", search=RandomSearch()), Regal(name="gas", network="sequence"))
+}
+_GUIDED = {
+    "regal": "BRKGA guided by a policy that was trained beforehand (Paliwal et al. 2020)",
+    "idrs": "random search guided by a policy",
+    "gas": "BRKGA guided by a policy that reads the ops in order",
+}
+
+
+def _entries() -> Iterator[MethodEntry]:
+    """In the order in which they are listed."""
+    yield MethodEntry(
+        method=Auto(),
+        kind="default",
+        summary="every baseline, then the search that fits the problem; the best of all",
+        default_evaluations=default_budget.default_evaluations,
+    )
+    for baseline in BASELINES:
+        yield MethodEntry(method=baseline, kind="baseline", summary=_BASELINES[baseline.name])
+    for search, summary in (
+        (ScheduleAnnealing(), "annealing of a schedule by moves of single ops"),
+        (SuperstepAnnealing(), "annealing for machines whose transfers are free and block"),
+        (PeakSearch(), "search for the least peak memory, with a proof on small graphs"),
+    ):
+        yield MethodEntry(method=search, kind="search of auto", summary=summary)
+    yield _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder")
+    yield _peer(TUNED_BRKGA, "the same with settings tuned on synthetic graphs")
+    for brkga in BRKGA_BY_DECODER:
+        yield _peer(brkga, _DECODERS[brkga.name])
+    for guided in GUIDED.values():
+        yield MethodEntry(
+            method=guided,
+            kind="guided",
+            summary=_GUIDED[guided.name],
+            needs="a policy; one is shipped for two devices",
+            default_evaluations=_guided_evaluations,
+        )
+    yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
+    yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
+    yield _peer(GP_DFS, "graph partitioning, then depth first: REGAL's stand-in for XLA")
+    yield _peer(METIS_DFS, "the same with METIS", "the extra metis")
+    yield _peer(LocalSearch(), "REGAL's local search")
+    yield _peer(Annealing(), "simulated annealing of BRKGA's keys")
+    yield _peer(RandomSearch(), "random keys")
+    yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
+    yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
+
+
+def _peer(method: Method, summary: str, needs: str = "") -> MethodEntry:
+    return MethodEntry(method=method, kind="peer", summary=summary, needs=needs)
+
+
+#: By the name users give.
+ENTRIES = {entry.method.name: entry for entry in _entries()}
