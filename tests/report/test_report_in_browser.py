@@ -60,6 +60,38 @@ def test_pointing_at_a_slice_tells_its_name_kind_module_source_and_bytes(open_re
         assert told in text
 
 
+def launched_plan() -> Plan:
+    """The small plan where one host thread launches: 20 us for each of a, its transfer, b, c, c's transfer and d, one
+    after another in the plan's order."""
+    plan = small_plan()
+    devices = tuple(replace(device, launch_overhead_ns=20_000) for device in plan.machine.devices)
+    return replace(plan, machine=replace(plan.machine, devices=devices))
+
+
+HOST_LANE = 40
+
+
+def test_the_host_has_a_lane_of_its_launches(open_report: OpenReport) -> None:
+    """Of 228.8 us the first 120 are launches: 52%."""
+    page = open_report(launched_plan())
+    assert {"host", "52%"} <= set(page.evaluate("() => window.drawn"))
+    page.mouse.move(*point_at(page, 10 / 228.764, HOST_LANE))
+    assert "launch of a" in page.locator("#tooltip").inner_text()
+    page.mouse.move(*point_at(page, 110 / 228.764, HOST_LANE))
+    assert "launch of d" in page.locator("#tooltip").inner_text()
+    assert "launched at\n120 us" in page.locator("#tooltip").inner_text()
+    assert "a launch has the colour of its op" in page.locator("#timeline-hint").inner_text()
+    page.mouse.click(*point_at(page, 110 / 228.764, HOST_LANE))
+    assert "head" in page.locator("#details").inner_text()  # the op, with its module
+
+
+def test_where_devices_or_graphs_launch_there_is_no_host_lane(open_report: OpenReport) -> None:
+    plan = launched_plan()
+    for launch in ("device-threads", "graphs"):
+        page = open_report(replace(plan, machine=replace(plan.machine, launch=launch)))
+        assert "host" not in page.evaluate("() => window.drawn")
+
+
 def test_pointing_at_a_link_tells_the_transfer(open_report: OpenReport) -> None:
     """a's tensor is on the link from 10 to 99.4 us, just below the first lane."""
     page = open_report(small_plan())

@@ -84,7 +84,7 @@ def _page(name: str) -> str:
 def _sections(plan: Plan) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
-    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.transfers_note(plan))
+    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan))
     devices = _section("devices", "Devices", devices_table(plan))
     over_time, layers, peak = memory_section(plan), layers_section(plan), _page("peak.html")
     if plan.status == "infeasible" or plan.objective == "peak-memory":

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from placewright.analysis.critical_path import critical_path
+from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
@@ -34,6 +35,7 @@ def columns(plan: Plan) -> dict[str, Any]:
         "peaks": [_peak(plan, device) for device in range(plan.machine.num_devices)],
         "before": None if plan.input_order_memory is None else _curve(plan.input_order_memory),
         "critical": [step.position for step in critical_path(plan)],
+        "launches": _launches(plan),
     }
 
 
@@ -48,6 +50,15 @@ def _devices(plan: Plan) -> list[dict[str, Any]]:
             strict=True,
         )
     ]
+
+
+def _launches(plan: Plan) -> dict[str, list[int]]:
+    """Positions of what the one host thread launches, in its order, and how long it takes for each, back to back."""
+    made = launches_of(plan) if plan.machine.launch == "host-thread" else []
+    return {
+        "position": [launch.step.position for launch in made],
+        "duration": [launch.finish_ns - launch.start_ns for launch in made],
+    }
 
 
 def _ops(plan: Plan) -> dict[str, Any]:

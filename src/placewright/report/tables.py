@@ -200,8 +200,14 @@ def _option(value: Any, key: str = "") -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def transfers_note(plan: Plan) -> str:
-    """How the timeline shows transfers under the machine's model."""
+def timeline_note(plan: Plan) -> str:
+    """How the timeline shows transfers and launches under the machine's model."""
+    launched = plan.machine.launch == "host-thread" and max(plan.machine.hosts) >= 0
+    host = "The host launches one step after another; a launch has the colour of its op." if launched else ""
+    return f"{_transfers_note(plan)} {host}".strip()
+
+
+def _transfers_note(plan: Plan) -> str:
     if not plan.transfers:
         return ""
     if plan.machine.transfer_model == "blocking":

@@ -44,6 +44,12 @@ function runningSums(differences) {
 
 const curves = raw.curves.map((curve) => ({time: runningSums(curve.time), bytes: runningSums(curve.bytes)}));
 
+// What the one host thread launches, in its order, and when it is done with each; it never waits. -1: not launched.
+const launchedSteps = Int32Array.from(raw.launches.position, (position) => stepAtPosition.get(position));
+const launchEnds = runningSums(raw.launches.duration);
+const launchedAt = new Float64Array(numSteps).fill(-1);
+launchedSteps.forEach((step, i) => { launchedAt[step] = launchEnds[i]; });
+
 // First index in a sorted array whose value is at least `value`.
 function lowerBound(sorted, value) {
   let low = 0;

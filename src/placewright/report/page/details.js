@@ -22,6 +22,7 @@ function factsOf(step) {
       ['on', whereOf(step)], ['time', times], ['outputs', formatBytes(bytesOf[step])]]
     : [['transfer', whereOf(step)], ['size', formatBytes(bytesOf[step])], ['time', times],
       ['made by', op < 0 ? '' : nameOf(op)], ['module', op < 0 ? '' : moduleOf(op)]];
+  if (launchedAt[step] >= 0) facts.push(['launched at', formatTime(launchedAt[step])]);
   if (isCritical[step]) facts.push(['critical path', 'yes']);
   return facts.filter(([, value]) => value);
 }
@@ -86,7 +87,7 @@ function goToWaitedFor() {
 // The step `offset` places further on the pinned step's lane; without a pin the first one on show.
 function goAlongLane(offset) {
   if (view.selected < 0) {
-    const lane = lanes[0];
+    const lane = lanes.find((each) => each !== hostLane);
     return goTo(lane.steps[Math.min(lowerBound(lane.finishes, view.from), lane.steps.length - 1)]);
   }
   const {steps} = lanes[laneOfStep[view.selected]];

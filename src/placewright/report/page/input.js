@@ -22,9 +22,11 @@ function hover(event) {
   view.hoveredTime = point.x >= frame.gutter && point.x <= frame.gutter + frame.plot ? timeAt(point.x) : null;
   timeline.classList.toggle('over-slice', step >= 0);
   if (step >= 0) {
-    const thin = (finishOf[step] - startOf[step]) / nsPerPixel() < 1.2;
+    const place = lane.steps.indexOf(step);
+    const thin = (lane.finishes[place] - lane.starts[place]) / nsPerPixel() < 1.2;
     const note = thin ? neighboursNote(lane, timeAt(point.x)) : '';
-    showTooltip(event.clientX, event.clientY, nameOf(step), factsOf(step), note);
+    const title = lane === hostLane ? `launch of ${nameOf(step)}` : nameOf(step);
+    showTooltip(event.clientX, event.clientY, title, factsOf(step), note);
   } else if (lane && lane.type === 'memory') {
     showMemoryTooltip(event, lane.device);
   } else {

@@ -1,9 +1,11 @@
-// Lanes: per device one for computing, one per link used, one for memory; their heights and where they stand.
+// Lanes: one for the host thread that launches; per device one for computing, one per link used, one for memory; their
+// heights and where they stand.
 
 const AXIS_HEIGHT = 26;
 const COMPUTE_HEIGHT = 30;
 const LINK_HEIGHT = 15;
 const MEMORY_HEIGHT = 58;
+const HOST_HEIGHT = 18;
 const LANE_GAP = 3;
 const GROUP_GAP = 14;
 
@@ -44,9 +46,18 @@ const allLanes = devices.map((_, device) => ({
   memory: {type: 'memory', device, destination: -1, height: MEMORY_HEIGHT},
 }));
 
+// Launches of the host thread, by the step that each is of; none where no thread launches for all devices.
+const hostLane = {type: 'host', device: -1, destination: -1, steps: launchedSteps, height: HOST_HEIGHT,
+  starts: launchEnds.map((_, i) => (i ? launchEnds[i - 1] : 0)), finishes: launchEnds};
+
 function layOutLanes() {
   lanes = [];
   let y = AXIS_HEIGHT + 8;
+  if (hostLane.steps.length) {
+    hostLane.y = y;
+    lanes.push(hostLane);
+    y += hostLane.height + GROUP_GAP;
+  }
   for (const group of allLanes) {
     const shown = [group.compute, ...(view.showLinks ? group.links : []), ...(view.showMemory ? [group.memory] : [])];
     for (const lane of shown) {
@@ -59,7 +70,7 @@ function layOutLanes() {
   lanesHeight = y;
   laneOfStep.fill(-1);
   lanes.forEach((lane, index) => {
-    for (const step of lane.steps || []) if (laneOfStep[step] < 0) laneOfStep[step] = index;
+    if (lane !== hostLane) for (const step of lane.steps || []) if (laneOfStep[step] < 0) laneOfStep[step] = index;
   });
 }
 

@@ -21,8 +21,19 @@ function drawCriticalPath(ctx, ink) {
     ctx.fillRect(left, lane.y + lane.height - 2, Math.max(right - left, 1), 4);
     drawnTo = right;
   }
+  drawLaunches(ctx);
   drawCrossings(ctx, crossings);
   ctx.globalAlpha = 1;
+}
+
+// The path begins with the host's launches where its first step waited for its own.
+function drawLaunches(ctx) {
+  const first = criticalPath[0];
+  if (first === undefined || waitsFor[first] !== WAITS_FOR_LAUNCH || launchedAt[first] < view.from) return;
+  if (!hostLane.steps.length || laneOfStep[first] < 0) return;
+  const [left, right, lane] = [xOf(0), xOf(launchedAt[first]), lanes[laneOfStep[first]]];
+  ctx.fillRect(left, hostLane.y + hostLane.height - 2, Math.max(right - left, 1), 4);
+  ctx.fillRect(right - 0.5, hostLane.y + hostLane.height, 1, lane.y + lane.height - hostLane.y - hostLane.height);
 }
 
 // Where a line to a transfer is drawn, the one on from it is, too. How many there are is said in the legend.

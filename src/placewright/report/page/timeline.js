@@ -161,13 +161,14 @@ function drawSlice(ctx, ink, lane, step, left, width) {
 }
 
 function drawLabel(ctx, ink, lane) {
-  const device = devices[lane.device];
+  const host = {name: 'host', busy: launchEnds[launchEnds.length - 1]};
+  const device = lane === hostLane ? host : devices[lane.device];
   const [room, small] = [frame.gutter - 16, frame.gutter < 100];
   ctx.textBaseline = 'middle';
   ctx.font = TEXT_FONT;
   ctx.fillStyle = ink.muted;
   const write = (text, x, y) => ctx.fillText(shortened(text, Math.floor((room - x + 10) / LETTER_WIDTH)), x, y);
-  if (lane.type === 'compute') {
+  if (lane.type === 'compute' || lane === hostLane) {
     const load = `${Math.round((device.busy / endTime) * 100)}%`;
     if (!small) ctx.fillText(load, frame.gutter - 10 - ctx.measureText(load).width, lane.y + lane.height / 2);
     ctx.font = BOLD_FONT;
