@@ -1,28 +1,52 @@
-"""Inception-v3: one inference and one training step with Adam, batch 32, float32."""
+"""Inception-v3 of torchvision: one inference and one training step with Adam, batch 32, float32.
+
+The graphs that are kept were captured of the same network written out in other modules: their layers have other names.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from saving import save_example, without_memory
+from torch import Tensor, nn
+from torch.nn import functional
 
-from placewright.datasets.zoo.inception_v3 import InceptionV3, TrainingLoss
+from placewright.datasets.zoo.libraries import built_module
 from placewright.graph import Graph
 from placewright.importers.torch_module import from_torch
 
 BATCH, PIXELS = 32, 299
 
 
+class TrainingLoss(nn.Module):  # type: ignore[misc]
+    """Cross entropy of both classifiers, the auxiliary one weighted 0.4 as in the TensorFlow reference."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor, label: Tensor) -> Tensor:  # [batch, 3, 299, 299], [batch] -> []
+        logits, auxiliary = self.model(image)
+        return functional.cross_entropy(logits, label) + 0.4 * functional.cross_entropy(auxiliary, label)
+
+
+def network() -> Any:
+    """With its auxiliary classifier, which runs in training only."""
+    return built_module("torchvision", "inception_v3", {"init_weights": False})
+
+
 def build_inference() -> Graph:
     """The classifier alone."""
     with without_memory():
-        model, images = InceptionV3(), torch.zeros(BATCH, 3, PIXELS, PIXELS)
+        model, images = network(), torch.zeros(BATCH, 3, PIXELS, PIXELS)
     return from_torch(model, (images,), name="inception-v3")
 
 
 def build_training() -> Graph:
     """Forward, backward and optimizer, the auxiliary classifier included."""
     with without_memory():
-        model, images = TrainingLoss(InceptionV3()), torch.zeros(BATCH, 3, PIXELS, PIXELS)
+        model, images = TrainingLoss(network()), torch.zeros(BATCH, 3, PIXELS, PIXELS)
         labels = torch.zeros(BATCH, dtype=torch.int64)
     return from_torch(model, (images, labels), training=True, optimizer="adam", name="inception-v3-train")
 

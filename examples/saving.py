@@ -8,8 +8,12 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.graph import Graph
 from placewright.importers.json_graph import save_graph
+
+# Before a script takes a model from transformers, which imports torchvision where there is one.
+import_torchvision()
 
 FOLDER = Path(__file__).parent.parent / "src" / "placewright" / "examples" / "graphs"
 

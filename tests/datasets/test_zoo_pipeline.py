@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="capturing needs PyTorch")
-pytest.importorskip("transformers", reason="the zoo needs transformers")
 
 from placewright.costs import estimate_costs  # noqa: E402
 from placewright.datasets.zoo.build import ZooProgress, ZooSummary, build_zoo  # noqa: E402
 from placewright.datasets.zoo.capture import capture_network  # noqa: E402
+from placewright.datasets.zoo.libraries import LIBRARIES  # noqa: E402
 from placewright.datasets.zoo.network import Mode, Network  # noqa: E402
 from placewright.importers.graph_set import read_graph_set  # noqa: E402
 from placewright.importers.torch_module import from_torch  # noqa: E402
@@ -21,7 +23,11 @@ from placewright.machines import load_machine  # noqa: E402
 from placewright.support.errors import InputError  # noqa: E402
 from placewright.support.files import locked_folder  # noqa: E402
 
+if missing := [library for library in LIBRARIES if importlib.util.find_spec(library) is None]:
+    pytest.skip(f"networks of the zoo come from {missing[0]}", allow_module_level=True)
+
 nn = torch.nn
+VERSIONS = {library: version(library).partition("+")[0] for library in LIBRARIES}
 INFERENCE: tuple[Mode, ...] = ("inference",)
 
 
@@ -47,23 +53,25 @@ def branches(name: str, count: int, width: int = 8, modes: tuple[Mode, ...] = IN
     def build() -> Any:
         return Branches(count, width), (torch.zeros(4, width),)
 
-    return Network(name=name, family="test", build=build, modes=modes)
+    return Network(name=name, family="test", library="placewright", build=build, modes=modes)
 
 
 def broken(name: str) -> Network:
     def build() -> Any:
         raise RuntimeError("no such layer\nat line 3")
 
-    return Network(name=name, family="test", build=build, modes=INFERENCE)
+    return Network(name=name, family="test", library="placewright", build=build, modes=INFERENCE)
 
 
 def untraceable(name: str) -> Network:
-    return Network(name=name, family="test", build=lambda: (OpenEnded(), (torch.zeros(4),)), modes=INFERENCE)
+    return Network(
+        name=name, family="test", library="placewright", build=lambda: (OpenEnded(), (torch.zeros(4),)), modes=INFERENCE
+    )
 
 
 def chain(name: str) -> Network:
     build = lambda: (nn.Sequential(nn.ReLU(), nn.Tanh()), (torch.zeros(4, 8),))  # noqa: E731
-    return Network(name=name, family="test", build=build, modes=INFERENCE)
+    return Network(name=name, family="test", library="placewright", build=build, modes=INFERENCE)
 
 
 def a_few() -> tuple[Network, ...]:
@@ -107,7 +115,13 @@ def test_a_captured_network_keeps_what_scheduling_needs_and_nothing_else() -> No
         assert kept == (before.size_bytes, before.role, before.alias_of, before.is_output)
         assert (tensor.shape, tensor.dtype) == (None, None)
     assert (graph.name, graph.ops[1].name, graph.tensors[1].name) == ("two-training", f"{graph.ops[1].kind}1", "t1")
-    assert graph.metadata == {"network": "two", "family": "test", "mode": "training", "device": "p100"}
+    assert graph.metadata == {
+        "network": "two",
+        "family": "test",
+        "library": "placewright",
+        "mode": "training",
+        "device": "p100",
+    }
 
 
 @dataclass(frozen=True)
@@ -158,7 +172,7 @@ def test_the_files_hold_the_graphs_by_size_and_say_what_they_were_made_with(buil
     for part, found in sets.items():
         assert found.metadata["part"] == part
         assert found.metadata["device"] == "p100"
-        assert found.metadata["torch"] == torch.__version__.split("+")[0]
+        assert {library: found.metadata[library] for library in LIBRARIES} == VERSIONS
         assert tuple(len(found[index].ops) for index in range(len(found))) == built.summary.num_ops[part]
         assert (built.folder / f"{part}.graphs.gz").stat().st_size == built.summary.size_bytes[f"{part}.graphs.gz"]
 

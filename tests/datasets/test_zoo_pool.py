@@ -15,7 +15,7 @@ def unbuildable() -> tuple[Network, ...]:
     def build() -> Any:
         raise RuntimeError("no such layer")
 
-    return (Network(name="broken", family="test", build=build, modes=("inference",)),)
+    return (Network(name="broken", family="test", library="placewright", build=build, modes=("inference",)),)
 
 
 def slow() -> tuple[Network, ...]:
@@ -23,14 +23,14 @@ def slow() -> tuple[Network, ...]:
         time.sleep(3)
         raise RuntimeError("built for nothing")
 
-    return (Network(name="slow", family="test", build=build, modes=("inference",)),)
+    return (Network(name="slow", family="test", library="placewright", build=build, modes=("inference",)),)
 
 
 def deadly() -> tuple[Network, ...]:
     """Ends any process that asks but the one the tests run in."""
     if multiprocessing.parent_process() is not None:
         os._exit(9)
-    return (Network(name="deadly", family="test", build=unbuildable, modes=("training",)),)
+    return (Network(name="deadly", family="test", library="placewright", build=unbuildable, modes=("training",)),)
 
 
 def test_a_process_that_dies_fails_one_network_and_the_rest_goes_on_in_order() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from placewright.datasets.zoo.capture import stripped
 from placewright.graph import Graph
 from placewright.importers import load_graph
 
@@ -111,7 +112,10 @@ def test_a_gnmt_layer_reads_its_weights_in_every_step() -> None:
 
 def test_the_script_makes_the_example_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="capturing needs PyTorch")
+    pytest.importorskip("torchvision", reason="the network is torchvision's")
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import make_inception_v3
 
-    assert make_inception_v3.build_inference().fingerprint == load_graph("example:inception-v3").fingerprint
+    # the same ops in the same order; only the names of the layers are others
+    made, kept = make_inception_v3.build_inference(), load_graph("example:inception-v3")
+    assert stripped(made, {}) == stripped(kept, {})

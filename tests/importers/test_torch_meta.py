@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 
 from torch import nn  # noqa: E402
 
+from placewright.datasets.zoo.libraries import import_torchvision  # noqa: E402
 from placewright.graph import Graph  # noqa: E402
 from placewright.importers.torch_module import from_torch  # noqa: E402
 
@@ -103,6 +104,7 @@ def test_a_program_exported_on_the_meta_device_trains_all_its_parameters() -> No
 
 def transformer(name: str) -> Any:
     """One layer of a kind, 32 wide, from its configuration."""
+    import_torchvision()
     transformers = pytest.importorskip("transformers", reason="the models are from transformers")
     size = {"vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
     layer = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from placewright.datasets.zoo.objectives import entry
 from placewright.datasets.zoo.recurrent_cells import GruCell
 
 
@@ -98,10 +97,3 @@ class SoftActorCritic(nn.Module):
         return nn.Sequential(
             nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
         )
-
-
-NETWORKS = (
-    entry("world_model", "agents", WorldModel, (50, 25, 64), (50, 25, 6), loss=torch.mean),
-    entry("ppo", "agents", ActorCritic, (4096, 376), (4096, 17), (4096,), (4096,), loss=torch.mean),
-    entry("soft_actor_critic", "agents", SoftActorCritic, (256, 376), (256, 17), (256,), (256, 376), loss=torch.mean),
-)

@@ -13,30 +13,20 @@ Layer = Callable[[], nn.Module]
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al., Attention Is All You Need, 2017, section 3.2).
 
-    memory_width: of the sequence that is looked at. kv_heads: fewer keys and values than queries, each shared by a
-    group (Ainslie et al., GQA, 2023). causal: no position looks at a later one.
+    kv_heads: fewer keys and values than queries, each shared by a group (Ainslie et al., GQA, 2023).
+    causal: no position looks at a later one.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        memory_width: int = 0,
-        kv_heads: int = 0,
-        causal: bool = False,
-        bias: bool = True,
-    ) -> None:
+    def __init__(self, width: int, heads: int, *, kv_heads: int = 0, causal: bool = False, bias: bool = True) -> None:
         super().__init__()
         self.size, self.groups, self.causal = width // heads, heads // (kv_heads or heads), causal
         shared = width // self.groups
         self.query = nn.Linear(width, width, bias)
-        self.key, self.value = (nn.Linear(memory_width or width, shared, bias) for _ in range(2))
+        self.key, self.value = (nn.Linear(width, shared, bias) for _ in range(2))
         self.output = nn.Linear(width, width, bias)
 
-    def forward(self, sequence: Tensor, memory: Tensor | None = None) -> Tensor:  # -> as the sequence
-        source = sequence if memory is None else memory
-        query, key, value = self.query(sequence), self.key(source), self.value(source)
+    def forward(self, sequence: Tensor) -> Tensor:  # -> as the sequence
+        query, key, value = self.query(sequence), self.key(sequence), self.value(sequence)
         return self.output(joined(self.attend(split(query, self.size), split(key, self.size), split(value, self.size))))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # [batch, heads, length, size] each
@@ -81,17 +71,6 @@ class Gated(nn.Module):
         return self.down(nn.functional.silu(self.gate(sequence)) * self.up(sequence))
 
 
-class RootMean(nn.Module):
-    """Zhang and Sennrich, Root Mean Square Layer Normalization, 2019."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width))
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        return sequence * torch.rsqrt(sequence.square().mean(-1, keepdim=True) + 1e-6) * self.weight
-
-
 class Block(nn.Module):
     """Parts one after the other, each with dropout and a residual connection.
 
@@ -99,11 +78,9 @@ class Block(nn.Module):
     rather than the sum. Parts take the sequence alone.
     """
 
-    def __init__(
-        self, width: int, *parts: nn.Module, before: bool = True, norm: Callable[[int], nn.Module] = nn.LayerNorm
-    ):
+    def __init__(self, width: int, *parts: nn.Module, before: bool = True) -> None:
         super().__init__()
-        self.parts, self.norms = nn.ModuleList(parts), nn.ModuleList(norm(width) for _ in parts)
+        self.parts, self.norms = nn.ModuleList(parts), nn.ModuleList(nn.LayerNorm(width) for _ in parts)
         self.drop, self.before = nn.Dropout(0.1), before
 
     def forward(self, sequence: Tensor) -> Tensor:
@@ -124,13 +101,3 @@ class Embedded(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.tokens(tokens) + self.positions[: tokens.shape[1]]
-
-
-def rotated(heads: Tensor) -> Tensor:  # [batch, heads, length, size] -> the same
-    """Su et al., RoFormer, 2021: every pair of numbers turned by an angle that grows with the position."""
-    length, half = heads.shape[2], heads.shape[3] // 2
-    places = torch.arange(length, device=heads.device).unsqueeze(1)
-    angles = places * 10000 ** (-torch.arange(half, device=heads.device) / half)  # [length, size / 2]
-    first, second = heads.chunk(2, 3)
-    cosine, sine = angles.cos(), angles.sin()
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], 3)

@@ -1,14 +1,11 @@
-"""Convolutions over time: WaveNet, temporal convolutional network, Conv-TasNet, QuartzNet."""
+"""Convolutions over time: WaveNet, temporal convolutional network, Conv-TasNet."""
 
 from __future__ import annotations
-
-from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from placewright.datasets.zoo.layers import Sum
-from placewright.datasets.zoo.objectives import cross_entropy, entry, squared_error
 
 
 class Causal(nn.Conv1d):
@@ -86,43 +83,3 @@ class TasNet(nn.Module):
         masks = self.mask(total).unflatten(1, (2, self.filters))  # [batch, 2, filters, 3999]
         apart = (masks * encoded[:, None]).flatten(0, 1)  # [batch * 2, filters, 3999]
         return self.decoder(apart).unflatten(0, (-1, 2))[:, :, 0]
-
-
-def quartznet(repeats: int) -> nn.Sequential:
-    """Kriman et al., QuartzNet, ICASSP 2020, table 1: 5 x `repeats` blocks over 64 mel bands of 16 seconds."""
-
-    def layer(inputs: int, outputs: int, kernel: int, *, stride: int = 1, dilation: int = 1) -> list[nn.Module]:
-        padding = dilation * (kernel - 1) // 2
-        filters = nn.Conv1d(inputs, inputs, kernel, stride, padding, dilation, inputs, bias=False)
-        return [filters, nn.Conv1d(inputs, outputs, 1, bias=False), nn.BatchNorm1d(outputs)]
-
-    def block(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
-        layers = layer(inputs, outputs, kernel)
-        for _ in range(4):
-            layers += [nn.ReLU(), *layer(outputs, outputs, kernel)]
-        shortcut = nn.Sequential(nn.Conv1d(inputs, outputs, 1, bias=False), nn.BatchNorm1d(outputs))
-        return nn.Sequential(Sum(nn.Sequential(*layers), shortcut), nn.ReLU())
-
-    blocks, inputs = [], 256
-    for outputs, kernel in ((256, 33), (256, 39), (512, 51), (512, 63), (512, 75)):
-        for _ in range(repeats):
-            blocks.append(block(inputs, outputs, kernel))
-            inputs = outputs
-    last = (
-        *layer(512, 512, 87, dilation=2),
-        nn.ReLU(),
-        nn.Conv1d(512, 1024, 1, bias=False),
-        nn.BatchNorm1d(1024),
-        nn.ReLU(),
-    )
-    return nn.Sequential(*layer(64, 256, 33, stride=2), nn.ReLU(), *blocks, *last, nn.Conv1d(1024, 29, 1))
-
-
-NETWORKS = (
-    entry("wavenet10", "audio", partial(WaveNet, 10), (1, 256, 8000), loss=cross_entropy),
-    entry("wavenet30", "audio", partial(WaveNet, 30), (1, 256, 8000), loss=cross_entropy),
-    entry("temporal_network", "audio", temporal_network, (64, 1, 784)),
-    entry("conv_tasnet", "audio", TasNet, (3, 1, 32000), loss=squared_error),
-    entry("quartznet5x5", "audio", partial(quartznet, 1), (32, 64, 1600)),
-    entry("quartznet15x5", "audio", partial(quartznet, 3), (32, 64, 1600)),
-)

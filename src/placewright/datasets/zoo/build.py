@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from placewright.datasets.headroom import has_room
 from placewright.datasets.split import one_per_topology, split_by_size
 from placewright.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.datasets.zoo.catalogue import all_networks
+from placewright.datasets.zoo.libraries import LIBRARIES, check_library
 from placewright.datasets.zoo.pool import Captured, Networks, Task, capture_all, tasks_of
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
-from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 
 
@@ -66,10 +66,11 @@ def build_zoo(
     out: a folder, made when missing. networks: a function at the top of a module. processes: captures at once; 1 stays
     in this process.
 
-    Raises MissingExtraError without PyTorch or transformers, InputError when no graph remains or a file cannot be
+    Raises MissingExtraError without one of the libraries, InputError when no graph remains or a file cannot be
     written.
     """
-    _check_extra()
+    for library in LIBRARIES:
+        check_library(library)
     with locked_folder(out, "another process makes graphs for"):
         return _built(out, on_progress, networks, processes)
 
@@ -97,12 +98,6 @@ def _built(
     )
 
 
-def _check_extra() -> None:
-    for module, package in (("torch", "PyTorch"), ("transformers", "transformers")):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(package, "zoo", "capturing the zoo")
-
-
 def _reported(
     tasks: Sequence[Task], processes: int, on_progress: Callable[[ZooProgress], None] | None
 ) -> Iterator[Captured]:
@@ -120,7 +115,7 @@ def _names_missing(kept: Sequence[Graph], of: Sequence[Graph]) -> tuple[str, ...
 def _written(out: Path, parts: Mapping[str, Sequence[Graph]]) -> Iterator[tuple[str, int]]:
     """Name and bytes of each file; a part without graphs has none."""
     # "2.13.0+cpu" traces as "2.13.0" does, so both write the same file.
-    made_with = {name: importlib.metadata.version(name).partition("+")[0] for name in ("torch", "transformers")}
+    made_with = {name: importlib.metadata.version(name).partition("+")[0] for name in LIBRARIES}
     for part, graphs in parts.items():
         if graphs:
             metadata = {"set": "zoo", "part": part, "device": DEVICE, "optimizer": OPTIMIZER, **made_with}

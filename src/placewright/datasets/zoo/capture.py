@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,27 @@ def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launc
 
     Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
     """
-    model, arguments = _built(network)
+    model, arguments = built(network)
     captured = from_torch(
         model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
     )
-    metadata = {"network": network.name, "family": network.family, "mode": mode, "device": device}
+    metadata = {
+        "network": network.name,
+        "family": network.family,
+        "library": network.library,
+        "mode": mode,
+        "device": device,
+    }
     machine = load_machine(device)
     return stripped(timed(captured, with_launches(machine) if launches else machine), metadata)
+
+
+def built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Module and arguments, with shapes and dtypes but no content where the library does without."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with nullcontext() if network.reads_values else FakeTensorMode(allow_non_fake_inputs=True):
+        return network.build()
 
 
 def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
@@ -54,11 +69,3 @@ def _stripped_tensor(tensor: Tensor, index: int) -> Tensor:
 
 def _stripped_op(op: Op, index: int) -> Op:
     return replace(op, name=f"{op.kind}{index}", target="", attributes={}, module="", source="")
-
-
-def _built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Module and arguments with shapes and dtypes but no content."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        return network.build()

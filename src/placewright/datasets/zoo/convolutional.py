@@ -1,15 +1,14 @@
-"""Chains of convolutions: LeNet-5, AlexNet, VGG, Network in Network, All-CNN, FractalNet, RepVGG."""
+"""Chains of convolutions: LeNet-5, All-CNN, C3D; highway networks and FractalNet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from placewright.datasets.zoo.layers import Sum, convolution, head
-from placewright.datasets.zoo.objectives import entry
+from placewright.datasets.zoo.layers import convolution, head
 
 
 def lenet() -> nn.Sequential:
@@ -20,54 +19,8 @@ def lenet() -> nn.Sequential:
     )
 
 
-def alexnet() -> nn.Sequential:
-    """Krizhevsky et al., ImageNet Classification with Deep Convolutional Networks, 2012; both halves as groups."""
-
-    def dense(inputs: int, outputs: int) -> Iterator[nn.Module]:
-        yield from (nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout())
-
-    return nn.Sequential(
-        *(nn.Conv2d(3, 96, 11, 4), nn.ReLU(), nn.LocalResponseNorm(5), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(96, 256, 5, 1, 2, groups=2), nn.ReLU(), nn.LocalResponseNorm(5), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(256, 384, 3, 1, 1), nn.ReLU(), nn.Conv2d(384, 384, 3, 1, 1, groups=2), nn.ReLU()),
-        *(nn.Conv2d(384, 256, 3, 1, 1, groups=2), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Flatten()),
-        *(*dense(9216, 4096), *dense(4096, 4096), nn.Linear(4096, 1000)),
-    )
-
-
-def vgg(*convolutions: int) -> nn.Sequential:
-    """Simonyan & Zisserman, Very Deep Convolutional Networks, ICLR 2015: convolutions per stage."""
-
-    def features() -> Iterator[nn.Module]:
-        inputs = 3
-        for count, channels in zip(convolutions, (64, 128, 256, 512, 512), strict=True):
-            for _ in range(count):
-                yield from (nn.Conv2d(inputs, channels, 3, 1, 1), nn.ReLU())
-                inputs = channels
-            yield nn.MaxPool2d(2)
-
-    return nn.Sequential(
-        *(*features(), nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(), nn.Dropout()),
-        *(nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 1000)),
-    )
-
-
 def _plain(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU())
-
-
-def network_in_network() -> nn.Sequential:
-    """Lin et al., Network In Network, ICLR 2014, on CIFAR-10."""
-
-    def block(inputs: int, widths: Sequence[int], kernel: int) -> Iterator[nn.Module]:
-        yield _plain(inputs, widths[0], kernel, padding=kernel // 2)
-        yield from (_plain(widths[0], widths[1], 1), _plain(widths[1], widths[2], 1))
-
-    return nn.Sequential(
-        *(*block(3, (192, 160, 96), 5), nn.MaxPool2d(3, 2, 1), nn.Dropout()),
-        *(*block(96, (192, 192, 192), 5), nn.AvgPool2d(3, 2, 1), nn.Dropout()),
-        *(*block(192, (192, 192, 10), 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-    )
 
 
 def all_convolutional() -> nn.Sequential:
@@ -107,33 +60,45 @@ def fractalnet(columns: int) -> nn.Sequential:
     return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(512, 10))
 
 
-def repvgg(*depths: int) -> nn.Sequential:
-    """Ding et al., RepVGG, CVPR 2021, before its branches are merged: 3x3, 1x1 and, where it fits, identity."""
+class Highway(nn.Module):
+    """Mixes a convolution with its input by a learned gate (Srivastava et al., Training Very Deep Networks, 2015)."""
 
-    def block(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-        branches = [convolution(inputs, outputs, kernel, stride, activation=None) for kernel in (3, 1)]
-        if stride == 1 and inputs == outputs:
-            branches.append(nn.BatchNorm2d(inputs))
-        return nn.Sequential(Sum(*branches), nn.ReLU())
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(channels, channels, 3, 1, 1), nn.ReLU())
+        self.gate = nn.Sequential(nn.Conv2d(channels, channels, 3, 1, 1), nn.Sigmoid())
 
-    blocks, inputs = [block(3, 48, 2)], 48
-    for depth, width in zip(depths, (48, 96, 192, 1280), strict=True):
-        for place in range(depth):
-            blocks.append(block(inputs, width, 1 if place else 2))
-            inputs = width
-    return nn.Sequential(*blocks, head(inputs))
+    def forward(self, image: Tensor) -> Tensor:  # [batch, channels, height, width] -> the same
+        gate = self.gate(image)
+        return self.body(image) * gate + image * (1 - gate)
 
 
-#: Batches and image sizes are those of the papers' training.
-NETWORKS = (
-    entry("lenet5", "convolutional", lenet, (64, 1, 32, 32)),
-    entry("alexnet", "convolutional", alexnet, (128, 3, 227, 227)),
-    entry("vgg11", "convolutional", lambda: vgg(1, 1, 2, 2, 2), (256, 3, 224, 224)),
-    entry("vgg16", "convolutional", lambda: vgg(2, 2, 3, 3, 3), (256, 3, 224, 224)),
-    entry("vgg19", "convolutional", lambda: vgg(2, 2, 4, 4, 4), (256, 3, 224, 224)),
-    entry("network_in_network", "convolutional", network_in_network, (128, 3, 32, 32)),
-    entry("all_cnn", "convolutional", all_convolutional, (128, 3, 32, 32)),
-    entry("fractalnet20", "convolutional", lambda: fractalnet(3), (100, 3, 32, 32)),
-    entry("fractalnet40", "convolutional", lambda: fractalnet(4), (100, 3, 32, 32)),
-    entry("repvgg_a0", "convolutional", lambda: repvgg(2, 4, 14, 1), (256, 3, 224, 224)),
-)
+def highway() -> nn.Sequential:
+    """The 19-layer network of Srivastava et al. 2015 on CIFAR-10, in the widths of Fitnet 4."""
+    layers: list[nn.Module] = []
+    inputs = 3
+    for width, depth in ((32, 5), (80, 6), (128, 5)):
+        layers += [
+            nn.Conv2d(inputs, width, 3, 1, 1),
+            nn.ReLU(),
+            *(Highway(width) for _ in range(depth)),
+            nn.MaxPool2d(2),
+        ]
+        inputs = width
+    return nn.Sequential(*layers, head(inputs, 10))
+
+
+def c3d() -> nn.Sequential:
+    """Tran et al., Learning Spatiotemporal Features with 3D Convolutional Networks, ICCV 2015, figure 3; batch 30."""
+
+    def features() -> Iterator[nn.Module]:
+        inputs = 3
+        for place, (width, count) in enumerate(((64, 1), (128, 1), (256, 2), (512, 2), (512, 2))):
+            for _ in range(count):
+                yield from (nn.Conv3d(inputs, width, 3, 1, 1), nn.ReLU())
+                inputs = width
+            pool = (1, 2, 2) if place == 0 else (2, 2, 2)
+            yield nn.MaxPool3d(pool, pool, (0, 1, 1) if place == 4 else 0)
+
+    dense = nn.Flatten(), nn.Linear(8192, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout()
+    return nn.Sequential(*features(), *dense, nn.Linear(4096, 487))

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from placewright.datasets.zoo.objectives import entry, squared_error
-
 
 class Residual(nn.Module):
     """Two convolutions, between them the embedding of the time."""
@@ -154,9 +152,3 @@ class Denoiser(nn.Module):
 DDPM = partial(Denoiser, 3, (128, 256, 256, 256), (1,), heads=1, text=0, dropout=0.1)
 DDPM_256 = partial(Denoiser, 3, (128, 128, 256, 256, 512, 512), (4,), heads=1, text=0, dropout=0.0)
 LATENT = partial(Denoiser, 4, (320, 640, 1280, 1280), (0, 1, 2), heads=8, text=768, dropout=0.0)
-
-NETWORKS = (
-    entry("ddpm_cifar", "diffusion", DDPM, (128, 3, 32, 32), (128,), loss=squared_error),
-    entry("ddpm_256", "diffusion", DDPM_256, (8, 3, 256, 256), (8,), loss=squared_error),
-    entry("stable_diffusion", "diffusion", LATENT, (8, 4, 64, 64), (8,), (8, 77, 768), loss=squared_error),
-)

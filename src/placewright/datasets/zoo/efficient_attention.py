@@ -1,4 +1,4 @@
-"""Transformers whose attention is not that of every position to every other: linear, local, recurrent, a scan."""
+"""Transformers whose attention is not that of every position to every other: linear, hashed, by segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from placewright.datasets.zoo.attention import Attention, Block, feed_forward, joined, masked, split
-from placewright.datasets.zoo.sequences import token_entry
 from placewright.datasets.zoo.transformer import VOCABULARY, LanguageModel
 
 
@@ -37,31 +36,6 @@ class RandomFeatures(Attention):
         heads = heads * self.size**-0.25
         projected = heads @ self.projection
         return (projected - heads.square().sum(3, keepdim=True) / 2 - projected.amax(axis, keepdim=True)).exp() + 1e-6
-
-
-class LocalAttention(Attention):
-    """Every block of positions looks at itself and its neighbours, and a few first positions at all and all at them
-    (Beltagy et al., Longformer, 2020)."""
-
-    def __init__(self, width: int, heads: int, window: int, first: int = 4) -> None:
-        super().__init__(width, heads)
-        self.window, self.first = window, first
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        count = query.shape[2] // self.window
-        blocks = [part.chunk(count, 2) for part in (query, key, value)]
-        results = []
-        for place in range(count):
-            around = slice(max(0, place - 1), place + 2)
-            keys, values = (
-                torch.cat([part[:, :, : self.first], *chunks[around]], 2)
-                for part, chunks in ((key, blocks[1]), (value, blocks[2]))
-            )
-            results.append(super().attend(blocks[0][place], keys, values))
-        results[0] = torch.cat(
-            [super().attend(query[:, :, : self.first], key, value), results[0][:, :, self.first :]], 2
-        )
-        return torch.cat(results, 2)
 
 
 class SegmentAttention(Attention):
@@ -108,36 +82,6 @@ class TransformerXl(nn.Module):
         return torch.cat([first, second], 1) @ self.embedding.weight.T
 
 
-class StateSpace(nn.Module):
-    """Gu and Dao, Mamba, 2023: a scan whose step, input and output depend on the token, position by position."""
-
-    def __init__(self, width: int, states: int = 16, span: int = 4) -> None:
-        super().__init__()
-        inner, rank = 2 * width, width // 16
-        self.enter, self.leave = nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
-        self.mix = nn.Conv1d(inner, inner, span, padding=span - 1, groups=inner)
-        self.selected, self.step = nn.Linear(inner, rank + 2 * states, bias=False), nn.Linear(rank, inner)
-        self.decay, self.skip = nn.Parameter(torch.empty(inner, states)), nn.Parameter(torch.empty(inner))
-        self.parts = (rank, states, states)
-
-    def forward(self, sequence: Tensor) -> Tensor:  # [batch, length, width] -> the same
-        inner, gate = self.enter(sequence).chunk(2, 2)  # [batch, length, inner] each
-        mixed = self.mix(inner.transpose(1, 2))[:, :, : sequence.shape[1]]
-        inner = nn.functional.silu(mixed).transpose(1, 2)
-        small, write, read = self.selected(inner).split(self.parts, 2)
-        step = nn.functional.softplus(self.step(small)).unsqueeze(3)  # [batch, length, inner, 1]
-        keep = (-step * self.decay.exp()).exp()  # [batch, length, inner, states]
-        scanned = self._scanned(keep, step * write.unsqueeze(2) * inner.unsqueeze(3), read)
-        return self.leave((scanned + self.skip * inner) * nn.functional.silu(gate))
-
-    def _scanned(self, keep: Tensor, add: Tensor, read: Tensor) -> Tensor:  # -> [batch, length, inner]
-        state, results = torch.zeros_like(add[:, 0]), []
-        for kept, added, shown in zip(keep.unbind(1), add.unbind(1), read.unbind(1), strict=True):
-            state = kept * state + added  # [batch, inner, states]
-            results.append((state @ shown.unsqueeze(2)).squeeze(2))
-        return torch.stack(results, 1)
-
-
 class Hashed(Attention):
     """Kitaev et al., Reformer, 2020: queries are keys, sorted by a random rotation, and look within and one chunk back;
     several rounds are weighted by their normalisers."""
@@ -167,19 +111,6 @@ class Hashed(Attention):
         return result.gather(2, back.unsqueeze(3).expand_as(result)), normaliser.flatten(2).gather(2, back)
 
 
-class Mixing(nn.Module):
-    """Lee-Thorp et al., FNet, 2021, with the transform over positions as a product with a fixed matrix."""
-
-    def __init__(self, width: int, length: int) -> None:
-        super().__init__()
-        self.register_buffer("over_positions", torch.empty(2, length, length))
-        self.register_buffer("over_width", torch.empty(2, width, width))
-
-    def forward(self, sequence: Tensor) -> Tensor:  # [batch, length, width] -> the real part of the same
-        real = self.over_positions[0] @ sequence @ self.over_width[0]
-        return real - self.over_positions[1] @ sequence @ self.over_width[1]
-
-
 class Retention(Attention):
     """Sun et al., Retentive Network, 2023, chunk by chunk: products within, a decaying state between."""
 
@@ -205,20 +136,21 @@ def _model(width: int, layers: int, make: Callable[[], nn.Module]) -> LanguageMo
     return LanguageModel(width, [Block(width, make(), feed_forward(width, 4 * width)) for _ in range(layers)])
 
 
-def mamba(width: int, layers: int) -> LanguageModel:
-    """Blocks with nothing but the scan."""
-    return LanguageModel(width, [Block(width, StateSpace(width)) for _ in range(layers)])
+def linear(width: int, heads: int, layers: int) -> LanguageModel:
+    """A transformer with linear attention."""
+    return _model(width, layers, lambda: LinearAttention(width, heads))
 
 
-FAMILY = "efficient_attention"
-NETWORKS = (
-    token_entry("linear_attention6", FAMILY, lambda: _model(512, 6, lambda: LinearAttention(512, 8)), (8, 512)),
-    token_entry("performer6", FAMILY, lambda: _model(512, 6, lambda: RandomFeatures(512, 8)), (8, 512)),
-    token_entry("longformer6", FAMILY, lambda: _model(512, 6, lambda: LocalAttention(512, 8, 64)), (4, 512)),
-    token_entry("reformer6", FAMILY, lambda: _model(512, 6, lambda: Hashed(512, 8, 64)), (4, 512)),
-    token_entry("fnet8", FAMILY, lambda: _model(512, 8, lambda: Mixing(512, 256)), (16, 256)),
-    token_entry("retentive6", FAMILY, lambda: _model(512, 6, lambda: Retention(512, 8, 64)), (4, 512)),
-    token_entry("transformer_xl6", FAMILY, lambda: TransformerXl(512, 8, 6, 128), (8, 256)),
-    token_entry("transformer_xl12", FAMILY, lambda: TransformerXl(410, 10, 12, 150), (8, 300)),
-    token_entry("mamba3", FAMILY, lambda: mamba(384, 3), (8, 24)),
-)
+def performer(width: int, heads: int, layers: int) -> LanguageModel:
+    """A transformer with attention by random features."""
+    return _model(width, layers, lambda: RandomFeatures(width, heads))
+
+
+def reformer(width: int, heads: int, layers: int, chunk: int) -> LanguageModel:
+    """A transformer with hashed attention."""
+    return _model(width, layers, lambda: Hashed(width, heads, chunk))
+
+
+def retentive(width: int, heads: int, layers: int, chunk: int) -> LanguageModel:
+    """A transformer with retention."""
+    return _model(width, layers, lambda: Retention(width, heads, chunk))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from placewright.datasets.zoo.layers import Sum
-from placewright.datasets.zoo.objectives import absolute_error, binary_cross_entropy, entry
+from placewright.datasets.zoo.objectives import binary_cross_entropy
 
 
 class Adversaries(nn.Module):
@@ -193,14 +193,3 @@ class Glow(nn.Module):
                 image, finished = image.chunk(2, dim=1)
                 energy = energy + finished.square().sum((1, 2, 3))
         return 0.5 * (energy + image.square().sum((1, 2, 3)) + 3 * 32 * 32 * math.log(2 * math.pi)) - gain
-
-
-NETWORKS = (
-    entry("dcgan", "generative", dcgan, (128, 100, 1, 1), (128, 3, 64, 64), loss=torch.Tensor.mean),
-    entry("pix2pix", "generative", pix2pix, (1, 3, 256, 256), (1, 3, 256, 256), loss=torch.Tensor.mean),
-    entry("cyclegan_generator", "generative", cycle_generator, (1, 3, 256, 256), loss=absolute_error),
-    entry("vae", "generative", Variational, (100, 3, 64, 64), loss=torch.Tensor.mean),
-    entry("vq_vae", "generative", Quantised, (128, 3, 32, 32), loss=torch.Tensor.mean),
-    entry("glow_small", "generative", lambda: Glow(3, 8), (64, 3, 32, 32), loss=torch.Tensor.mean),
-    entry("glow", "generative", lambda: Glow(3, 32), (64, 3, 32, 32), loss=torch.Tensor.mean),
-)

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from placewright.datasets.zoo.network import Network
 from placewright.datasets.zoo.recurrent_cells import LstmCell, run
-from placewright.datasets.zoo.sequences import tokens
 
 
 class Encoder(nn.Module):
@@ -75,15 +73,3 @@ class Translation(nn.Module):
         encoded = self.encoder(list(self.source(source).unbind(1)))
         decoded = self.decoder(list(self.target(target).unbind(1)), encoded)  # [batch, length, width]
         return functional.cross_entropy(self.output(decoded).flatten(0, 1), label.flatten())
-
-
-def gnmt(layers: int, length: int) -> Network:
-    """The entry of so many layers on either side."""
-
-    def build() -> tuple[nn.Module, tuple[Tensor, ...]]:
-        return Translation(32000, 1024, layers), tuple(tokens(64, length) for _ in range(3))
-
-    return Network(name=f"gnmt{layers}", family="gnmt", build=build)
-
-
-NETWORKS = (gnmt(2, 15), gnmt(4, 15), gnmt(8, 10))

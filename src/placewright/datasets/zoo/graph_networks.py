@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from placewright.datasets.zoo.attention import Attention, Block, feed_forward
-from placewright.datasets.zoo.network import Network
-from placewright.datasets.zoo.objectives import Supervised, cross_entropy, squared_error
 from placewright.datasets.zoo.recommenders import perceptron
 from placewright.datasets.zoo.recurrent_cells import GruCell
 
@@ -19,93 +15,6 @@ NODES, EDGES, FEATURES = 4096, 32768, 128
 def gathered(messages: Tensor, receivers: Tensor, count: int) -> Tensor:  # [edges, width], [edges] -> [count, width]
     """The sum of what every node receives."""
     return messages.new_zeros(count, messages.shape[1]).index_add(0, receivers, messages)
-
-
-class Convolutional(nn.Module):
-    """Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, 2017; with `jump` all layers
-    are read at the end (Xu et al., Jumping Knowledge Networks, 2018)."""
-
-    def __init__(self, width: int, layers: int, *, jump: bool = False, classes: int = 40) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(width if i else FEATURES, width) for i in range(layers))
-        self.jump, self.output = jump, nn.Linear(width * (layers if jump else 1), classes)
-
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:  # [nodes, features], [2, edges] -> [nodes, classes]
-        senders, receivers = edges.unbind(0)
-        degree = gathered(nodes.new_ones(len(senders), 1), receivers, len(nodes)) + 1
-        scale, seen = degree.rsqrt(), []
-        for layer in self.layers:
-            scaled = layer(nodes) * scale
-            nodes = torch.relu((gathered(scaled[senders], receivers, len(nodes)) + scaled) * scale)
-            seen.append(nodes)
-        return self.output(torch.cat(seen, 1) if self.jump else nodes)
-
-
-class Sage(nn.Module):
-    """Hamilton et al., Inductive Representation Learning on Large Graphs (GraphSAGE), 2017; mean and pooling."""
-
-    def __init__(self, width: int, layers: int, classes: int = 40) -> None:
-        super().__init__()
-        self.own, self.near, self.pool = (
-            nn.ModuleList(nn.Linear(width if i else FEATURES, width) for i in range(layers)) for _ in range(3)
-        )
-        self.output = nn.Linear(width, classes)
-
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:  # [nodes, features], [2, edges] -> [nodes, classes]
-        senders, receivers = edges.unbind(0)
-        degree = gathered(nodes.new_ones(len(senders), 1), receivers, len(nodes)).clamp(min=1)
-        for own, near, pool in zip(self.own, self.near, self.pool, strict=True):
-            mean = gathered(nodes[senders], receivers, len(nodes)) / degree
-            offered = torch.sigmoid(pool(nodes))[senders]  # [edges, width]
-            places = receivers.unsqueeze(1).expand_as(offered)
-            most = offered.new_zeros(len(nodes), offered.shape[1]).scatter_reduce(0, places, offered, "amax")
-            nodes = nn.functional.normalize(torch.relu(own(nodes) + near(mean) + most), dim=1)
-        return self.output(nodes)
-
-
-class Attending(nn.Module):
-    """Velickovic et al., Graph Attention Networks, 2018: every head has products and a softmax per receiver."""
-
-    def __init__(self, width: int, heads: int, layers: int, classes: int = 40) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.ModuleList(nn.Linear(width * heads if i else FEATURES, width + 2) for _ in range(heads))
-            for i in range(layers)
-        )
-        self.output = nn.Linear(width * heads, classes)
-
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:  # [nodes, features], [2, edges] -> [nodes, classes]
-        senders, receivers = edges.unbind(0)
-        for heads in self.layers:
-            nodes = torch.cat([self._head(head(nodes), senders, receivers) for head in heads], 1)
-        return self.output(nodes)
-
-    def _head(self, projected: Tensor, senders: Tensor, receivers: Tensor) -> Tensor:  # [nodes, width + 2]
-        sent, received, values = projected[:, :1], projected[:, 1:2], projected[:, 2:]
-        scores = nn.functional.leaky_relu(sent[senders] + received[receivers], 0.2).exp()  # [edges, 1]
-        total = gathered(scores, receivers, len(values)) + 1e-6
-        return nn.functional.elu(gathered(scores * values[senders], receivers, len(values)) / total)
-
-
-class Isomorphism(nn.Module):
-    """Xu et al., How Powerful are Graph Neural Networks?, 2019: sums, perceptrons, and a reading of every layer."""
-
-    def __init__(self, width: int, layers: int, classes: int = 10) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Sequential(perceptron(width if i else FEATURES, width, width), nn.BatchNorm1d(width), nn.ReLU())
-            for i in range(layers)
-        )
-        self.reads = nn.ModuleList(nn.Linear(width, classes) for _ in range(layers))
-        self.own = nn.Parameter(torch.empty(layers))
-
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:  # [nodes, features], [2, edges] -> [1, classes]
-        senders, receivers = edges.unbind(0)
-        results = []
-        for layer, read, own in zip(self.layers, self.reads, self.own.unbind(0), strict=True):
-            nodes = layer((1 + own) * nodes + gathered(nodes[senders], receivers, len(nodes)))
-            results.append(read(nodes.sum(0, keepdim=True)))
-        return torch.stack(results).sum(0)
 
 
 class MessagePassing(nn.Module):
@@ -231,32 +140,3 @@ class Evoformer(nn.Module):
         triangles = [Triangle(width, width, outgoing=outgoing) for outgoing in (True, False)]
         attention = Attention(width, 4), Columns(Attention(width, 4))
         return Block(width, *triangles, *attention, feed_forward(width, 4 * width, nn.ReLU))
-
-
-def graph_network(name: str, make: Callable[[], nn.Module], *, edge_width: int = 0) -> Network:
-    """An entry of the zoo called with nodes, edges and, with `edge_width`, numbers for every edge."""
-
-    def build() -> tuple[nn.Module, tuple[Tensor, ...]]:
-        inputs = torch.zeros(NODES, FEATURES), torch.zeros(2, EDGES, dtype=torch.int64)
-        more = (torch.zeros(EDGES, edge_width),) if edge_width else ()
-        return Supervised(make(), squared_error if edge_width else cross_entropy), (*inputs, *more)
-
-    return Network(name=name, family="graph_networks", build=build)
-
-
-def _evoformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    return Supervised(Evoformer(128, 64, 3), squared_error), (torch.zeros(32, 96, 128), torch.zeros(96, 96, 64))
-
-
-NETWORKS = (
-    graph_network("graph_convolution3", lambda: Convolutional(256, 3)),
-    graph_network("jumping_knowledge8", lambda: Convolutional(128, 8, jump=True)),
-    graph_network("sage3", lambda: Sage(256, 3)),
-    graph_network("graph_attention3", lambda: Attending(32, 8, 3)),
-    graph_network("graph_attention2", lambda: Attending(64, 4, 2)),
-    graph_network("isomorphism5", lambda: Isomorphism(64, 5)),
-    graph_network("message_passing6", lambda: MessagePassing(128, 6), edge_width=16),
-    graph_network("simulator10", lambda: EncodeProcessDecode(128, 10), edge_width=16),
-    graph_network("relational3", lambda: Relational(128, 3, 16)),
-    Network(name="evoformer3", family="graph_networks", build=_evoformer),
-)

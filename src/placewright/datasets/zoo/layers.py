@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 Size = int | tuple[int, int]
 Layer = Callable[[], nn.Module]
@@ -53,21 +53,9 @@ def head(channels: int, classes: int = 1000, *, dropout: float = 0.0) -> nn.Sequ
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), *drop, nn.Linear(channels, classes))
 
 
-def rounded(channels: float, multiple: int = 8) -> int:
-    """The nearest multiple, at least one, that is not below nine tenths of it (Sandler et al., MobileNetV2, 2018)."""
-    nearest = max(multiple, int(channels + multiple / 2) // multiple * multiple)
-    return nearest + multiple if nearest < 0.9 * channels else nearest
-
-
-class Parallel(nn.Module):
-    """Branches over one input, joined along the channels."""
-
-    def __init__(self, branches: Iterable[nn.Module]) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList(branches)
-
-    def forward(self, image: Tensor) -> Tensor:  # [batch, inputs, ...] -> [batch, sum of channels, ...]
-        return torch.cat([branch(image) for branch in self.branches], dim=1)
+def resized(image: Tensor, like: Tensor) -> Tensor:  # [batch, channels, h, w], [..., H, W] -> [batch, channels, H, W]
+    """Bilinear."""
+    return functional.interpolate(image, size=like.shape[-2:], mode="bilinear", align_corners=False)
 
 
 class Sum(nn.Module):
@@ -99,16 +87,3 @@ class SqueezeExcite(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:  # [batch, channels, height, width] -> the same
         return image * self.gate(image)
-
-
-class Shuffle(nn.Module):
-    """Interleaves groups of channels (Zhang et al., ShuffleNet, CVPR 2018, section 3.1)."""
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, image: Tensor) -> Tensor:  # [batch, channels, height, width] -> the same
-        batch, channels, height, width = image.shape
-        grouped = image.view(batch, self.groups, channels // self.groups, height, width)
-        return grouped.transpose(1, 2).reshape(batch, channels, height, width)

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from placewright.datasets.zoo.objectives import binary_cross_entropy, cross_entropy, entry
 from placewright.datasets.zoo.recurrent_cells import LstmCell
-from placewright.datasets.zoo.sequences import token_entry
 
 
 class Addressing(nn.Module):
@@ -121,11 +119,3 @@ def _taken(strengths: list[Tensor], amount: Tensor) -> tuple[list[Tensor], list[
         taken.append(share)
         left.append(strength - share)
     return left[::-1], taken[::-1]
-
-
-NETWORKS = (
-    entry("turing_machine", "memories", TuringMachine, (32, 20, 9), loss=binary_cross_entropy),
-    entry("turing_machine_2_heads", "memories", lambda: TuringMachine(heads=2), (32, 10, 9), loss=binary_cross_entropy),
-    token_entry("end_to_end_memory3", "memories", lambda: EndToEndMemory(3), (32 * 50, 6), (32, 6), loss=cross_entropy),
-    token_entry("neural_stack", "memories", lambda: NeuralStack(256, 64), (64, 16)),
-)

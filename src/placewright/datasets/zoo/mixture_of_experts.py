@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from placewright.datasets.zoo.attention import Attention, Block, Gated, feed_forward
 from placewright.datasets.zoo.recurrent_cells import LstmCell, run
-from placewright.datasets.zoo.sequences import token_entry
 from placewright.datasets.zoo.transformer import LanguageModel
 
 MakeExpert = Callable[[], nn.Module]
@@ -119,18 +118,13 @@ def mixtral(width: int, layers: int) -> LanguageModel:
     return LanguageModel(width, [block() for _ in range(layers)])
 
 
-def with_part(width: int, layers: int, make: MakeExpert) -> LanguageModel:
-    """A transformer whose blocks have the made part."""
-    return LanguageModel(width, [Block(width, Attention(width, 8), make()) for _ in range(layers)])
+def soft(width: int, layers: int, experts: int, slots: int) -> LanguageModel:
+    """A transformer whose blocks have soft mixtures."""
+    return LanguageModel(width, [Block(width, Attention(width, 8), Soft(width, experts, slots)) for _ in range(layers)])
 
 
-FAMILY = "mixture_of_experts"
-NETWORKS = (
-    token_entry("switch8", FAMILY, lambda: sparse(512, 6, 8, 1, 320, every=2), (8, 256)),
-    token_entry("gshard16", FAMILY, lambda: sparse(512, 4, 16, 2, 320, every=2), (8, 256)),
-    token_entry("switch32", FAMILY, lambda: sparse(512, 4, 32, 1, 80, every=2), (8, 256)),
-    token_entry("mixtral4", FAMILY, lambda: mixtral(512, 4), (8, 256)),
-    token_entry("soft_mixture8", FAMILY, lambda: with_part(512, 4, lambda: Soft(512, 8, 16)), (16, 128)),
-    token_entry("hierarchical_mixture", FAMILY, lambda: with_part(256, 3, lambda: Hierarchical(256, 4, 4)), (16, 128)),
-    token_entry("outrageous16", FAMILY, lambda: Outrageous(512, 16), (32, 20)),
-)
+def hierarchical(width: int, layers: int, groups: int, experts: int) -> LanguageModel:
+    """A transformer whose blocks have mixtures of two levels."""
+    return LanguageModel(
+        width, [Block(width, Attention(width, 8), Hierarchical(width, groups, experts)) for _ in range(layers)]
+    )

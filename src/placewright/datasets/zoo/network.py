@@ -17,13 +17,17 @@ class Network:
     """One architecture at one size.
 
     name: unique, like 'resnet50'.
-    family: like 'residual', the same for all entries of a file.
-    build: makes the module and the positional arguments of its forward pass; called under `FakeTensorMode`, so that
+    family: like 'residual'; networks of one family are alike.
+    library: where its code comes from, like 'pytorchcv'; 'placewright' for those written here.
+    build: makes the module and the positional arguments of its forward pass.
+    reads_values: whether `build` reads numbers from tensors; otherwise it is called under `FakeTensorMode`, so that
         nothing costs memory.
     modes: which graphs are taken of it.
     """
 
     name: str
     family: str
+    library: str
     build: Callable[[], tuple[nn.Module, tuple[Any, ...]]]
+    reads_values: bool = False
     modes: tuple[Mode, ...] = ("inference", "training")

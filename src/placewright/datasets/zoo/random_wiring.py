@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from placewright.datasets.zoo.layers import convolution, head
-from placewright.datasets.zoo.objectives import entry
 
 #: For each node the earlier nodes it reads.
 Wiring = list[list[int]]
@@ -100,16 +98,16 @@ class RandomStage(nn.Module):
         return torch.stack([results[node] for node in self.last]).mean(0)
 
 
-def randwire(wire: Callable[[int], Wiring], channels: int = 78) -> nn.Sequential:
+#: By the name that the table has for them.
+WIRINGS: Mapping[str, Callable[[int], Wiring]] = {
+    wire.__name__: wire for wire in (erdos_renyi, barabasi_albert, watts_strogatz)
+}
+
+
+def randwire(wiring: str, channels: int = 78) -> nn.Sequential:
     """Table 1, small regime."""
+    wire = WIRINGS[wiring]
     widths = channels, channels, 2 * channels, 4 * channels
     stages = (RandomStage(wire(seed), before, after) for seed, (before, after) in enumerate(pairwise(widths), start=1))
     stem = convolution(3, channels // 2, 3, 2), _separable(channels // 2, channels, 2)
     return nn.Sequential(*stem, *stages, nn.ReLU(), convolution(4 * channels, 1280), head(1280, dropout=0.2))
-
-
-#: Batch 128 on each of 8 devices.
-NETWORKS = tuple(
-    entry(name, "random_wiring", partial(randwire, wire), (128, 3, 224, 224))
-    for name, wire in (("randwire_er", erdos_renyi), ("randwire_ba", barabasi_albert), ("randwire_ws", watts_strogatz))
-)

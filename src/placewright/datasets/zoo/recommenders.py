@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from placewright.datasets.zoo.attention import Attention, Block, feed_forward
-from placewright.datasets.zoo.network import Network
-from placewright.datasets.zoo.objectives import Supervised, binary_cross_entropy
 from placewright.datasets.zoo.recurrent_cells import GruCell, run
 
 ROWS = 10000  # of every table
@@ -211,44 +208,3 @@ class SequenceTransformer(nn.Module):
 
     def forward(self, history: Tensor) -> Tensor:  # [batch, length] -> [batch, length, items]
         return self.blocks(self.items(history)) @ self.items.weight.T
-
-
-def indices(*shape: int) -> Tensor:
-    """Rows of a table."""
-    return torch.zeros(shape, dtype=torch.int64)
-
-
-def recommender(name: str, make: Callable[[], nn.Module], *inputs: Callable[[], Tensor]) -> Network:
-    """An entry of the zoo that says click or no click for every row of the inputs."""
-
-    def build() -> tuple[nn.Module, tuple[Tensor, ...]]:
-        return Supervised(make(), binary_cross_entropy), tuple(each() for each in inputs)
-
-    return Network(name=name, family="recommenders", build=build)
-
-
-def clicks(name: str, make: Callable[[int], nn.Module], *, fields: int = 26, batch: int = 2048) -> Network:
-    """A recommender over 13 numbers and so many indices, as in Criteo's data; `make` is told how many."""
-    return recommender(name, lambda: make(fields), lambda: torch.zeros(batch, 13), lambda: indices(batch, fields))
-
-
-NETWORKS = (
-    clicks("dlrm", lambda fields: Dlrm(fields, 64)),
-    clicks("wide_and_deep", lambda fields: WideAndDeep(fields, 32)),
-    clicks("deepfm", lambda fields: DeepFm(fields, 16)),
-    clicks("deep_and_cross", lambda fields: DeepAndCross(fields, 16, 6, full=False)),
-    clicks("deep_and_cross_v2", lambda fields: DeepAndCross(fields, 16, 3, full=True), fields=20),
-    clicks("xdeepfm", lambda fields: CompressedInteractions(fields, 16, 100, 3), batch=512),
-    clicks("autoint", lambda fields: AutoInt(fields, 32, 3)),
-    clicks("mmoe", lambda fields: ExpertTasks(fields, 16, 8, 3)),
-    clicks("layered_extraction", lambda fields: ExpertTasks(fields, 16, 4, 4, own=3), fields=16),
-    clicks("two_towers", lambda fields: TwoTowers(fields, 32), batch=1024),
-    recommender("neural_filtering", lambda: NeuralFiltering(16), lambda: indices(8192, 2)),
-    recommender(
-        "deep_interest", lambda: DeepInterest(64, evolving=False), lambda: indices(512, 50), lambda: indices(512, 1)
-    ),
-    recommender(
-        "interest_evolution", lambda: DeepInterest(64, evolving=True), lambda: indices(256, 25), lambda: indices(256, 1)
-    ),
-    recommender("self_attentive", lambda: SequenceTransformer(64, 2), lambda: indices(64, 50)),
-)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from placewright.datasets.zoo.objectives import binary_cross_entropy, cross_entropy
 from placewright.datasets.zoo.recurrent_cells import (
     BothWays,
     Cell,
@@ -18,7 +17,6 @@ from placewright.datasets.zoo.recurrent_cells import (
     SimpleCell,
     run,
 )
-from placewright.datasets.zoo.sequences import token_entry
 
 MakeCell = Callable[[int, int], Cell]
 
@@ -171,24 +169,17 @@ class NestedTree(nn.Module):
         return torch.sigmoid(show) * torch.tanh(memory), memory
 
 
-def _language_model(make: MakeCell, layers: int, width: int, *, residual: bool = False) -> Callable[[], nn.Module]:
-    return lambda: LanguageModel(make, layers, width, 10000, residual=residual)
+#: By the name that the table has for them.
+CELLS: Mapping[str, MakeCell] = {
+    "LSTM": LstmCell,
+    "GRU": GruCell,
+    "Elman": ElmanCell,
+    "highway": HighwayCell,
+    "simple": SimpleCell,
+    "clockwork": ClockworkCell,
+}
 
 
-NETWORKS = (
-    token_entry("lstm1", "recurrent", _language_model(LstmCell, 1, 512), (20, 40)),
-    token_entry("lstm2", "recurrent", _language_model(LstmCell, 2, 650), (20, 35)),
-    token_entry("lstm3", "recurrent", _language_model(LstmCell, 3, 1024), (32, 25)),
-    token_entry("lstm4_residual", "recurrent", _language_model(LstmCell, 4, 1024, residual=True), (64, 20)),
-    token_entry("gru1", "recurrent", _language_model(GruCell, 1, 512), (32, 30)),
-    token_entry("gru3", "recurrent", _language_model(GruCell, 3, 512), (32, 20)),
-    token_entry("elman2", "recurrent", _language_model(ElmanCell, 2, 512), (32, 30)),
-    token_entry("recurrent_highway", "recurrent", _language_model(HighwayCell, 1, 830), (20, 20)),
-    token_entry("simple_recurrent4", "recurrent", _language_model(SimpleCell, 4, 512), (32, 20)),
-    token_entry("clockwork", "recurrent", _language_model(ClockworkCell, 1, 512), (32, 32)),
-    token_entry("elmo", "recurrent", Elmo, (32 * 20, 16)),
-    token_entry("tagger1", "recurrent", lambda: Tagger(1, 300), (32, 25), loss=torch.mean),
-    token_entry("tagger2", "recurrent", lambda: Tagger(2, 200), (32, 30), loss=torch.mean),
-    token_entry("siamese_lstm", "recurrent", lambda: Siamese(300), (64, 20), (64, 20), loss=binary_cross_entropy),
-    token_entry("tree_lstm", "recurrent", lambda: NestedTree(168), (25, 32), loss=cross_entropy),
-)
+def language_model(cell: str, layers: int, width: int, *, residual: bool = False) -> LanguageModel:
+    """Layers of one cell over 10,000 words."""
+    return LanguageModel(CELLS[cell], layers, width, 10000, residual=residual)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from placewright.datasets.zoo.layers import SqueezeExcite, Sum, convolution
-from placewright.datasets.zoo.objectives import absolute_error, entry, squared_error
-from placewright.datasets.zoo.segmentation import resized
+from placewright.datasets.zoo.layers import SqueezeExcite, Sum, convolution, resized
 
 
 def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
@@ -112,13 +110,3 @@ class ResidualDenseNetwork(nn.Module):
         image = self.enter[1](first)
         results = [image := block(image) for block in self.blocks]
         return self.leave(self.fuse(torch.cat(results, dim=1)) + first)
-
-
-NETWORKS = (
-    entry("dncnn", "restoration", dncnn, (128, 1, 40, 40), loss=squared_error),
-    entry("vdsr", "restoration", VeryDeep, (64, 1, 20, 20), (64, 1, 41, 41), loss=squared_error),
-    entry("srgan_generator", "restoration", srgan_generator, (16, 3, 24, 24), loss=squared_error),
-    entry("edsr", "restoration", edsr, (16, 3, 48, 48), loss=absolute_error),
-    entry("rcan", "restoration", rcan, (16, 3, 48, 48), loss=absolute_error),
-    entry("rdn", "restoration", ResidualDenseNetwork, (16, 3, 32, 32), loss=absolute_error),
-)

@@ -6,10 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from placewright.datasets.zoo.gnmt import Attention
-from placewright.datasets.zoo.network import Network
-from placewright.datasets.zoo.objectives import Supervised
 from placewright.datasets.zoo.recurrent_cells import BothWays, GruCell, LstmCell, run
-from placewright.datasets.zoo.sequences import token_entry, token_loss, tokens
 
 VOCABULARY = 20000
 
@@ -117,20 +114,3 @@ class Pointer(nn.Module):
             results.append(scores)
             step = torch.bmm(torch.softmax(scores, 1).unsqueeze(1), embedded).squeeze(1)
         return torch.stack(results, 1)
-
-
-def _listening() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    return Supervised(ListenAttendSpell(256), token_loss), (torch.zeros(32, 48, 40), tokens(32, 12))
-
-
-def _pointing() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    return Supervised(Pointer(256), token_loss), (torch.zeros(128, 20, 2),)
-
-
-NETWORKS = (
-    token_entry("align_and_translate", "translation", lambda: AlignAndTranslate(512), (64, 20), (64, 20)),
-    token_entry("input_feeding2", "translation", lambda: InputFeeding(512, 2), (64, 20), (64, 20)),
-    token_entry("input_feeding4", "translation", lambda: InputFeeding(1000, 4), (64, 15), (64, 15)),
-    Network(name="listen_attend_spell", family="translation", build=_listening),
-    Network(name="pointer", family="translation", build=_pointing),
-)
