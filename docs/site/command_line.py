@@ -37,5 +37,5 @@ def _options(command: typer.core.TyperCommand, context: typer.Context) -> Iterat
 
 def _examples(epilog: str) -> str:
     """The lines below "Examples:", which are comments and commands."""
-    lines = [line.strip() for line in epilog.splitlines() if line.strip() and line.strip() != "Examples:"]
+    lines = [line.strip() for line in epilog.splitlines() if line.strip(" \b") and line.strip() != "Examples:"]
     return "\n```sh\n" + "\n".join(lines) + "\n```\n" if lines else ""

@@ -113,12 +113,12 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
         assert_fits(printed, schema, schema.get("$defs", {}), name)
 
 
-@pytest.mark.parametrize("command", ["plan", "inspect", "explain", "explain-op", "diff"])
+@pytest.mark.parametrize("command", TYPES)
 def test_a_schema_says_what_each_key_means(command: str) -> None:
     schema = schema_of(command)
     records = [schema, *schema.get("$defs", {}).values()]
     keys = [(one["title"], key, below) for one in records for key, below in one.get("properties", {}).items()]
-    assert len(keys) > 10
+    assert keys
     assert [f"{title}.{key}" for title, key, below in keys if not below.get("description")] == []
 
 

@@ -22,7 +22,19 @@ from placewright.terminal.plan_summary import PlanSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFacts:
-    """num_scheduled_ops: ops that are not views. inputs: dtype and shape of each."""
+    """A graph that ships with the package.
+
+    Attributes
+    ----------
+    num_ops
+        All ops.
+    num_scheduled_ops
+        Ops that are not views.
+    description
+        What it is.
+    inputs
+        Dtype and shape of each.
+    """
 
     num_ops: int
     num_scheduled_ops: int
@@ -32,7 +44,15 @@ class ExampleFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """By name."""
+    """What `examples --json` prints.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    examples
+        By name.
+    """
 
     schema_version: int
     examples: dict[str, ExampleFacts]
@@ -40,12 +60,32 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solvers:
+    """What `solvers --json` prints.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    solvers
+        In the order of the list.
+    """
+
     schema_version: int
     solvers: tuple[MethodSummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
+    """What `policies --json` prints.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    policies
+        In the order of the list.
+    """
+
     schema_version: int
     policies: tuple[PolicySummary, ...]
 
@@ -97,6 +137,18 @@ class KnownLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDevices:
+    """What `devices list --json` prints.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    devices
+        All presets.
+    links
+        All links.
+    """
+
     schema_version: int
     devices: tuple[KnownDevice, ...]
     links: tuple[KnownLink, ...]
