@@ -15,7 +15,17 @@ _T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060,
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over so many graphs. half_width: of its 95% confidence interval; None from fewer than two topologies."""
+    """A mean over graphs.
+
+    Attributes
+    ----------
+    value
+        The mean.
+    half_width
+        Of its 95% confidence interval; None from fewer than two topologies.
+    num_graphs
+        Over so many.
+    """
 
     value: float
     half_width: float | None
