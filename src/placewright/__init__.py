@@ -9,6 +9,7 @@ from placewright.api.questions import Plan
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph, save_graph
 from placewright.importers.torch_module import from_torch
+from placewright.learning.families import register_policy_family
 from placewright.machine import Device, Link, Machine
 from placewright.machines import load_machine
 from placewright.methods.table import register_method
@@ -41,6 +42,7 @@ __all__ = [
     "load_machine",
     "plan",
     "register_method",
+    "register_policy_family",
     "save",
     "save_graph",
     "write_report",

@@ -43,10 +43,10 @@ def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsy
     assert json.loads(capsys.readouterr().out)["found_by"] == f"regal: {trained.title}"
 
 
-def test_fewer_steps_than_are_taught_are_all_taught(data: Path, tmp_path: Path) -> None:
+def test_fewer_steps_than_imitate_all_imitate(data: Path, tmp_path: Path) -> None:
     short = ["--config", "runtime-zoo-leanings", "--steps", "1", "--processes", "1"]
     assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), *short]) == 0
-    assert read_policy(tmp_path / "run" / "best.safetensors").record["training"]["taught_steps"] == 1
+    assert read_policy(tmp_path / "run" / "best.safetensors").record["training"]["imitation_steps"] == 1
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ app.command("schema")(lists.schema)
 app.add_typer(devices.app, name="devices")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(bench.app, name="bench")
-app.add_typer(training.app, name="train")
+app.command("train")(training.train)
 
 add_examples(app)
 for group in app.registered_groups:

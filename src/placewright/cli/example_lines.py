@@ -52,7 +52,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright bench report r": "all tables and figures",
         "placewright bench report r --table heuristics": "one table",
     },
-    "train regal": {
+    "train": {
         "placewright train regal --data set --out mine": "on a set that dataset made",
         "placewright train regal --data set --out quick --steps 200": "to try",
     },

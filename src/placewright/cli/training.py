@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli import INTERRUPTED
-from placewright.cli.options import Quiet
+from placewright.cli.options import Plugins, Quiet
 from placewright.cli.printing import emit
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Train policies that guide the search."
-)
+if TYPE_CHECKING:
+    from placewright.learning.training import TrainingConfiguration
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `regal` a command of its own while it is the only one."""
-
-
-@app.command()
-def regal(
+def train(
+    family: Annotated[
+        str, typer.Argument(metavar="FAMILY", help="regal, or one that a plugin registers.", show_default=False)
+    ],
     data: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder with train.graphs.gz and valid.graphs.gz.", show_default=False)
     ],
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="For the policy; a killed training in it goes on.", show_default=False
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="For the policy; a training that was killed there continues.",
+            show_default=False,
         ),
     ],
-    config: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright policies`.")] = "runtime-synthetic",
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of regal one of `placewright policies`; the family's first by default.",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Gradient steps.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same weights.")] = 0,
     processes: Annotated[
@@ -46,26 +55,24 @@ def regal(
             show_default=False,
         ),
     ] = None,
+    plugin: Plugins = None,
     quiet: Quiet = False,
 ) -> int:
-    """REGAL's policy by REINFORCE (Paliwal et al. 2020); needs the extra `train`, and `ray` for --ray."""
+    """Train a policy; needs the extra `train`, and `ray` for --ray."""
     import os
-    from dataclasses import replace
 
     from placewright.api.arguments import whole_number
     from placewright.cli.counting import counting
-    from placewright.learning.regal.trainings import TRAININGS
+    from placewright.learning.families import family_of
+    from placewright.methods.plugins import load_plugins
     from placewright.support.errors import InputError
-    from placewright.support.suggestion import did_you_mean
 
-    if config not in TRAININGS:
-        raise InputError(f"there is no configuration '{config}'{did_you_mean(config, TRAININGS)}")
-    configuration = TRAININGS[config]
-    if steps is not None:
-        number = whole_number("steps", steps, 1, 10**9)
-        configuration = replace(configuration, steps=number, imitation_steps=min(number, configuration.imitation_steps))
-    cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
     try:
+        load_plugins(plugin or ())
+        trainings = family_of(family).trainings()
+        config = next(iter(trainings)) if config is None else config
+        configuration = _configuration(trainings, config, steps)
+        cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
         from placewright.learning.trainer import TrainingProgress, train
     except ImportError as error:
         raise InputError("training needs PyTorch: pip install torch==2.13.0, then 'placewright[train]'") from error
@@ -92,6 +99,23 @@ def regal(
             return INTERRUPTED
     emit(f"policy: {path}")
     return 0
+
+
+def _configuration(
+    trainings: Mapping[str, TrainingConfiguration], name: str, steps: int | None
+) -> TrainingConfiguration:
+    """With as many steps as are asked for."""
+    from placewright.api.arguments import whole_number
+    from placewright.support.errors import InputError
+    from placewright.support.suggestion import did_you_mean
+
+    if name not in trainings:
+        raise InputError(f"there is no configuration '{name}'{did_you_mean(name, trainings)}")
+    configuration = trainings[name]
+    if steps is None:
+        return configuration
+    number = whole_number("steps", steps, 1, 10**9)
+    return replace(configuration, steps=number, imitation_steps=min(number, configuration.imitation_steps))
 
 
 def _name_of(out: Path, config: str) -> str:

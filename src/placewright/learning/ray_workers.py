@@ -16,7 +16,16 @@ from types import TracebackType
 
 from placewright.datasets.problem_set import ProblemSet
 from placewright.learning.training import Split, TrainingConfiguration
-from placewright.learning.workers import DEATH, MAX_OPS_KEPT, Answer, Job, Weights, Workers, init_worker
+from placewright.learning.workers import (
+    DEATH,
+    MAX_OPS_KEPT,
+    Answer,
+    Job,
+    SentConfiguration,
+    Weights,
+    Workers,
+    init_worker,
+)
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
 from placewright.version import VERSION
 
@@ -62,7 +71,8 @@ class RayWorkers(Workers):
                 raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
             graphs = ray.put(dict(problem_sets))
             make = ray.remote(_Actor).options(num_cpus=1)
-            self._actors = [make.remote(graphs, configuration, MAX_OPS_KEPT // actors) for _ in range(actors)]
+            sent = SentConfiguration.of(configuration)
+            self._actors = [make.remote(graphs, sent, MAX_OPS_KEPT // actors) for _ in range(actors)]
             versions = ray.get([actor.version.remote() for actor in self._actors], timeout=_SECONDS_TO_START)
         except GetTimeoutError as error:
             raise PlacewrightError(
@@ -98,10 +108,8 @@ class RayWorkers(Workers):
 
 
 class _Actor:
-    def __init__(
-        self, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, max_ops: int
-    ) -> None:
-        init_worker(problem_sets, configuration, max_ops)
+    def __init__(self, problem_sets: Mapping[Split, ProblemSet], sent: SentConfiguration, max_ops: int) -> None:
+        init_worker(problem_sets, sent.received(), max_ops)
 
     def version(self) -> str:
         return VERSION

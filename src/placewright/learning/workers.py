@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +31,7 @@ from placewright.learning.protocols import DemonstratingEnvironment, GradientEst
 from placewright.learning.training import Split, TrainingConfiguration
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, PlacewrightError, shown
+from placewright.support.modules import PLUGIN_PREFIX, load_file
 from placewright.support.processes import end_with_parent
 
 #: By all workers together; some 1,100 bytes each.
@@ -87,6 +90,30 @@ def graphs_of(problems: ProblemSet, configuration: TrainingConfiguration) -> lis
     return [index * each + copy for index in small for copy in range(each)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentConfiguration:
+    """A training's settings on their way to another process, where the plugin that defines them may not be loaded yet.
+
+    module, file: where their class is defined. content: pickled.
+    """
+
+    module: str
+    file: str | None
+    content: bytes
+
+    @staticmethod
+    def of(configuration: TrainingConfiguration) -> SentConfiguration:
+        module = type(configuration).__module__
+        file = getattr(sys.modules[module], "__file__", None)
+        return SentConfiguration(module=module, file=file, content=pickle.dumps(configuration))
+
+    def received(self) -> TrainingConfiguration:
+        if self.module.startswith(PLUGIN_PREFIX) and self.module not in sys.modules and self.file is not None:
+            load_file(Path(self.file), self.module)
+        configuration: TrainingConfiguration = pickle.loads(self.content)  # from the process that started this one
+        return configuration
+
+
 class Workers(ABC):
     """So many of them. What they answer depends neither on how many they are nor on where they are.
 
@@ -121,7 +148,9 @@ class ProcessWorkers(Workers):
 
     def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
         context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
-        self._pool = ProcessPoolExecutor(processes, context, _start, (folder, configuration, MAX_OPS_KEPT // processes))
+        self._pool = ProcessPoolExecutor(
+            processes, context, _start, (folder, SentConfiguration.of(configuration), MAX_OPS_KEPT // processes)
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -145,8 +174,9 @@ class _WorkerState:
 _state: _WorkerState
 
 
-def _start(folder: Path, configuration: TrainingConfiguration, max_ops: int) -> None:
+def _start(folder: Path, sent: SentConfiguration, max_ops: int) -> None:
     """Once in each process."""
+    configuration = sent.received()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends its workers
     threading.Thread(target=end_with_parent, daemon=True).start()
     init_worker(problem_sets_of(folder, configuration), configuration, max_ops)

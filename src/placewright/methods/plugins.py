@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from placewright.learning.families import FAMILIES
 from placewright.methods.table import BUILT_IN, METHODS, described
 from placewright.problem import Problem
 from placewright.search.method import Method
 from placewright.search.result import Result, measure
 from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
+from placewright.support.modules import PLUGIN_PREFIX, load_file
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:
-    """Runs Python files that register methods. Raises InputError, naming the file, for one that cannot be run or
-    registers none."""
+    """Runs Python files that register methods or families of policies.
+
+    Raises InputError, naming the file, for one that cannot be run or registers none.
+    """
     for path in paths:
         _load_plugin(Path(path))
 
 
 def _load_plugin(path: Path) -> None:
-    module_name = f"placewright_plugin_{path.stem}"
-    specification = importlib.util.spec_from_file_location(module_name, path)
-    if specification is None or specification.loader is None:
-        raise InputError(f"plugin '{shown(path)}' is no Python file: its name must end in .py")
-    before = dict(METHODS)
-    module = importlib.util.module_from_spec(specification)
-    # Dataclasses and pickle look their module up by name.
-    sys.modules[module_name] = module
+    before = {**METHODS, **FAMILIES}
     try:
-        specification.loader.exec_module(module)
+        load_file(path, f"{PLUGIN_PREFIX}{path.stem}")
     except OSError as error:
         raise InputError(f"cannot read plugin '{shown(path)}': {error.strerror or error}") from error
     except PlacewrightError as error:
         raise InputError(f"plugin '{shown(path)}': {error}") from error
     except Exception as error:
         raise InputError(f"plugin '{shown(path)}' failed: {described(error)}") from error
-    if all(METHODS[name] is before.get(name) for name in METHODS):
-        raise InputError(f"plugin '{shown(path)}' registers no method; it should call placewright.register_method")
+    if all(value is before.get(name) for name, value in {**METHODS, **FAMILIES}.items()):
+        raise InputError(
+            f"plugin '{shown(path)}' registers no method; it should call placewright.register_method, "
+            "or register_policy_family"
+        )
 
 
 def solve(method: Method, problem: Problem, run: SearchRun) -> Result:

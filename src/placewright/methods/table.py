@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeVar, cast
 
+from placewright.learning.placer import Placer
 from placewright.learning.protocols import Policy
 from placewright.methods.built_in import ENTRIES, GUIDED, paper_evaluations
 from placewright.problem import Problem
@@ -17,7 +18,9 @@ from placewright.support.suggestion import did_you_mean
 
 #: Every method by the name users give, with its default configuration.
 METHODS: dict[str, Method] = {name: entry.method for name, entry in ENTRIES.items()}
-BUILT_IN = frozenset(METHODS)
+#: Plans only with a policy that is given, so it has no default configuration.
+PLACER = "placer"
+BUILT_IN = frozenset({*METHODS, PLACER})
 #: Packages name their methods in this group of entry points: NAME = "module:METHOD".
 ENTRY_POINTS = "placewright.methods"
 #: A comma separates the solvers of `bench run`, a colon a solver from its policy.
@@ -36,9 +39,13 @@ def make_method(name: str, *, policy: Policy | None = None) -> Method:
 
     Raises InputError when there is no such method, or it does not take that policy.
     """
+    if name == PLACER:
+        if policy is None:
+            raise InputError(f"solver '{PLACER}' needs a policy that chooses devices: --policy FILE")
+        return Placer(policy=policy)
     find_entry_point(name)
     if name not in METHODS:
-        raise InputError(f"there is no solver '{name}'{did_you_mean(name, METHODS)}")
+        raise InputError(f"there is no solver '{name}'{did_you_mean(name, (*METHODS, PLACER))}")
     if policy is None:
         return METHODS[name]
     if name not in GUIDED or not GUIDED[name].takes(policy):

@@ -1,0 +1,147 @@
+"""A placement policy of one's own: a network of two layers looks at each op alone and draws its device (REINFORCE).
+
+docs/own-policies.md says how it is trained and planned with.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import placewright
+import placewright._core as core
+from placewright.guide import Placement
+from placewright.learning.environments.placement import SimulatedPlacement, one_device_objective
+from placewright.learning.family import PolicyFamily, configuration_of
+from placewright.learning.protocols import Actions, Weights
+from placewright.learning.training import Split, TrainingConfiguration
+from placewright.problem import Problem
+from placewright.problem.objective import Objective
+
+FAMILY = "mlp-placer"
+NUM_FEATURES = 6
+
+
+def features(problem: Problem) -> Tensor:
+    """Of each op, [ops, 6]: position in the captured order; how far the end is, by time; its time and bytes as shares
+    of the largest; how many tensors it reads and makes."""
+    lowered, num_ops = problem.lowered, problem.core.num_ops
+    time = problem.time_ns[lowered.graph_op].mean(axis=1)
+    size = np.bincount(lowered.producer, lowered.remote_bytes, num_ops)
+    reads, makes = np.diff(lowered.input_begin), np.diff(lowered.output_begin)
+    columns = [np.arange(num_ops), core.bottom_levels(problem.core), time, size, reads, makes]
+    return torch.tensor(np.column_stack([column / max(1, column.max()) for column in columns]), dtype=torch.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpConfiguration:
+    num_devices: int = 2
+    width: int = 32
+
+
+class DeviceDistribution:
+    """Of a device for each op, drawn apart from all others. logits: [ops, devices]."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.log_probability = torch.log_softmax(logits, 1)
+
+    def sample(self, seed: int) -> Actions:
+        probability = self.log_probability.detach().exp().numpy()
+        drawn = np.random.default_rng(seed).random((len(probability), 1)) > probability.cumsum(axis=1)[:, :-1]
+        return np.asarray(drawn.sum(axis=1, keepdims=True))
+
+    def choose(self, seed: int) -> Actions:
+        return np.asarray(self.log_probability.detach().numpy().argmax(axis=1)[:, None])
+
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
+        chosen = [self.log_probability.gather(1, torch.from_numpy(each)).sum() for each in actions]
+        entropy = -(self.log_probability.exp() * self.log_probability).sum(1).mean()
+        return torch.stack(chosen), float(entropy.detach())
+
+
+class MlpNetwork(nn.Module):
+    def __init__(self, configuration: MlpConfiguration) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(NUM_FEATURES, configuration.width),
+            nn.Tanh(),
+            nn.Linear(configuration.width, configuration.num_devices),
+        )
+
+    def distribution(self, observation: Tensor) -> DeviceDistribution:
+        return DeviceDistribution(self.layers(observation))
+
+    def guide(self, problem: Problem, observation: Tensor, actions: Actions) -> Placement:
+        return Placement(device_of=actions[:, 0].astype(np.int32))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MlpPolicy:
+    name: str
+    configuration: MlpConfiguration
+    weights: Mapping[str, NDArray[np.float32]]
+    record: Mapping[str, Any]
+    family: str = FAMILY
+
+    @property
+    def title(self) -> str:
+        digest = hashlib.sha256(json.dumps(asdict(self.configuration)).encode())
+        for name in sorted(self.weights):
+            digest.update(np.ascontiguousarray(self.weights[name]).tobytes())
+        return f"{self.name} {digest.hexdigest()[:8]}"
+
+    def check(self, problem: Problem) -> None:
+        if problem.machine.num_devices != self.configuration.num_devices:
+            raise placewright.InputError(f"policy '{self.name}' is for {self.configuration.num_devices} devices")
+
+    def observe(self, problem: Problem, seed: int) -> Tensor:
+        return features(problem)
+
+    def guide(self, problem: Problem, observation: Tensor, seed: int) -> Placement:
+        network = MlpNetwork(self.configuration)
+        network.load_state_dict({name: torch.tensor(array) for name, array in self.weights.items()})
+        return network.guide(problem, observation, network.distribution(observation).choose(seed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpTraining(TrainingConfiguration):
+    policy: MlpConfiguration
+
+    @property
+    def objective(self) -> Objective:
+        return "step-time"
+
+    def network(self) -> nn.Module:
+        return MlpNetwork(self.policy)
+
+    def environment(self, problem: Problem, number: int, split: Split) -> SimulatedPlacement:
+        reference = one_device_objective(problem)
+        return SimulatedPlacement(problem=problem, observation=features(problem), reference=reference)
+
+    def trained_policy(self, name: str, weights: Weights, record: Mapping[str, Any]) -> MlpPolicy:
+        return MlpPolicy(name=name, configuration=self.policy, weights=weights, record=record)
+
+
+def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> MlpPolicy:
+    settings = configuration_of(MlpConfiguration, configuration)
+    return MlpPolicy(name=name, configuration=settings, weights=weights, record=record)
+
+
+TRAINING = MlpTraining(
+    policy=MlpConfiguration(),
+    machine="2xp100",
+    control="signal",
+    steps=300,
+    batch=4,
+    samples=16,
+    learning_rate=1e-2,
+    checkpoint_interval=20,
+    validation_interval=20,
+)
+placewright.register_policy_family(PolicyFamily(name=FAMILY, read=read, trainings=lambda: {"default": TRAINING}))
