@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Other people's implementations, which tests compare ours with; never dependencies of the package.
 REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
-CORE := $(wildcard cpp/core/* cpp/bindings/*) CMakeLists.txt pyproject.toml
+CORE := $(wildcard cpp/core/*/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: FORCE demo test test-fast test-long coverage lint package docs sanitize bench bench-against bench-quick
@@ -27,7 +27,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(wildcard cpp/*/*.?pp)
+	$(BIN)/clang-format --dry-run --Werror $(wildcard cpp/*/*.?pp cpp/core/*/*.?pp)
 	$(BIN)/python -m nanobind.stubgen -q -m placewright._core -O build/stubs
 	diff -u src/placewright/_core.pyi build/stubs/_core.pyi
 
@@ -46,7 +46,7 @@ stubs: $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(wildcard cpp/*/*.?pp)
+	$(BIN)/clang-format -i $(wildcard cpp/*/*.?pp cpp/core/*/*.?pp)
 
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
 

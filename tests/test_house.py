@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,18 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     later = {name for name in imported_modules(path) if ROW_OF[name] > ROW_OF[own]}
     assert not later, f"{path.relative_to(SOURCE)} imports {later}, which stand after it"
+
+
+CORE = ROOT / "cpp" / "core"
+CORE_ROOMS = ("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen")
+
+
+@pytest.mark.parametrize("path", sorted(CORE.rglob("*.?pp")), ids=lambda path: str(path.relative_to(CORE)))
+def test_a_file_of_the_core_includes_only_from_its_room_and_those_before_it(path: Path) -> None:
+    own = CORE_ROOMS.index(path.relative_to(CORE).parts[0])
+    rooms = {name.split("/")[0] for name in re.findall(r'#include "(.+)"', path.read_text())}
+    later = {room for room in rooms if CORE_ROOMS.index(room) > own}
+    assert not later, f"{path.relative_to(CORE)} includes from {later}, which stand after it"
 
 
 SCRIPTS = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples").glob("*.py")]

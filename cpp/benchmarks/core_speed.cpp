@@ -12,11 +12,11 @@
 #include <functional>
 #include <string>
 
-#include "brkga.hpp"
-#include "decoder.hpp"
-#include "random.hpp"
+#include "decode/decoder.hpp"
+#include "improve/brkga.hpp"
 #include "random_problem.hpp"
-#include "simulate.hpp"
+#include "simulate/simulate.hpp"
+#include "support/random.hpp"
 
 using namespace placewright;
 
@@ -50,7 +50,7 @@ KeyProposal beta_proposal(const Problem& problem) {
 }
 
 // A chromosome, and the solution it means.
-struct Solution {
+struct Decision {
     std::vector<Key> keys;
     std::vector<int32_t> device_of;
     std::vector<Step> order;
@@ -59,7 +59,7 @@ struct Solution {
 struct Speed {
     std::shared_ptr<const Problem> problem;
     int64_t evaluations;  // of a search
-    std::vector<Solution> solutions;
+    std::vector<Decision> solutions;
     int64_t steps = 0;  // of one pass over the solutions
     int passes;
     std::unique_ptr<Decoder> decoder;
@@ -84,7 +84,7 @@ struct Speed {
 
     void decode_and_simulate() {
         for (int pass = 0; pass < passes; ++pass)
-            for (const Solution& solution : solutions) {
+            for (const Decision& solution : solutions) {
                 const auto [device_of, order] = decoder->decode(solution.keys);
                 evaluate(*problem, device_of, order, simulation);
             }
@@ -94,7 +94,7 @@ struct Speed {
     void simulate_only() {
         const size_t different = std::clamp<size_t>(40000 / size_t(problem->num_ops), 2, solutions.size());
         for (size_t i = 0; i < size_t(passes) * solutions.size(); ++i) {
-            const Solution& solution = solutions[i % different];
+            const Decision& solution = solutions[i % different];
             evaluate(*problem, solution.device_of, solution.order, simulation);
         }
     }
@@ -102,7 +102,7 @@ struct Speed {
     // Seconds of a search's generations; making and freeing its memory is not part of them.
     double search(bool beta, int32_t threads, double (*clock)(const std::function<void()>&)) const {
         Brkga search(problem, {}, beta ? std::optional(beta_proposal(*problem)) : std::nullopt, {}, 1, threads);
-        return clock([&] { search.advance(evaluations, 1 << 30); });
+        return clock([&] { search.advance(evaluations); });
     }
 
     void run_round() {

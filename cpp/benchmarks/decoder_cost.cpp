@@ -8,10 +8,10 @@
 #include <exception>
 #include <string_view>
 
-#include "decoder.hpp"
-#include "random.hpp"
+#include "decode/decoder.hpp"
 #include "random_problem.hpp"
-#include "simulate.hpp"
+#include "simulate/simulate.hpp"
+#include "support/random.hpp"
 
 using namespace placewright;
 

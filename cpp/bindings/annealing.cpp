@@ -1,11 +1,12 @@
 // Simulated annealing for Python: a search that is advanced some evaluations at a time.
-#include "annealing.hpp"
+#include "improve/annealing.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include "arrays.hpp"
-#include "key_proposal.hpp"
+#include "proposal.hpp"
+#include "search.hpp"
 
 namespace placewright {
 
@@ -17,15 +18,10 @@ void bind_annealing(nb::module_& m) {
         const AnnealingConfig config{keys_per_move, first_temperature, last_temperature, decoder_named(decoder)};
         new (self) Annealing(std::move(problem), config, make_proposal(std::move(tables), row), seed);
     };
-    nb::class_<Annealing>(m, "Annealing", "Simulated annealing over keys; see placewright.search.annealing.")
+    bind_search<Annealing>(m, "Annealing", "Simulated annealing over keys; see placewright.search.annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("keys_per_move"),
              arg("first_temperature"), arg("last_temperature"), arg("decoder") = "paper", arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
-        .def("advance", &Annealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
-             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
-        .def_prop_ro("evaluations", &Annealing::evaluations)
-        .def_prop_ro("best_objective", [](const Annealing& a) { return a.best_fitness().objective; })
-        .def_prop_ro("best_bytes_over_limit", [](const Annealing& a) { return a.best_fitness().bytes_over_limit; })
         .def("best_keys",
              [](const Annealing& a) { return to_array(std::vector<Key>(a.best_keys().begin(), a.best_keys().end())); });
 }

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "orders.hpp"
-#include "problem.hpp"
+#include "construct/orders.hpp"
+#include "problem/problem.hpp"
 
 namespace placewright {
 

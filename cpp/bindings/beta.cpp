@@ -1,5 +1,5 @@
 // Tables of Beta distributions for Python, which searches share.
-#include "beta.hpp"
+#include "decode/beta.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
 

@@ -2,8 +2,8 @@
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
-#include "bounds_memory.hpp"
-#include "bounds_time.hpp"
+#include "bounds/memory.hpp"
+#include "bounds/time.hpp"
 
 namespace placewright {
 

@@ -1,5 +1,5 @@
 // BRKGA for Python: a search that is advanced a few generations at a time.
-#include "brkga.hpp"
+#include "improve/brkga.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -7,7 +7,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
-#include "key_proposal.hpp"
+#include "proposal.hpp"
+#include "search.hpp"
 
 namespace placewright {
 
@@ -30,18 +31,14 @@ void init_brkga(Brkga* self, std::shared_ptr<Problem> problem, uint64_t seed, in
 
 void bind_brkga(nb::module_& m) {
     using nb::arg;
-    nb::class_<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.search.brkga.")
+    bind_search<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.search.brkga.")
         .def("__init__", &init_brkga, nb::kw_only(), arg("problem"), arg("seed"), arg("threads"), arg("population"),
              arg("elites"), arg("mutants"), arg("elite_bias"), arg("populations"), arg("exchange_interval"),
              arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(), arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
-        .def("advance", &Brkga::advance, arg("evaluations"), arg("generations") = INT64_MAX, arg("at_most") = INT64_MAX,
-             nb::call_guard<nb::gil_scoped_release>(),
-             "Evolves until `evaluations` in all are spent, for at most `generations` generations.")
-        .def_prop_ro("evaluations", &Brkga::evaluations)
+        .def("evolve", &Brkga::evolve, arg("generations"), nb::call_guard<nb::gil_scoped_release>(),
+             "As many evaluations as so many turns of generation take.")
         .def_prop_ro("generation", &Brkga::generation)
-        .def_prop_ro("best_objective", [](const Brkga& b) { return b.best_fitness().objective; })
-        .def_prop_ro("best_bytes_over_limit", [](const Brkga& b) { return b.best_fitness().bytes_over_limit; })
         .def("best_keys",
              [](const Brkga& b) { return to_array(std::vector<Key>(b.best_keys().begin(), b.best_keys().end())); })
         .def(

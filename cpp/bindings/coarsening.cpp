@@ -1,5 +1,5 @@
 // Coarse problems for Python.
-#include "coarsening.hpp"
+#include "coarsen/coarsening.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "arrays.hpp"
-#include "chain_clusters.hpp"
+#include "coarsen/chain_clusters.hpp"
 
 namespace placewright {
 

@@ -1,5 +1,5 @@
 // Evict on demand for Python.
-#include "eviction.hpp"
+#include "construct/eviction.hpp"
 
 #include "arrays.hpp"
 

@@ -1,9 +1,10 @@
 // The search for the least peak on one device, for Python: advanced some evaluations at a time.
-#include "exact_order.hpp"
+#include "improve/exact_order.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
 
 #include "arrays.hpp"
+#include "search.hpp"
 
 namespace placewright {
 
@@ -15,17 +16,11 @@ void bind_exact_order(nb::module_& m) {
         auto ops = as_op_order(*problem, start);
         new (self) ExactOrder(std::move(problem), std::move(ops), least_bytes);
     };
-    nb::class_<ExactOrder>(m, "ExactOrder",
-                           "The order of least peak on one device; see placewright.search.exact_order.")
+    bind_search<ExactOrder>(m, "ExactOrder",
+                            "The order of least peak on one device; see placewright.search.exact_order.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("start"), arg("least_bytes"))
-        .def("advance", &ExactOrder::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
-             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
-        .def_prop_ro("evaluations", &ExactOrder::evaluations)
         .def_prop_ro("is_exhausted", &ExactOrder::is_exhausted)
-        .def_prop_ro("bound_bytes", &ExactOrder::bound_bytes)
-        .def_prop_ro("best_objective", &ExactOrder::best_peak_bytes)
-        .def_prop_ro("best_bytes_over_limit", &ExactOrder::best_bytes_over_limit)
-        .def("best_ops", [](const ExactOrder& s) { return to_array(std::vector(s.best_ops())); });
+        .def_prop_ro("bound_bytes", &ExactOrder::bound_bytes);
 }
 
 }  // namespace placewright

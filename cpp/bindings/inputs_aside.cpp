@@ -1,11 +1,11 @@
 // Problems without the inputs that share a device with other ops, for Python.
-#include "inputs_aside.hpp"
+#include "construct/inputs_aside.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include "arrays.hpp"
-#include "simulate.hpp"
+#include "simulate/simulate.hpp"
 
 namespace placewright {
 
@@ -49,7 +49,7 @@ void bind_inputs_aside(nb::module_& m) {
                 const auto devices = as_placement(rest, device_of);
                 const auto steps = as_order(order);
                 check_order(rest, devices, steps);
-                SegmentedOrder placed{{devices.begin(), devices.end()}, {steps.begin(), steps.end()}};
+                Solution placed{{devices.begin(), devices.end()}, {steps.begin(), steps.end()}};
                 placed = held.inputs.whole(placed);
                 return std::pair(to_array(std::move(placed.device_of)), to_order(std::move(placed.order)));
             },

@@ -1,14 +1,14 @@
 // List methods for Python.
-#include "list_schedule.hpp"
+#include "construct/list_schedule.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
-#include "dispatch.hpp"
-#include "insertion.hpp"
-#include "orders.hpp"
+#include "construct/dispatch.hpp"
+#include "construct/insertion.hpp"
+#include "construct/orders.hpp"
 
 namespace placewright {
 

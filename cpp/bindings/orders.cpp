@@ -1,5 +1,5 @@
 // One-device orders for Python.
-#include "orders.hpp"
+#include "construct/orders.hpp"
 
 #include "arrays.hpp"
 

@@ -1,5 +1,5 @@
 // Placement by graph partitioning for Python.
-#include "partition.hpp"
+#include "construct/partition.hpp"
 
 #include "arrays.hpp"
 

@@ -1,11 +1,12 @@
 // Peak search for Python: a search that is advanced some evaluations at a time.
-#include "peak_search.hpp"
+#include "improve/peak_search.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
+#include "search.hpp"
 
 namespace placewright {
 
@@ -20,21 +21,9 @@ void bind_peak_search(nb::module_& m) {
         const PeakSearchConfig config{evaluations, first_temperature, last_temperature};
         new (self) PeakSearch(std::move(problem), config, std::move(placed), seed);
     };
-    nb::class_<PeakSearch>(m, "PeakSearch", "Annealing for the least peak; see placewright.search.peak_search.")
+    bind_search<PeakSearch>(m, "PeakSearch", "Annealing for the least peak; see placewright.search.peak_search.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"), arg("first_temperature"),
-             arg("last_temperature"), arg("starts"))
-        .def("advance", &PeakSearch::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
-             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
-        .def_prop_ro("evaluations", &PeakSearch::evaluations)
-        .def_prop_ro("best_objective", [](const PeakSearch& s) { return s.best_fitness().objective; })
-        .def_prop_ro("best_bytes_over_limit", [](const PeakSearch& s) { return s.best_fitness().bytes_over_limit; })
-        .def("best_device_of",
-             [](const PeakSearch& s) {
-                 return to_array(std::vector<int32_t>(s.best_device_of().begin(), s.best_device_of().end()));
-             })
-        .def("best_order", [](const PeakSearch& s) {
-            return to_order(std::vector<Step>(s.best_order().begin(), s.best_order().end()));
-        });
+             arg("last_temperature"), arg("starts"));
 }
 
 }  // namespace placewright

@@ -1,12 +1,12 @@
 // Placements of a given order, and the transfer rule, for Python.
-#include "placements.hpp"
+#include "construct/placements.hpp"
 
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 
 #include "arrays.hpp"
-#include "orders.hpp"
+#include "construct/orders.hpp"
 
 namespace placewright {
 

@@ -4,9 +4,10 @@
 #include <nanobind/stl/string.h>
 
 #include "arrays.hpp"
-#include "decoder.hpp"
-#include "simulate.hpp"
-#include "transfers.hpp"
+#include "construct/transfers.hpp"
+#include "decode/decoder.hpp"
+#include "simulate/lifetimes.hpp"
+#include "simulate/simulate.hpp"
 
 namespace placewright {
 
@@ -78,6 +79,20 @@ SimulationResult simulate_checked(const Problem& problem, ArrayIn<int32_t> devic
     return result;
 }
 
+ArrayOut<int32_t, 2> lifetimes_checked(const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {
+    static_assert(sizeof(Lifetime) == 4 * sizeof(int32_t));
+    const auto placement = as_vector(device_of);
+    const auto steps = as_order(order);
+    auto* held = new std::vector<Lifetime>;
+    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<Lifetime>*>(p); });
+    {
+        nb::gil_scoped_release release;
+        check_order(problem, placement, steps);
+        *held = lifetimes(problem, placement, steps);
+    }
+    return ArrayOut<int32_t, 2>(reinterpret_cast<int32_t*>(held->data()), {held->size(), 4}, owner);
+}
+
 std::pair<ArrayOut<int32_t>, OrderOut> decode_keys(const Problem& problem, ArrayIn<uint32_t> keys,
                                                    const std::string& name) {
     const DecoderKind kind = decoder_named(name);
@@ -126,11 +141,16 @@ void bind_problem(nb::module_& m) {
         .def_ro("num_ops", &Problem::num_ops)
         .def_ro("num_tensors", &Problem::num_tensors)
         .def_ro("num_devices", &Problem::num_devices)
-        .def_prop_ro("num_keys", &Problem::num_keys)
+        .def_prop_ro("num_keys", [](const Problem& problem) { return num_keys(problem, DecoderKind::paper); })
         .def_ro("needs_memory", &Problem::needs_memory)
         .def_ro("has_hosts", &Problem::has_hosts)
         .def("simulate", &simulate_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
              "Checks, then simulates an order. Raises ValueError when the order is not valid.")
+        .def("lifetimes", &lifetimes_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
+             "From when to when tensors lie in memory, a row for each: tensor, device, and the positions of the step "
+             "with "
+             "whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where "
+             "they are made, those without memory of their own left out, then copies by position of the transfer.")
         .def(
             "check_order",
             [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {

@@ -1,11 +1,12 @@
 // Annealing of schedules for Python: a search that is advanced some evaluations at a time.
-#include "schedule_annealing.hpp"
+#include "improve/schedule_annealing.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
+#include "search.hpp"
 
 namespace placewright {
 
@@ -26,22 +27,11 @@ void bind_schedule_annealing(nb::module_& m) {
         const ScheduleAnnealingConfig config{first_temperature, last_temperature, ignores_limits};
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
-    nb::class_<ScheduleAnnealing>(m, "ScheduleAnnealing",
-                                  "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
+    bind_search<ScheduleAnnealing>(m, "ScheduleAnnealing",
+                                   "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
              arg("last_temperature"), arg("ignores_limits") = false)
-        .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
-             nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")
-        .def_prop_ro("evaluations", &ScheduleAnnealing::evaluations)
-        .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.")
-        .def_prop_ro("best_objective", [](const ScheduleAnnealing& a) { return a.best_fitness().objective; })
-        .def_prop_ro("best_bytes_over_limit",
-                     [](const ScheduleAnnealing& a) { return a.best_fitness().bytes_over_limit; })
-        .def("best_device_of",
-             [](const ScheduleAnnealing& a) {
-                 return to_array(std::vector<int32_t>(a.best_device_of().begin(), a.best_device_of().end()));
-             })
-        .def("best_order", [](const ScheduleAnnealing& a) { return to_order(a.best_order()); });
+        .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.");
 }
 
 }  // namespace placewright

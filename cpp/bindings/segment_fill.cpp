@@ -1,5 +1,5 @@
 // Segment-fill list scheduling for Python.
-#include "segment_fill.hpp"
+#include "construct/segment_fill.hpp"
 
 #include <nanobind/stl/pair.h>
 
@@ -11,7 +11,7 @@ void bind_segment_fill(nb::module_& m) {
     m.def(
         "segment_fill",
         [](const Problem& problem, bool when_one_starves) {
-            SegmentedOrder result;
+            Solution result;
             {
                 nb::gil_scoped_release release;
                 result = segment_fill(

@@ -1,6 +1,6 @@
 #include "allocations.hpp"
-#include "annealing.hpp"
 #include "cases.hpp"
+#include "improve/annealing.hpp"
 
 namespace placewright::testing {
 
@@ -20,7 +20,7 @@ std::optional<KeyProposal> skewed_proposal(const Problem& p, uint64_t seed) {
     if (seed % 2 == 0) return std::nullopt;
     const std::vector<double> alpha{1.0, 2.0, 0.5}, beta{1.0, 5.0, 0.5};
     KeyProposal proposal{std::make_shared<BetaTables>(alpha, beta), {}};
-    for (int64_t i = 0; i < p.num_keys(); ++i) proposal.row.push_back(static_cast<uint16_t>(i % 3));
+    for (int64_t i = 0; i < num_keys(p, DecoderKind::paper); ++i) proposal.row.push_back(static_cast<uint16_t>(i % 3));
     return proposal;
 }
 

@@ -1,10 +1,10 @@
 #include <numeric>
 
-#include "bounds_memory.hpp"
-#include "bounds_time.hpp"
+#include "bounds/memory.hpp"
+#include "bounds/time.hpp"
 #include "cases.hpp"
-#include "delays.hpp"
-#include "minimum_cut.hpp"
+#include "problem/delays.hpp"
+#include "support/minimum_cut.hpp"
 
 namespace placewright::testing {
 

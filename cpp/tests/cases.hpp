@@ -5,11 +5,11 @@
 #include <stdexcept>
 
 #include "check.hpp"
-#include "decode.hpp"
-#include "decoder.hpp"
-#include "random.hpp"
+#include "decode/decoder.hpp"
+#include "decode/paper_decoder.hpp"
 #include "random_problem.hpp"
-#include "simulate.hpp"
+#include "simulate/simulate.hpp"
+#include "support/random.hpp"
 
 namespace placewright::testing {
 
@@ -51,7 +51,7 @@ void for_each_problem(uint64_t count, F&& f) {
 // Uniform keys; with `distinct` below 2^32 only so many different ones, so that ties are met.
 inline std::vector<Key> random_keys(const Problem& problem, uint64_t seed, uint64_t distinct = uint64_t{1} << 32) {
     const RandomStream stream(seed, 1, 0, 0);
-    std::vector<Key> keys(size_t(problem.num_keys()));
+    std::vector<Key> keys(size_t(num_keys(problem, DecoderKind::paper)));
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(stream.bits(i) % distinct);
     return keys;
 }

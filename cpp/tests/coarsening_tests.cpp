@@ -1,10 +1,10 @@
 #include "cases.hpp"
-#include "clustering.hpp"
-#include "coarsening.hpp"
-#include "list_schedule.hpp"
-#include "orders.hpp"
-#include "placements.hpp"
-#include "transfers.hpp"
+#include "coarsen/clustering.hpp"
+#include "coarsen/coarsening.hpp"
+#include "construct/list_schedule.hpp"
+#include "construct/orders.hpp"
+#include "construct/placements.hpp"
+#include "construct/transfers.hpp"
 
 namespace placewright::testing {
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cases.hpp"
+#include "decode/affinity_keys.hpp"
 
 namespace placewright::testing {
 
@@ -19,7 +20,9 @@ TEST("what any keys mean is a valid order, ties included") {
 // The rule of the queue in its own words: of the steps that may run, the one of highest priority, then the first item.
 bool follows_priorities(const Problem& p, std::span<const Key> keys, const DecodeScratch& s) {
     const auto key_of = [&](const Step& step) {
-        return keys[size_t(step.is_op() ? p.op_key(step.id) : p.transfer_key(step.id, step.destination))];
+        const AffinityKeys layout(p);
+        return keys[size_t(step.is_op() ? layout.op_priority(step.id)
+                                        : layout.transfer_priority(step.id, step.destination))];
     };
     const auto goes_before = [&](const Step& a, const Step& b) {
         if (key_of(a) != key_of(b)) return key_of(a) > key_of(b);

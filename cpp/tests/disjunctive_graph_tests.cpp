@@ -2,7 +2,7 @@
 #include <map>
 
 #include "cases.hpp"
-#include "disjunctive_graph.hpp"
+#include "improve/disjunctive_graph.hpp"
 
 namespace placewright::testing {
 

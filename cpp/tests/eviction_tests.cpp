@@ -1,7 +1,7 @@
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "eviction.hpp"
-#include "transfers.hpp"
+#include "construct/eviction.hpp"
+#include "construct/transfers.hpp"
 
 namespace placewright::testing {
 

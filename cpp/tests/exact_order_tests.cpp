@@ -1,6 +1,6 @@
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "exact_order.hpp"
+#include "improve/exact_order.hpp"
 
 namespace placewright::testing {
 
@@ -68,9 +68,9 @@ TEST("the exact order has the least peak of all") {
         ExactOrder search(p, captured_order(*p), 0);
         search.advance(1000000);
         CHECK(search.is_exhausted());
-        CHECK(search.best_peak_bytes() == least_peak(*p));
-        CHECK(search.bound_bytes() == search.best_peak_bytes());
-        CHECK(search.best_peak_bytes() == peak_of(*p, search.best_ops()));
+        CHECK(search.best_fitness().objective == least_peak(*p));
+        CHECK(search.bound_bytes() == search.best_fitness().objective);
+        CHECK(search.best_fitness().objective == peak_of(*p, ops_of(search.best().order)));
     }
 }
 
@@ -82,8 +82,8 @@ TEST("what counts as nothing leaves a bound, and an order no worse than the star
         search.advance(1000000);
         CHECK(search.is_exhausted());
         CHECK(search.bound_bytes() <= least_peak(*p));
-        CHECK(search.best_peak_bytes() == peak_of(*p, search.best_ops()));
-        CHECK(search.best_peak_bytes() <= peak_of(*p, captured_order(*p)));
+        CHECK(search.best_fitness().objective == peak_of(*p, ops_of(search.best().order)));
+        CHECK(search.best_fitness().objective <= peak_of(*p, captured_order(*p)));
         auto without = std::make_shared<Problem>(*p);
         for (int64_t& bytes : without->home_bytes) bytes = bytes < 45 ? 0 : bytes;
         for (int32_t op = 0; op < p->num_ops; ++op) {
@@ -104,8 +104,8 @@ TEST("where an exact search pauses does not change where it leads, and it is nev
         while (paused.evaluations() < 500 && !paused.is_exhausted()) paused.advance(500, 1 + int64_t(seed % 7));
         CHECK(whole.evaluations() == paused.evaluations());
         CHECK(whole.is_exhausted() == paused.is_exhausted());
-        CHECK(whole.best_ops() == paused.best_ops());
-        CHECK(whole.best_peak_bytes() <= peak_of(*p, captured_order(*p)));
+        CHECK(ops_of(whole.best().order) == ops_of(paused.best().order));
+        CHECK(whole.best_fitness().objective <= peak_of(*p, captured_order(*p)));
     }
 }
 

@@ -1,7 +1,7 @@
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "local_search.hpp"
-#include "transfers.hpp"
+#include "construct/transfers.hpp"
+#include "improve/local_search.hpp"
 
 namespace placewright::testing {
 
@@ -20,9 +20,9 @@ LocalSearchConfig varied_local_search(uint64_t seed) {
 
 Fitness fitness_of(const Problem& p, const LocalSearch& search) {
     SimulationScratch scratch(p);
-    const auto order = with_transfers(p, search.best_device_of(), search.best_ops(), TransferTiming::early);
-    CHECK(is_valid(p, search.best_device_of(), order));
-    return evaluate(p, search.best_device_of(), order, scratch);
+    const Solution best = search.best();
+    CHECK(is_valid(p, best.device_of, best.order));
+    return evaluate(p, best.device_of, best.order, scratch);
 }
 
 TEST("the best of a local search is valid and costs what it says") {
@@ -45,8 +45,8 @@ TEST("a local search is the same for any division into calls, and never loses it
             before = parts.best_fitness();
         }
         CHECK(parts.evaluations() == 150 && parts.best_fitness() == whole.best_fitness());
-        CHECK(std::ranges::equal(parts.best_device_of(), whole.best_device_of()));
-        CHECK(std::ranges::equal(parts.best_ops(), whole.best_ops()));
+        CHECK(parts.best().device_of == whole.best().device_of);
+        CHECK(equal(parts.best().order, whole.best().order));
     });
 }
 

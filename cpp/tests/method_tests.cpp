@@ -2,16 +2,16 @@
 #include <numeric>
 
 #include "cases.hpp"
-#include "chain_clusters.hpp"
-#include "coarsening.hpp"
-#include "dispatch.hpp"
-#include "inputs_aside.hpp"
-#include "list_schedule.hpp"
-#include "orders.hpp"
-#include "partial_schedule.hpp"
-#include "placements.hpp"
-#include "segment_fill.hpp"
-#include "transfers.hpp"
+#include "coarsen/chain_clusters.hpp"
+#include "coarsen/coarsening.hpp"
+#include "construct/dispatch.hpp"
+#include "construct/inputs_aside.hpp"
+#include "construct/list_schedule.hpp"
+#include "construct/orders.hpp"
+#include "construct/partial_schedule.hpp"
+#include "construct/placements.hpp"
+#include "construct/segment_fill.hpp"
+#include "construct/transfers.hpp"
 
 namespace placewright::testing {
 
@@ -176,7 +176,7 @@ TEST("a partial placement counts at least the memory of the simulation with late
 TEST("segment-fill gives a valid order for both timings of its barriers") {
     for_each_problem(300, [](const auto& p, uint64_t) {
         for (auto timing : {BarrierTiming::when_one_starves, BarrierTiming::when_all_starve}) {
-            const SegmentedOrder result = segment_fill(*p, timing);
+            const Solution result = segment_fill(*p, timing);
             CHECK(is_valid(*p, result.device_of, result.order));
         }
     });
@@ -200,7 +200,7 @@ TEST("what is decided without the inputs of groups is valid with them, and so ar
             const auto order = with_transfers(*p, placed.device_of, placed.ops, TransferTiming::late);
             CHECK(is_valid(*p, placed.device_of, order));
             CHECK(is_valid(*p, placed.device_of, with_remote_inputs_first(*p, placed.device_of, order)));
-            const SegmentedOrder filled = inputs.whole(segment_fill(rest, BarrierTiming::when_one_starves));
+            const Solution filled = inputs.whole(segment_fill(rest, BarrierTiming::when_one_starves));
             CHECK(is_valid(*p, filled.device_of, filled.order));
             CHECK(is_valid_order(*p, dispatch_order(*p, placed.device_of)));
         }

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "problem.hpp"
+#include "problem/problem.hpp"
 
 namespace placewright::testing {
 

@@ -1,7 +1,7 @@
 #include "cases.hpp"
-#include "partition.hpp"
-#include "placements.hpp"
-#include "transfers.hpp"
+#include "construct/partition.hpp"
+#include "construct/placements.hpp"
+#include "construct/transfers.hpp"
 
 namespace placewright::testing {
 

@@ -1,7 +1,7 @@
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "orders.hpp"
-#include "peak_search.hpp"
+#include "construct/orders.hpp"
+#include "improve/peak_search.hpp"
 
 namespace placewright::testing {
 
@@ -140,8 +140,8 @@ TEST("the best of a peak search is valid, costs what it says and is no worse tha
         PeakSearch search = random_search(p, seed);
         search.advance(p->num_ops > 100 ? 60 : 200);
         SimulationScratch simulation(*p);
-        CHECK(is_valid(*p, search.best_device_of(), search.best_order()));
-        const Fitness fitness = evaluate(*p, search.best_device_of(), search.best_order(), simulation);
+        CHECK(is_valid(*p, search.best().device_of, search.best().order));
+        const Fitness fitness = evaluate(*p, search.best().device_of, search.best().order, simulation);
         CHECK(fitness.bytes_over_limit == search.best_fitness().bytes_over_limit);
         CHECK(fitness.objective == search.best_fitness().objective);
         PeakSearch beginning = random_search(p, seed);
@@ -162,7 +162,7 @@ TEST("a peak search is the same for any division into calls, and never loses its
             before = parts.best_fitness();
         }
         CHECK(parts.evaluations() == 200 && parts.best_fitness() == whole.best_fitness());
-        CHECK(equal(parts.best_order(), whole.best_order()));
+        CHECK(equal(parts.best().order, whole.best().order));
     });
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <random>
 
-#include "problem.hpp"
+#include "problem/problem.hpp"
 
 namespace placewright {
 

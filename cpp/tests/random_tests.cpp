@@ -2,9 +2,9 @@
 #include <cmath>
 #include <set>
 
-#include "beta.hpp"
 #include "cases.hpp"
-#include "worker_pool.hpp"
+#include "decode/beta.hpp"
+#include "support/worker_pool.hpp"
 
 namespace placewright::testing {
 

@@ -1,7 +1,7 @@
 // Annealing of schedules: what it gives is valid and costs what it says, wherever it pauses.
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "schedule_annealing.hpp"
+#include "improve/schedule_annealing.hpp"
 
 namespace placewright::testing {
 
@@ -21,7 +21,7 @@ ScheduleAnnealing annealing(const std::shared_ptr<const Problem>& p, uint64_t se
 
 Fitness simulated(const Problem& p, const ScheduleAnnealing& search) {
     SimulationScratch scratch(p);
-    return evaluate(p, search.best_device_of(), search.best_order(), scratch);
+    return evaluate(p, search.best().device_of, search.best().order, scratch);
 }
 
 // A start with all tensors sent early or all late.
@@ -40,7 +40,7 @@ TEST("the best of schedule annealing is valid and costs what it says, no more th
         for (int64_t evaluations : {1, 3, 4, 60, 300}) {
             search.advance(300, evaluations - search.evaluations());
             CHECK(search.evaluations() == evaluations);
-            CHECK(is_valid(*p, search.best_device_of(), search.best_order()));
+            CHECK(is_valid(*p, search.best().device_of, search.best().order));
             CHECK(simulated(*p, search) == search.best_fitness());
         }
         for (const PlacedOrder& start : some_starts(*p, seed))
@@ -72,8 +72,8 @@ TEST("schedule annealing is the same for any division into calls, and never lose
             before = parts.best_fitness();
         }
         CHECK(parts.best_fitness() == whole.best_fitness() && parts.accepted() == whole.accepted());
-        CHECK(std::ranges::equal(parts.best_device_of(), whole.best_device_of()));
-        CHECK(equal(parts.best_order(), whole.best_order()));
+        CHECK(parts.best().device_of == whole.best().device_of);
+        CHECK(equal(parts.best().order, whole.best().order));
     });
 }
 
@@ -92,9 +92,9 @@ TEST("schedule annealing keeps groups together and ops where they may be, and st
                                       seed);
         ScheduleAnnealing search = annealing(p, seed);
         search.advance(1000);
-        CHECK(is_valid(*p, search.best_device_of(), search.best_order()));
+        CHECK(is_valid(*p, search.best().device_of, search.best().order));
         for (const PlacedOrder& start : some_starts(*p, seed))
-            moved += !std::ranges::equal(search.best_device_of(), start.device_of);
+            moved += !std::ranges::equal(search.best().device_of, start.device_of);
     }
     CHECK(moved > 24);
 }

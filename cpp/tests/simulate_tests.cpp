@@ -1,6 +1,10 @@
+#include <set>
+#include <tuple>
+
 #include "cases.hpp"
+#include "construct/transfers.hpp"
 #include "oracle.hpp"
-#include "transfers.hpp"
+#include "simulate/lifetimes.hpp"
 
 namespace placewright::testing {
 
@@ -25,6 +29,48 @@ TEST("times and peaks equal those of the slow replay, in both transfer models") 
         int64_t over = 0;
         for (size_t d = 0; d < peaks.size(); ++d) over += std::max<int64_t>(0, peaks[d] - p->memory_limit[d]);
         CHECK(outcome.bytes_over_limit == over);
+    });
+}
+
+// The most bytes that tensors in memory, workspaces and residents take together on each device.
+std::vector<int64_t> peaks_of(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
+                              std::span<const int64_t> start, std::span<const int64_t> finish) {
+    using Event = std::tuple<int64_t, int64_t, int64_t>;  // time, 2 * place (+ 1 at the finish), bytes
+    std::vector<std::vector<Event>> events(size_t(p.num_devices));
+    const auto hold = [&](int32_t device, int64_t bytes, int32_t begin, int32_t end) {
+        events[size_t(device)].push_back({start[size_t(begin)], 2 * begin, bytes});
+        if (end >= 0) events[size_t(device)].push_back({finish[size_t(end)], 2 * end + 1, -bytes});
+    };
+    for (const auto& [tensor, device, begin, end] : lifetimes(p, device_of, order)) {
+        const bool is_home = device == device_of[size_t(p.producer[size_t(tensor)])];
+        hold(device, is_home ? p.home_bytes[size_t(tensor)] : p.copy_bytes[size_t(tensor)], begin, end);
+    }
+    std::set<std::pair<int32_t, int32_t>> residents;
+    for (int32_t k = 0; k < int32_t(order.size()); ++k) {
+        const int32_t op = order[size_t(k)].id;
+        if (!order[size_t(k)].is_op()) continue;
+        hold(device_of[size_t(op)], p.workspace_bytes[size_t(op)], k, k);
+        for (int32_t resident : p.residents[op]) residents.insert({device_of[size_t(op)], resident});
+    }
+    std::vector<int64_t> peaks(size_t(p.num_devices));
+    for (const auto& [device, resident] : residents) peaks[size_t(device)] += p.resident_bytes[size_t(resident)];
+    for (size_t device = 0; device < peaks.size(); ++device) {
+        std::ranges::sort(events[device]);
+        int64_t in_use = peaks[device];
+        for (const auto& [time, rank, bytes] : events[device]) peaks[device] = std::max(peaks[device], in_use += bytes);
+    }
+    return peaks;
+}
+
+TEST("what lies in memory from when to when makes up the peaks, in both transfer models") {
+    for_each_problem(300, [](const auto& p, uint64_t seed) {
+        DecodeScratch decoded(*p);
+        decode(*p, random_keys(*p, seed), decoded);
+        const auto order = decoded_order(decoded);
+        SimulationScratch scratch(*p);
+        std::vector<int64_t> start(order.size()), finish(order.size());
+        simulate(*p, decoded.device_of, order, scratch, start, finish);
+        CHECK(scratch.peak == peaks_of(*p, decoded.device_of, order, start, finish));
     });
 }
 

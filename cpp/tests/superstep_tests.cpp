@@ -1,8 +1,8 @@
 // Supersteps: what a move changes is what a recomputation gives, and the simulation never takes longer.
 #include "allocations.hpp"
 #include "cases.hpp"
-#include "segment_fill.hpp"
-#include "superstep.hpp"
+#include "construct/segment_fill.hpp"
+#include "improve/superstep_annealing.hpp"
 
 namespace placewright::testing {
 
@@ -27,7 +27,7 @@ void for_each_superstep_problem(uint64_t count, F&& f) {
 }
 
 Supersteps filled(const Problem& p) {
-    const SegmentedOrder start = segment_fill(p, BarrierTiming::when_all_starve);
+    const Solution start = segment_fill(p, BarrierTiming::when_all_starve);
     return Supersteps(p, places_of(p, start.device_of, start.order));
 }
 
@@ -185,7 +185,7 @@ TEST("superstep annealing gives a valid order that costs what it says, no more t
         SimulationScratch scratch(*p);
         CHECK(evaluate(*p, device_of, order, scratch) == search.best_fitness());
         for (auto timing : {BarrierTiming::when_one_starves, BarrierTiming::when_all_starve}) {
-            const SegmentedOrder start = segment_fill(*p, timing);
+            const Solution start = segment_fill(*p, timing);
             const Fitness started = evaluate(*p, start.device_of, start.order, scratch);
             CHECK(search.best_fitness() <= started);
         }

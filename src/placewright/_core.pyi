@@ -59,6 +59,11 @@ class Problem:
         Checks, then simulates an order. Raises ValueError when the order is not valid.
         """
 
+    def lifetimes(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C')]:
+        """
+        From when to when tensors lie in memory, a row for each: tensor, device, and the positions of the step with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where they are made, those without memory of their own left out, then copies by position of the transfer.
+        """
+
     def check_order(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> None:
         """Raises ValueError when the order is not valid for the placement."""
 
@@ -209,22 +214,28 @@ class Brkga:
 
     def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
-    def advance(self, evaluations: int, generations: int = 9223372036854775807, at_most: int = 9223372036854775807) -> None:
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """
-        Evolves until `evaluations` in all are spent, for at most `generations` generations.
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
         """
 
     @property
     def evaluations(self) -> int: ...
 
     @property
-    def generation(self) -> int: ...
-
-    @property
     def best_objective(self) -> int: ...
 
     @property
     def best_bytes_over_limit(self) -> int: ...
+
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
+
+    def evolve(self, generations: int) -> None:
+        """As many evaluations as so many turns of generation take."""
+
+    @property
+    def generation(self) -> int: ...
 
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
@@ -239,7 +250,9 @@ class LocalSearch:
     def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
@@ -250,10 +263,8 @@ class LocalSearch:
     @property
     def best_bytes_over_limit(self) -> int: ...
 
-    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
-
-    def best_ops(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
-        """An order of all ops; each tensor leaves right after its producer."""
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
 
 class Annealing:
     """Simulated annealing over keys; see placewright.search.annealing."""
@@ -261,7 +272,9 @@ class Annealing:
     def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
@@ -271,6 +284,9 @@ class Annealing:
 
     @property
     def best_bytes_over_limit(self) -> int: ...
+
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
 
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
@@ -280,7 +296,9 @@ class PeakSearch:
     def __init__(self, *, problem: Problem, seed: int, evaluations: int, first_temperature: float, last_temperature: float, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
@@ -291,9 +309,8 @@ class PeakSearch:
     @property
     def best_bytes_over_limit(self) -> int: ...
 
-    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
-
-    def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
 
 class ExactOrder:
     """
@@ -303,16 +320,12 @@ class ExactOrder:
     def __init__(self, *, problem: Problem, start: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], least_bytes: int) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
-
-    @property
-    def is_exhausted(self) -> bool: ...
-
-    @property
-    def bound_bytes(self) -> int: ...
 
     @property
     def best_objective(self) -> int: ...
@@ -320,7 +333,14 @@ class ExactOrder:
     @property
     def best_bytes_over_limit(self) -> int: ...
 
-    def best_ops(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
+
+    @property
+    def is_exhausted(self) -> bool: ...
+
+    @property
+    def bound_bytes(self) -> int: ...
 
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
@@ -335,14 +355,12 @@ class ScheduleAnnealing:
     def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
-
-    @property
-    def work(self) -> int:
-        """What it cost so far, counted: the same on every machine."""
 
     @property
     def best_objective(self) -> int: ...
@@ -350,9 +368,12 @@ class ScheduleAnnealing:
     @property
     def best_bytes_over_limit(self) -> int: ...
 
-    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
 
-    def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+    @property
+    def work(self) -> int:
+        """What it cost so far, counted: the same on every machine."""
 
 def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
@@ -390,7 +411,9 @@ class SuperstepAnnealing:
     def __init__(self, *, problem: Problem, seed: int, evaluations: int) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
-        """Searches until `evaluations` in all are spent."""
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
 
     @property
     def evaluations(self) -> int: ...
@@ -401,9 +424,8 @@ class SuperstepAnnealing:
     @property
     def best_bytes_over_limit(self) -> int: ...
 
-    def best_device_of(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]: ...
-
-    def best_order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]: ...
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
 
 def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int, int, int]:
     """

@@ -121,7 +121,7 @@ def test_changing_the_arrays_afterwards_changes_nothing() -> None:
     order = np.array([(0, -1), (1, -1), (2, -1)], np.int32)
     assert problem.simulate(np.zeros(3, np.int32), order).step_time_ns == 17
     search.advance(9)
-    assert sorted(step for step, destination in search.best_order().tolist() if destination < 0) == [0, 1, 2]
+    assert sorted(step for step, destination in search.best()[1].tolist() if destination < 0) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("work", [[-1, 0, 0], [2**61, 2**61, 0], [1, 1]])

@@ -12,7 +12,7 @@ PROBLEM = random_problem(4000, 1)
 def first_keys(seed: int) -> np.ndarray:
     """The first chromosome of a search, in [0, 1): one evaluation, so it is the best."""
     evolving = search(PROBLEM, seed=seed)
-    evolving.advance(1, 1)
+    evolving.advance(1)
     return evolving.best_keys() / 2**32
 
 

@@ -32,7 +32,7 @@ def mixed(x: int) -> int:
 
 
 class Stream:
-    """The core's random numbers (cpp/core/random.hpp)."""
+    """The core's random numbers (cpp/core/support/random.hpp)."""
 
     def __init__(self, seed: int, generation: int, individual: int, purpose: int) -> None:
         self.key = mixed(seed + STRIDE & MASK)

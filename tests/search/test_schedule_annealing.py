@@ -78,7 +78,7 @@ def test_who_ignores_limits_goes_where_one_without_limits_goes(problem: Problem,
             ignores_limits=ignores_limits,
         )
         search.advance(300)
-        found.append((search.best_objective, search.best_bytes_over_limit, search.best_order().tolist()))
+        found.append((search.best_objective, search.best_bytes_over_limit, search.best()[1].tolist()))
     assert found[0] == found[1]
 
 

@@ -34,7 +34,7 @@ def live_tensors(problem: Problem) -> Bound:
     copy until the last reader of the copy has finished. For a view that is smaller than what it shows the copy may be
     all that is left, so its own bytes count. To these come what v itself makes and works in, what is kept to the end,
     and residents, on one device at least. The least sum over all such F is a minimum cut (Picard 1976, closures), and
-    the most over all v bounds every order's peak (cpp/core/bounds_memory.cpp). Of several ops one starts first, before
+    the most over all v bounds every order's peak (cpp/core/bounds/memory.cpp). Of several ops one starts first, before
     any other of them has finished, and on one device one starts when all others have: the least such cut over them is
     a bound, too. Ops v are tried by what simple orders
     hold when they start, until none can prove more or the arcs to look at are used up: then what was proven so far

@@ -42,7 +42,7 @@ def shared_device(problem: Problem) -> Bound:
 
 def delayed_path(problem: Problem) -> Bound:
     """The critical path with, at each op where paths join, what its ancestors need at least, and the same from the end
-    (cpp/core/heads.cpp). Two arguments, both for any subset A of the ancestors of an op v:
+    (cpp/core/bounds/heads.cpp). Two arguments, both for any subset A of the ancestors of an op v:
 
     - All of A's work lies between the earliest start R in A and the start of v, and in a span of t ns the devices do
       at most t of weighted work (`total_work`): v starts at R + work(A) or later (Carlier 1987, for heads).

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.plans.record import Buffer, BufferKind, MemoryCurve
-from placewright.plans.schedule import Schedule, latest
+from placewright.plans.schedule import Schedule
 from placewright.support.garbage import collection_paused
 
 Int = NDArray[np.int64]
@@ -111,45 +111,21 @@ def _held_workspaces(schedule: Schedule) -> _Held:
 def _held_tensors(schedule: Schedule) -> tuple[_Held, _Held]:
     """Tensors at home and their copies elsewhere, from the step that makes them to their last consumer there."""
     lowered, graph = schedule.problem.lowered, schedule.problem.graph
-    at_home, of_copies = _last_uses(schedule)
-    made = schedule.op_position[lowered.producer]
-    end = np.where(lowered.kept != 0, NEVER, np.where(at_home >= 0, at_home, made))
-    own = np.flatnonzero(lowered.home_bytes)
-    sent, _, destination = schedule.transfers
     makers = [graph.ops[index].name for index in lowered.graph_op[lowered.producer].tolist()]
     names = schedule.tensor_names
-    home = _Held(
-        kind="tensor",
-        name=[names[tensor] for tensor in own.tolist()],
-        op=[makers[tensor] for tensor in own.tolist()],
-        device=schedule.home[own],
-        size=lowered.home_bytes[own],
-        begin=made[own],
-        end=end[own],
-    )
-    copies = _Held(
-        kind="copy",
-        name=[names[tensor] for tensor in sent.tolist()],
-        op=[makers[tensor] for tensor in sent.tolist()],
-        device=destination,
-        size=lowered.copy_bytes[sent],
-        begin=schedule.transfer_position,
-        end=of_copies,
-    )
-    return home, copies
 
+    def held(kind: BufferKind, size_bytes: Int, rows: Int) -> _Held:
+        tensors, device, begin, end = rows.T
+        return _Held(
+            kind=kind,
+            name=[names[tensor] for tensor in tensors.tolist()],
+            op=[makers[tensor] for tensor in tensors.tolist()],
+            device=device,
+            size=size_bytes[tensors],
+            begin=begin,
+            end=end,
+        )
 
-def _last_uses(schedule: Schedule) -> tuple[Int, Int]:
-    """Position of the step with whose finish memory is no longer needed: by scheduled tensor at home, where its readers
-    there, those of its views and its outgoing transfers use it, -1 where nothing does; and by copy."""
-    lowered = schedule.problem.lowered
-    reader, tensor = schedule.reads
-    device, position = schedule.device_of[reader], schedule.op_position[reader]
-    local = device == schedule.home[tensor]
-    sent = schedule.transfer_position
-    index = lowered.storage[np.concatenate([tensor[local], schedule.transfers[0]])]
-    users = np.concatenate([position[local], sent])
-    at_home = latest(len(lowered.storage), index, schedule.finish_ns[users], users)
-    copy = schedule.transfer_of(tensor[~local], device[~local])
-    away = position[~local]
-    return at_home, latest(len(sent), copy, schedule.finish_ns[away], away)
+    lifetimes = schedule.lifetimes
+    copies = lifetimes[:, 1] != schedule.home[lifetimes[:, 0]]
+    return held("tensor", lowered.home_bytes, lifetimes[~copies]), held("copy", lowered.copy_bytes, lifetimes[copies])

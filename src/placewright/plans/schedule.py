@@ -19,12 +19,22 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schedule:
-    """A simulated solution. start_ns, finish_ns: int64 [num steps], in the order's order."""
+    """A simulated solution.
+
+    Attributes
+    ----------
+    start_ns, finish_ns : int64 [num steps]
+        In the order's order.
+    lifetimes : int64 [num lifetimes, 4]
+        When tensors lie in memory, as the core's simulation holds them: tensor, device, the positions of the steps with
+        whose start it begins and with whose finish it ends, -1 for what stays.
+    """
 
     problem: Problem
     solution: Solution
     start_ns: NDArray[np.int64]
     finish_ns: NDArray[np.int64]
+    lifetimes: NDArray[np.int64]
 
     @cached_property
     def device_of(self) -> Int:
@@ -98,9 +108,15 @@ class Schedule:
 
 
 def simulate(problem: Problem, solution: Solution) -> Schedule:
-    """Times of every step of a solution."""
+    """Times of every step of a solution, and from when to when tensors lie in memory."""
     outcome = problem.core.simulate(solution.device_of, solution.order)
-    return Schedule(problem=problem, solution=solution, start_ns=outcome.start_ns, finish_ns=outcome.finish_ns)
+    return Schedule(
+        problem=problem,
+        solution=solution,
+        start_ns=outcome.start_ns,
+        finish_ns=outcome.finish_ns,
+        lifetimes=problem.core.lifetimes(solution.device_of, solution.order).astype(np.int64),
+    )
 
 
 @collection_paused()

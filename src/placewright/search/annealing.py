@@ -46,7 +46,7 @@ class Annealing:
         """As Method.solve."""
         search = self._start(problem, run)
         reason = drive(run, search, self.name)
-        device_of, order = problem.core.decode(search.best_keys(), self.decoder)
+        device_of, order = search.best()
         solution = Solution(device_of=device_of, order=order)
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 

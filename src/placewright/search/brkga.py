@@ -66,7 +66,7 @@ class Brkga:
         chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in run.initial_solutions]
         search = guided.start(problem, run.seed, run.guide, chromosomes, threads=run.threads)
         reason = drive(run, search, self.name, first_batch=run.threads)
-        device_of, order = problem.core.decode(search.best_keys(), self.decoder)
+        device_of, order = search.best()
         solution = Solution(device_of=device_of, order=order)
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(guided))
 

@@ -50,8 +50,8 @@ def proven(problem: Problem, result: Result, run: SearchRun) -> Result:
 
 
 def _improved(problem: Problem, result: Result, search: _core.ExactOrder, reason: StopReason, run: SearchRun) -> Result:
-    ops = search.best_ops()
-    solution = Solution(device_of=result.solution.device_of, order=np.stack([ops, np.full_like(ops, -1)], axis=1))
+    device_of, order = search.best()
+    solution = Solution(device_of=device_of, order=order)
     metrics = measure(problem, solution)
     bound = search.bound_bytes if search.is_exhausted else None
     status = status_of(metrics.peak_memory_bytes, metrics.bytes_over_limit, bound)

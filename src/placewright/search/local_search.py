@@ -53,7 +53,6 @@ class LocalSearch:
             accept_equal=self.accept_equal,
         )
         reason = drive(run, search, self.name)
-        device_of = search.best_device_of()
-        order = problem.core.with_transfers(device_of, search.best_ops(), early=True)
+        device_of, order = search.best()
         solution = Solution(device_of=device_of, order=order)
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))

@@ -65,7 +65,8 @@ class PeakSearch:
             starts=list(islice(_starts(problem), annealed.budget.evaluations)),
         )
         reason = drive(annealed, search, self.name)
-        solution = Solution(device_of=search.best_device_of(), order=search.best_order())
+        device_of, order = search.best()
+        solution = Solution(device_of=device_of, order=order)
         result = run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
         return proven(problem, result, run) if proves and reason not in ("optimal", "interrupted") else result
 

@@ -162,7 +162,8 @@ def _placed(solution: Solution) -> Placed:
 
 
 def _solution(search: _core.ScheduleAnnealing) -> Solution:
-    return Solution(device_of=search.best_device_of(), order=search.best_order())
+    device_of, order = search.best()
+    return Solution(device_of=device_of, order=order)
 
 
 def _with_inputs_first(problem: Problem, found: Solution) -> Solution:

@@ -26,5 +26,6 @@ class SuperstepAnnealing:
             return SegmentFill(name=self.name).solve(problem, run)
         search = _core.SuperstepAnnealing(problem=problem.core, seed=run.seed, evaluations=run.budget.evaluations)
         reason = drive(run, search, self.name)
-        solution = Solution(device_of=search.best_device_of(), order=search.best_order())
+        device_of, order = search.best()
+        solution = Solution(device_of=device_of, order=order)
         return run.result(problem, self.name, solution, stopped_because=reason)

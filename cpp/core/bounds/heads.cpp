@@ -1,0 +1,152 @@
+#include "bounds/heads.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace placewright {
+
+namespace {
+
+class HeadSearch {
+  public:
+    HeadSearch(const Delays& delays, const Durations& durations, int64_t budget, std::vector<int64_t> least)
+        : delays_(delays),
+          durations_(durations),
+          budget_(budget),
+          head_(std::move(least)),
+          seen_by_(delays.before.num_rows(), -1),
+          rest_(delays.before.num_rows()),
+          apart_(delays.before.num_rows()) {
+        head_.resize(size_t(delays.before.num_rows()));
+    }
+
+    std::vector<int64_t> run() {
+        int64_t joins_left = 0;
+        for (int32_t op = 0; op < delays_.before.num_rows(); ++op) joins_left += is_join(op);
+        for (int32_t op = 0; op < delays_.before.num_rows(); ++op) {
+            for (int32_t other : delays_.before[op]) head_[op] = std::max(head_[op], finish(other));
+            if (!is_join(op)) continue;
+            reach_ = std::max(kLeastReach, budget_ / (2 * joins_left--));
+            head_[op] = std::max(head_[op], after_shared_work(op));
+            head_[op] = std::max(head_[op], after_sequence_or_transfer(op));
+        }
+        return std::move(head_);
+    }
+
+  private:
+    // One predecessor has said all that its ancestors can.
+    bool is_join(int32_t op) const { return delays_.before[op].size() > 1; }
+
+    int64_t finish(int32_t op) const { return head_[op] + durations_.time_ns[op]; }
+
+    // The ancestors that start at R or later do all their work after R and before op, over all devices. They are taken
+    // by falling head; an ancestor through which all others lead ends it, for its own head accounts for those.
+    int64_t after_shared_work(int32_t op) {
+        int64_t earliest = 0, work = 0;
+        by_head_.clear();
+        const auto push = [&](int32_t of) {
+            for (int32_t other : delays_.before[of]) {
+                if (seen_by_[other] == 2 * op) continue;
+                seen_by_[other] = 2 * op;
+                by_head_.emplace_back(head_[other], other);
+                std::ranges::push_heap(by_head_);
+            }
+        };
+        push(op);
+        for (int64_t count = 0; !by_head_.empty() && count < reach_; ++count) {
+            --budget_;
+            std::ranges::pop_heap(by_head_);
+            const auto [head, other] = by_head_.back();
+            by_head_.pop_back();
+            work += durations_.work[other];
+            earliest = std::max(earliest, head + (work + durations_.scale - 1) / durations_.scale);
+            if (by_head_.empty() && count > 0) break;
+            push(other);
+        }
+        return earliest;
+    }
+
+    struct Ancestor {
+        int64_t arrival;  // op starts no earlier where they are on different devices
+        int64_t head;
+        int64_t time;
+    };
+
+    // If op starts at T, every ancestor whose result would arrive after T from another device runs on op's own device,
+    // one after the other with the rest of these: T is no less than what that takes.
+    int64_t after_sequence_or_transfer(int32_t op) {
+        find_late_ancestors(op);
+        std::ranges::sort(late_, [](const Ancestor& a, const Ancestor& b) { return a.arrival > b.arrival; });
+        by_head_.clear();
+        for (size_t i = 0; i < late_.size(); ++i) {
+            const auto next = std::pair(late_[i].head, static_cast<int32_t>(i));
+            by_head_.insert(std::ranges::upper_bound(by_head_, next), next);
+            const int64_t sequence = sequence_end();
+            if (i + 1 == late_.size() || sequence >= late_[i + 1].arrival) return std::min(late_[i].arrival, sequence);
+        }
+        return head_[op];
+    }
+
+    // The latest end of any set of them that starts with its earliest head, run one after the other.
+    int64_t sequence_end() const {
+        int64_t end = 0;
+        for (const auto& [head, i] : by_head_) end = std::max(end, head) + late_[size_t(i)].time;
+        return end;
+    }
+
+    // Ancestors whose arrival is after op's head, from the last to the first: so all that lead on from one to op are
+    // known when it is taken. Per ancestor: rest, the longest path between its finish and op's start; apart, the least
+    // such time if the two are on different devices, so that somewhere on every path there is a transfer.
+    void find_late_ancestors(int32_t op) {
+        late_.clear();
+        by_index_.clear();
+        const auto reach_from = [&](int32_t of, int64_t rest, int64_t apart) {
+            for (int32_t i = delays_.before.begin[of]; i < delays_.before.begin[of + 1]; ++i) {
+                const int32_t other = delays_.before.values[i];
+                if (seen_by_[other] != 2 * op + 1) {
+                    seen_by_[other] = 2 * op + 1;
+                    rest_[other] = apart_[other] = 0;
+                    by_index_.push_back(other);
+                    std::ranges::push_heap(by_index_);
+                }
+                const int64_t moved_here = std::min(delays_.between_ns[i] + rest, Delays::kNever);
+                rest_[other] = std::max(rest_[other], rest);
+                apart_[other] = std::max(apart_[other], std::min(moved_here, apart));
+            }
+        };
+        reach_from(op, 0, Delays::kNever);
+        for (int64_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMostLate; ++count) {
+            --budget_;
+            std::ranges::pop_heap(by_index_);
+            const int32_t other = by_index_.back();
+            by_index_.pop_back();
+            const int64_t time = durations_.time_ns[other];
+            if (finish(other) + apart_[other] <= head_[op]) continue;
+            late_.push_back({finish(other) + apart_[other], head_[other], time});
+            reach_from(other, time + rest_[other], std::min(time + apart_[other], Delays::kNever));
+        }
+    }
+
+    static constexpr int64_t kLeastReach = 8;
+    static constexpr size_t kMostLate = 64;
+
+    const Delays& delays_;
+    const Durations& durations_;
+    int64_t budget_;     // ancestors that may still be looked at
+    int64_t reach_ = 0;  // as many in each search from this join; what it leaves is there for later ones
+    std::vector<int64_t> head_;
+    std::vector<int32_t> seen_by_;  // [op] 2 * the op whose first search has met it, 2 * that + 1 for its second
+    std::vector<int64_t> rest_, apart_;
+    std::vector<std::pair<int64_t, int32_t>> by_head_;
+    std::vector<int32_t> by_index_;
+    std::vector<Ancestor> late_;
+};
+
+}  // namespace
+
+std::vector<int64_t> heads(const Delays& delays, const Durations& durations, int64_t budget,
+                           std::vector<int64_t> least) {
+    return HeadSearch(delays, durations, budget, std::move(least)).run();
+}
+
+}  // namespace placewright

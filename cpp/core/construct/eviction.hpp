@@ -1,0 +1,90 @@
+// From an order of ops and a placement to a whole order that keeps devices below a target: evict on demand.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "problem/problem.hpp"
+
+namespace placewright {
+
+// Transfers go late, right before the first reader on the destination, as with_transfers(late) puts them. Except: where
+// an op would lift its device above the target, memory there that only transfers still hold leaves before the op, the
+// largest piece first, as long as the destinations stay within their targets. A piece leaves whole or not at all, since
+// only then is it free. (Largest first does as well as "first read last" in a search, and needs no look ahead.)
+//
+// On the way memory is counted in the order's order. In the blocking model that is exact, so peaks are those of the
+// simulation; in the overlapped model, where transfers start as early as their link allows, it is a guess that serves
+// to choose, and the order needs a simulation.
+//
+// O((ops + edges) log tensors); allocates nothing after construction.
+class Eviction {
+  public:
+    explicit Eviction(const Problem& problem);
+
+    // `ops` holds every op once, after all it depends on; target: bytes per device, residents included. The order stays
+    // until the next call. It is empty when a peak exceeds `most_bytes`: who would not take it need not see its end.
+    std::span<const Step> order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
+                                std::span<const int64_t> target, int64_t most_bytes = INT64_MAX);
+
+    std::span<const Step> last_order() const { return order_; }
+
+    // No order has more.
+    size_t most_steps() const { return order_.capacity(); }
+
+    // [device] largest number of bytes in use in the last order.
+    std::span<const int64_t> peak() const { return peak_; }
+
+    // [place in ops] bytes in use on the op's device while it ran.
+    std::span<const int64_t> level() const { return level_; }
+
+  private:
+    // Memory on its home device that only transfers still hold.
+    struct Evictable {
+        int64_t bytes;
+        int32_t storage;
+
+        auto operator<=>(const Evictable&) const = default;
+    };
+
+    void prepare(std::span<const int32_t> device_of);
+    void count_uses(std::span<const int32_t> device_of);
+    void load_residents(std::span<const int32_t> device_of);
+    void run(int32_t op, int32_t place, std::span<const int64_t> target);
+    void make_room(int32_t device, int64_t needed, std::span<const int64_t> target);
+    bool fits_elsewhere(int32_t storage, std::span<const int64_t> target) const;
+    void evict(int32_t storage);
+    void send(int32_t tensor, int32_t destination);
+    void finish(int32_t op, int32_t device);
+    void offer_if_evictable(int32_t storage, int32_t home);
+    void push(int32_t device, const Evictable& evictable);
+    Evictable pop(int32_t device);
+
+    int32_t& uses_left(int32_t tensor, int32_t device) {
+        return uses_left_[size_t(tensor) * size_t(problem_.num_devices) + size_t(device)];
+    }
+    void occupy(int32_t device, int64_t bytes) {
+        in_use_[device] += bytes;
+        if (in_use_[device] > peak_[device]) peak_[device] = in_use_[device];
+        if (in_use_[device] > largest_) largest_ = in_use_[device];
+    }
+
+    const Problem& problem_;
+    std::vector<int32_t> next_alias_;  // [tensor] the next of the tensors in its storage, -1 after the last
+
+    std::span<const int32_t> device_of_;
+    std::vector<int32_t> uses_left_;      // [tensor][device] as SimulationScratch::uses_left
+    std::vector<uint64_t> needed_on_;     // [tensor] mask of other devices that read it
+    std::vector<uint64_t> waiting_for_;   // [tensor] mask of devices it is still to be sent to; 0 until it is made
+    std::vector<int32_t> sends_left_;     // [storage] transfers that wait, of tensors that are made
+    std::vector<int64_t> in_use_, peak_;  // [device]
+    int64_t largest_ = 0;                 // of peak_
+    std::vector<uint64_t> resident_on_;   // [resident] mask of devices
+    std::vector<int64_t> level_;          // [place]
+    std::vector<int32_t> heap_begin_;  // [device] its part of heaps_, which has a place for each tensor at home there
+    std::vector<int32_t> heap_size_;   // [device]
+    std::vector<Evictable> heaps_;     // some are outdated: sent since
+    std::vector<Step> order_;
+};
+
+}  // namespace placewright

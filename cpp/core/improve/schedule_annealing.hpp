@@ -1,0 +1,100 @@
+// Simulated annealing over placement, order of ops and the moments at which tensors are sent, on a disjunctive graph.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "construct/placements.hpp"
+#include "improve/disjunctive_graph.hpp"
+#include "improve/op_cluster.hpp"
+#include "problem/problem.hpp"
+#include "simulate/simulate.hpp"
+#include "support/random.hpp"
+
+namespace placewright {
+
+struct ScheduleAnnealingConfig {
+    double first_temperature = 2.0;  // in mean times of an op
+    double last_temperature = 0.02;
+    bool ignores_limits = false;  // of memory, as if there were none
+};
+
+class ScheduleAnnealing {
+  public:
+    // Starts from the best of `starts`, of which there is at least one, with all tensors sent early or all late.
+    ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
+                      std::span<const PlacedOrder> starts, uint64_t seed);
+
+    // Searches until `evaluations` in all are spent, over which the temperature falls, at most `at_most` in this call.
+    void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
+
+    int64_t evaluations() const { return evaluations_; }
+    const Fitness& best_fitness() const { return best_fitness_; }
+    Solution best() const;
+    int64_t accepted() const { return accepted_; }
+    // What the evaluations cost, as DisjunctiveGraph counts it: the same on every machine.
+    int64_t work() const { return graph_.work() + simulated_; }
+
+  private:
+    struct Start {
+        PlacedOrder placed;
+        uint8_t early;
+    };
+
+    // What a graph loads.
+    struct State {
+        std::vector<int32_t> device_of, ops;
+        std::vector<uint8_t> early;
+    };
+
+    void evaluate_start();
+    void try_move(double temperature);
+    bool keeps_limits();
+    bool improves_memory(double temperature, double most);
+    bool agrees_with_simulation();
+    void draw_move(const RandomStream& stream);
+    int32_t draw_op(const RandomStream& stream);
+    void draw_device_move(const RandomStream& stream, int32_t op);
+    void draw_order_move(const RandomStream& stream, int32_t op);
+    void draw_sending_move(const RandomStream& stream, int32_t op);
+    void draw_swap(const RandomStream& stream, int32_t op);
+    void move_cluster(int32_t device);
+    int32_t first_place(int32_t op) const;
+    int32_t last_place(int32_t op) const;
+    double energy() const;
+    Fitness simulated_fitness();
+    void leave_best();
+    void keep_best();
+    void copy_to(State& state) const;
+    void load(const State& state);
+    void find_critical();
+
+    std::shared_ptr<const Problem> problem_;
+    ScheduleAnnealingConfig config_;
+    uint64_t seed_;
+    bool heeds_memory_;
+    double mean_time_;
+    std::vector<Start> starts_;
+    DisjunctiveGraph graph_;
+    SimulationScratch simulation_;
+    std::vector<Step> order_;
+    Fitness fitness_, best_fitness_;
+    bool at_best_ = false;  // what the graph holds is the best and has not been copied yet
+    State best_;
+    // Simulating memory costs more than a move, so several are accepted by time before the limits are looked at; where
+    // they do not hold the search goes back.
+    State within_limits_;       // as simulated last
+    bool can_go_back_ = false;  // there, since when only these moves were accepted:
+    int32_t unchecked_ = 0;
+    int32_t most_unchecked_ = 1;
+    std::vector<int32_t> critical_;  // ops, as of a while ago
+    int64_t critical_until_ = 0;     // when to look again
+    std::vector<Edit> edits_;
+    OpCluster cluster_;
+    int64_t evaluations_ = 0;
+    int64_t accepted_ = 0;
+    int64_t simulated_ = 0;  // steps
+};
+
+}  // namespace placewright
