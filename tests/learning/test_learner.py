@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages(pol
 def test_one_sample_is_compared_with_what_the_value_function_expects() -> None:
     learner, environment = learner_of(replace(CONFIGURATION, samples=1)), fixed()
     estimate = learner.policy_gradient(environment, [2])
-    assert estimate.rewards == (pytest.approx(-1.02),)
+    assert list(estimate.rewards) == pytest.approx([-1.02])
     assert estimate.expected_reward is not None
     assert np.abs(estimate.gradient).max() > 1e-4
     # Where the value function expects the very reward there is nothing to learn.
@@ -272,4 +273,4 @@ def test_the_learning_rate_falls_while_steps_imitate_and_after() -> None:
 )
 def test_a_setting_out_of_its_range_is_named(setting: str, wrong: float) -> None:
     with pytest.raises(InputError, match=f"^{setting} (of a training )?is {wrong};"):
-        replace(CONFIGURATION, **{setting: wrong})
+        replace(CONFIGURATION, **dict[str, Any]({setting: wrong}))

@@ -7,7 +7,7 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 
 from placewright.datasets.synthetic import random_graph
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph, Op, Tensor, TensorRole
 from placewright.learning.regal.memory_affinity import _KINDS, _Memory, memory_leanings, num_memory_leanings
 from placewright.problem.lowering import Lowered
 
@@ -136,7 +136,11 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
 
 def test_a_rank_is_the_share_of_the_bytes_that_lean_less() -> None:
     # Of the parameter's 6 bytes ops a and b own 3 each, and of what they make 2 and 4: 5 and 7 of 12.
-    tensors = [("a", 2, "activation"), ("b", 4, "activation"), ("parameter", 6, "parameter")]
+    tensors: list[tuple[str, int, TensorRole]] = [
+        ("a", 2, "activation"),
+        ("b", 4, "activation"),
+        ("parameter", 6, "parameter"),
+    ]
     graph = Graph(
         name="two",
         ops=tuple(

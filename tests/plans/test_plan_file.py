@@ -42,7 +42,8 @@ def plan_for(problem: Problem, solver: str = "auto") -> Plan:
 def document(tmp_path: Path) -> dict[str, Any]:
     """The JSON of a plan of four ops on two devices."""
     write_plan(small_plan(), tmp_path / "small.json")
-    return json.loads((tmp_path / "small.json").read_text())
+    read: dict[str, Any] = json.loads((tmp_path / "small.json").read_text())
+    return read
 
 
 def refusal(document: object, tmp_path: Path) -> str:

@@ -22,13 +22,14 @@ from same_problems import PROBLEMS
 from placewright.learning.regal.features import context_of
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy, shipped_names
-from placewright.methods.table import BUILT_IN, METHODS, Method, make_method
+from placewright.methods.table import BUILT_IN, METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
 from placewright.search.budget import Budget
 from placewright.search.cp_sat import CpSat, CpWindows
+from placewright.search.method import Method
 from placewright.search.result import Result
 from placewright.search.search_run import SearchRun
 from placewright.support.errors import InputError
@@ -112,6 +113,7 @@ def proposals(problem: Problem, seed: int) -> dict[str, str]:
 def _policies(problem: Problem) -> Iterator[RegalPolicy]:
     for name in shipped_names():
         policy = find_policy(name)
+        assert isinstance(policy, RegalPolicy)
         with suppress(InputError):
             policy.check(problem)
             yield policy
@@ -144,6 +146,7 @@ def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, RegalPolicy]]:
     random = np.random.default_rng(0)
     for name in names:
         policy = find_policy(name)
+        assert isinstance(policy, RegalPolicy)
         for _ in range(NUM_ERRONEOUS):
             weights = {
                 key: (value * (1 + RELATIVE_ERROR * random.standard_normal(value.shape))).astype(np.float32)

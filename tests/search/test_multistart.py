@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from instances import graph_of, machine_of, problem_of
@@ -24,7 +25,7 @@ PROBLEM = problem_of(graph_of({"a": ("", 4), "b": ("", 4), "c": ("", 4)}), machi
 FOUND = INPUT_ORDER.solve(PROBLEM, SearchRun())
 
 
-def result(step_time_ns: int, *, stopped_because: StopReason = "time", **changes: object) -> Result:
+def result(step_time_ns: int, *, stopped_because: StopReason = "time", **changes: Any) -> Result:
     metrics = replace(FOUND.metrics, step_time_ns=step_time_ns)
     return replace(FOUND, metrics=metrics, evaluations=10, stopped_because=stopped_because, **changes)
 

@@ -55,7 +55,7 @@ def pymoo_brkga(problem: Problem, seed: int) -> tuple[float, int]:
     from pymoo.core.problem import ElementwiseProblem
     from pymoo.optimize import minimize
 
-    class Decoded(ElementwiseProblem):  # type: ignore[misc]
+    class Decoded(ElementwiseProblem):
         def __init__(self) -> None:
             super().__init__(n_var=problem.core.num_keys, n_obj=1, xl=0.0, xu=1.0)
 

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from same_plans import BUILT_IN, CP_METHODS, FILE, GUIDED, SEARCHES_OF_MOVES, ortools_version, proposals, solutions
+from same_plans import CP_METHODS, FILE, GUIDED, SEARCHES_OF_MOVES, ortools_version, proposals, solutions
 from same_problems import PROBLEMS
+
+from placewright.methods.table import BUILT_IN
 
 RECORDED: dict[str, Any] = json.loads(FILE.read_text())
 

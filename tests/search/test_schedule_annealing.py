@@ -113,7 +113,7 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int, memory_limit: in
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        ScheduleAnnealing(**wrong)  # type: ignore[arg-type]
+        ScheduleAnnealing(**wrong)
 
 
 def test_a_start_that_parts_a_group_is_refused() -> None:

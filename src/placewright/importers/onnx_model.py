@@ -37,7 +37,7 @@ def parse_onnx(
 def _read(data: bytes, name: str) -> Any:
     try:
         import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "reading an ONNX model") from error
     try:

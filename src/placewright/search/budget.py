@@ -57,7 +57,7 @@ class Progress:
 
 
 class OnProgress(Protocol):
-    def __call__(self, progress: Progress) -> None: ...
+    def __call__(self, progress: Progress, /) -> None: ...
 
 
 #: Asked between batches; True ends the search early with what it has. The command line sets it on Ctrl-C.
