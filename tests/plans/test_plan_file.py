@@ -21,7 +21,8 @@ from placewright.export import TARGETS, export_plan
 from placewright.graph import Op
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
-from placewright.plans.file import match_graph, read_plan, write_plan
+from placewright.plans.file import read_plan, write_plan
+from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.report import html_of

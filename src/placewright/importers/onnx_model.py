@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placewright.graph import Graph, Op, Tensor, in_topological_order
-from placewright.importers.onnx_shapes import Shapes, first_line, onnx_errors
+from placewright.importers.onnx_records import first_line, onnx_errors
+from placewright.importers.onnx_shapes import Shapes
 from placewright.importers.onnx_values import MAX_ELEMENTS
 from placewright.support.errors import InputError, MissingExtraError, shown
 
