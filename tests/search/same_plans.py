@@ -28,11 +28,11 @@ from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
-from placewright.search.budget import Budget
-from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.method import Method
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.exact.cp_sat import CpSat, CpWindows
+from placewright.search.run.budget import Budget
+from placewright.search.run.method import Method
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GUIDED = ("regal", "idrs", "gas")
