@@ -20,9 +20,9 @@ from placewright.learning.regal.features import context_after, search_for_featur
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 SIZES = (150, 600, 2000, 6000)
 

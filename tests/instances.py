@@ -13,7 +13,7 @@ from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.result import Result, Solution, measure
+from placewright.search.run.result import Result, Solution, measure
 
 FREE = Link()
 

@@ -13,7 +13,7 @@ from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
-from placewright.search.search_run import SearchRun
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 SIZES = st.sampled_from([4, 1, 0, 2, 3, 7, 20])

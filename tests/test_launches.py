@@ -23,9 +23,9 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan
 from placewright.plans.record import WAITS_FOR_LAUNCH, ScheduledOp, Transfer
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.tables import drawn
 from placewright.verification.checker import check_plan

@@ -16,7 +16,7 @@ void bind_exact_order(nb::module_& m) {
         new (self) ExactOrder(std::move(problem), std::move(ops), least_bytes);
     };
     nb::class_<ExactOrder>(m, "ExactOrder",
-                           "The order of least peak on one device; see placewright.search.exact_order.")
+                           "The order of least peak on one device; see placewright.search.exact.exact_order.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("start"), arg("least_bytes"))
         .def("advance", &ExactOrder::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")

@@ -27,7 +27,7 @@ void bind_schedule_annealing(nb::module_& m) {
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
     nb::class_<ScheduleAnnealing>(m, "ScheduleAnnealing",
-                                  "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
+                                  "Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
              arg("last_temperature"), arg("ignores_limits") = false)
         .def("advance", &ScheduleAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,

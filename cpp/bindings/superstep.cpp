@@ -14,7 +14,7 @@ void bind_superstep(nb::module_& m) {
     m.def("has_free_barriers", &has_free_barriers, arg("problem"),
           "Whether transfers block and cost nothing and the step time is the objective.");
     nb::class_<SuperstepAnnealing>(m, "SuperstepAnnealing",
-                                   "Annealing over supersteps; see placewright.search.superstep_annealing.")
+                                   "Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"))
         .def("advance", &SuperstepAnnealing::advance, arg("evaluations"), arg("at_most") = INT64_MAX,
              nb::call_guard<nb::gil_scoped_release>(), "Searches until `evaluations` in all are spent.")

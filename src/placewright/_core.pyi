@@ -205,7 +205,7 @@ class BetaTables:
         """Keys that a distribution gives for uniform draws."""
 
 class Brkga:
-    """Biased random-key genetic algorithm; see placewright.search.brkga."""
+    """Biased random-key genetic algorithm; see placewright.search.metaheuristics.brkga."""
 
     def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
@@ -234,7 +234,7 @@ class Brkga:
         """
 
 class LocalSearch:
-    """Greedy local search; see placewright.search.local_search."""
+    """Greedy local search; see placewright.search.metaheuristics.local_search."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
 
@@ -256,7 +256,7 @@ class LocalSearch:
         """An order of all ops; each tensor leaves right after its producer."""
 
 class Annealing:
-    """Simulated annealing over keys; see placewright.search.annealing."""
+    """Simulated annealing over keys; see placewright.search.metaheuristics.annealing."""
 
     def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
@@ -275,7 +275,7 @@ class Annealing:
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
 class PeakSearch:
-    """Annealing for the least peak; see placewright.search.peak_search."""
+    """Annealing for the least peak; see placewright.search.metaheuristics.peak_search."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations: int, first_temperature: float, last_temperature: float, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> None: ...
 
@@ -297,7 +297,7 @@ class PeakSearch:
 
 class ExactOrder:
     """
-    The order of least peak on one device; see placewright.search.exact_order.
+    The order of least peak on one device; see placewright.search.exact.exact_order.
     """
 
     def __init__(self, *, problem: Problem, start: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], least_bytes: int) -> None: ...
@@ -324,12 +324,12 @@ class ExactOrder:
 
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
-    Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.
+    Device of each op: few bytes between devices, time balanced; see placewright.search.constructive.graph_partition.
     """
 
 class ScheduleAnnealing:
     """
-    Simulated annealing over schedules; see placewright.search.schedule_annealing.
+    Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.
     """
 
     def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False) -> None: ...
@@ -385,7 +385,7 @@ def has_free_barriers(problem: Problem) -> bool:
     """
 
 class SuperstepAnnealing:
-    """Annealing over supersteps; see placewright.search.superstep_annealing."""
+    """Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations: int) -> None: ...
 

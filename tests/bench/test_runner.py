@@ -20,8 +20,8 @@ from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.learning.shipped import find_policy
 from placewright.methods.table import METHODS
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.verification.checker import check_plan
 

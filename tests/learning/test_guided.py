@@ -23,11 +23,11 @@ from placewright.learning.shipped import find_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.random_search import RandomSearch
-from placewright.search.result import measure
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import measure
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))

@@ -27,8 +27,8 @@ from placewright.learning.regal.forward import logits_of
 from placewright.learning.regal.network import Batch
 from placewright.learning.regal.policy import RegalPolicy, sample
 from placewright.learning.regal.trainings import RegalTraining
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})

@@ -14,9 +14,9 @@ from placewright.learning.policy_file import read_policy
 from placewright.learning.regal.trainings import TRAININGS
 from placewright.learning.trainer import train
 from placewright.learning.workers import problem_set_of
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 @pytest.mark.long

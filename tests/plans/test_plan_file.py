@@ -26,8 +26,8 @@ from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.report import html_of
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.plan_summary import plan_summary

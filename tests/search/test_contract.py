@@ -23,10 +23,10 @@ from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Objective
-from placewright.search.baselines import BASELINES
-from placewright.search.budget import Budget, Progress
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.run.budget import Budget, Progress
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 BUDGET = Budget(evaluations=150)

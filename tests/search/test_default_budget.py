@@ -12,11 +12,11 @@ from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
-from placewright.search.result import Solution
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
 
 SLOW = Link(bandwidth_bytes_per_s=10**9, latency_ns=5)
 

@@ -17,8 +17,8 @@ from strategies import problems
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.graph_partition import GP_DFS, METIS_DFS, GraphPartition
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.graph_partition import GP_DFS, METIS_DFS, GraphPartition
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
 both = pytest.mark.parametrize("method", [GP_DFS, METIS_DFS], ids=lambda method: method.name)

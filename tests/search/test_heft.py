@@ -14,10 +14,10 @@ import placewright._core as _core
 from placewright.machine import Link, Machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.heft import Heft
-from placewright.search.insertion import INSERTION
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.heft import Heft
+from placewright.search.constructive.insertion import INSERTION
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 def placement(problem: Problem) -> dict[str, int]:

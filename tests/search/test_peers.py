@@ -17,9 +17,9 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NUM_GRAPHS, GENERATIONS = 10, 20

@@ -15,11 +15,11 @@ from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, co
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import shipped_policy
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
-from placewright.search.drive import drive
-from placewright.search.random_search import RandomSearch
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.drive import drive
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 

@@ -16,7 +16,7 @@ from placewright.learning.regal.memory_affinity import memory_leanings, num_memo
 from placewright.learning.regal.smoothed_affinity import leanings_together, num_leanings
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
+from placewright.search.metaheuristics.brkga import Brkga
 
 #: Keeps the search for features and the one that follows from drawing the same numbers.
 _OWN_SEED = 0x5EED_F0F_FEA7
