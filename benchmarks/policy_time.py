@@ -44,8 +44,10 @@ def measure(problem: Problem, policy: RegalPolicy, budget: Budget, runs: int) ->
     search.advance(400)
     uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, SearchRun(budget)), runs)
     guided = milliseconds(lambda: Regal(policy=policy).solve(problem, SearchRun(budget)), runs)
-    features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings), runs)
-    context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
+    features = milliseconds(
+        lambda: context_after(problem, search, own.decoder, with_affinities=own.with_affinities), runs
+    )
+    context = context_after(problem, search, own.decoder, with_affinities=own.with_affinities)
     proposal = milliseconds(lambda: policy.guide(problem, context, 0), runs)
     added, share = 100 * (guided / uniform - 1), 100 * (features + proposal) / uniform
     return (

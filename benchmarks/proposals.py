@@ -116,7 +116,10 @@ def expert_for_memory(environment: GuidedSearch, space: ActionSpace) -> tuple[Pr
 
 def gains(problem: Problem, seed: int, decoder: DecoderName, evaluations: int) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
-    context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper", evaluations)
+    context, reference = (
+        context_of(problem, seed, decoder, with_affinities=True),
+        uniform(problem, "paper", evaluations),
+    )
     plan = near_optimal(problem)
     found = {"the near-optimal plan": float(plan.metrics.objective_value(problem.objective))}
     if decoder != "paper":

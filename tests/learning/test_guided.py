@@ -91,13 +91,13 @@ def test_expected_levels_do_not_depend_on_a_seed() -> None:
     def rows(policy: RegalPolicy) -> list[list[int]]:
         return [policy.guide(problem, context, seed).row.tolist() for seed in range(2)]
 
-    drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, taken="expected")))
+    drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, action_selection="mean")))
     assert drawn[0] != drawn[1]
     assert expected[0] == expected[1]
-    with pytest.raises(InputError, match="an autoregressive network has no expected levels"):
-        replace(SMALL, network="autoregressive", taken="expected")
-    with pytest.raises(InputError, match="levels cannot be 'best'; known are drawn, expected"):
-        replace(SMALL, taken="best")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="action_selection of an autoregressive network must be 'sample'"):
+        replace(SMALL, network="autoregressive", action_selection="mean")
+    with pytest.raises(InputError, match="action_selection is 'best'; known are sample, mean"):
+        replace(SMALL, action_selection="best")  # type: ignore[arg-type]
 
 
 def test_random_search_in_place_of_evolution_is_idrs() -> None:

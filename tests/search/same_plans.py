@@ -122,7 +122,7 @@ def _policies(problem: Problem) -> Iterator[RegalPolicy]:
 
 def _proposed(policy: RegalPolicy, problem: Problem, seed: int) -> str:
     own = policy.configuration
-    context = context_of(problem, seed, own.decoder, with_leanings=own.with_leanings)
+    context = context_of(problem, seed, own.decoder, with_affinities=own.with_affinities)
     return _proposal_digest(policy.guide(problem, context, seed))
 
 

@@ -61,14 +61,14 @@ class Regal:
             solution = _decoded(problem, search.best_keys(), decoder)
             settings = {"policy": policy.title}
             return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
-        context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
+        context = context_after(problem, search, decoder, with_affinities=policy.configuration.with_affinities)
         first = _decoded(problem, context.keys, decoder)
         guided = replace(self.search, name=self.name, decoder=decoder)
         found = guided.solve(
             problem,
             run.part(
                 guide=policy.guide(problem, context, run.seed),
-                initial_solutions=[first] if policy.configuration.keeps_best else (),
+                initial_solutions=[first] if policy.configuration.warm_start else (),
             ),
         )
         best = found.solution if _is_best(problem, found, context) else first
