@@ -7,7 +7,7 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/*/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-fast test-long coverage lint package docs sanitize bench bench-against bench-quick
+.PHONY: FORCE demo test test-fast test-long coverage core-coverage lint package docs sanitize bench bench-against bench-quick
 .PHONY: tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
@@ -16,8 +16,14 @@ demo: $(VENV)/base
 	  -o out/plan.json --report out/report.html --trace out/trace.json.gz
 	@echo "report: $(CURDIR)/out/report.html"
 
+# COVERAGE=1 prints beside the results which lines of the package ran, file by file.
+COVERED := --cov=placewright --cov-branch --cov-report=term:skip-covered
 test: $(VENV)/dev $(VENV)/system
-	$(BIN)/python -m pytest -m "not long" -n 2
+	$(BIN)/python -m pytest -m "not long" -n 2 $(if $(COVERAGE),$(COVERED))
+
+# Without torch, Ray, a browser and tests that start processes.
+test-fast: $(VENV)/dev
+	$(BIN)/python -m pytest -m "not long and not heavy" -n 2
 
 # Fuzzers, a minute for each format; property tests by the thousand.
 test-long: $(VENV)/docs $(VENV)/system build/address/built
@@ -60,6 +66,17 @@ sanitize: $(VENV)/python
 	build/sanitize/core_tests_thread
 	build/sanitize/benchmarks/core_speed 150 1
 	build/sanitize/benchmarks/decoder_cost segment-fill step-time 10
+
+# Which lines run: of the core in its own tests, of the package in all tests.
+coverage: core-coverage
+	$(MAKE) test COVERAGE=1
+
+core-coverage: $(VENV)/python
+	$(BIN)/cmake -S cpp/tests -B build/coverage $(NINJA) -DCMAKE_CXX_FLAGS="-O1 --coverage -fprofile-update=atomic"
+	$(BIN)/cmake --build build/coverage --target core_tests_plain
+	find build/coverage -name '*.gcda' -delete
+	build/coverage/core_tests_plain
+	$(BIN)/python cpp/tests/covered_lines.py build/coverage
 
 # The core as Python loads it, under the address and undefined-behaviour sanitizers: what tests/fuzz/fuzz_core.py runs.
 build/address/built: $(VENV)/python $(CORE)

@@ -36,7 +36,7 @@ PRIORITIES = ("low priority", "high priority")
 def actions_of(policy: RegalPolicy, problem: Problem, seed: int) -> Int:
     """[ops, choices]"""
     configuration = policy.configuration
-    context = context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
+    context = context_of(problem, seed, configuration.decoder, with_affinities=configuration.with_affinities)
     return choose(logits_of(policy.weights, configuration, context.features), configuration, seed)
 
 

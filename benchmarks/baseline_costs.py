@@ -15,9 +15,9 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.baseline import Trial
-from placewright.search.baselines import BASELINES
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baseline import Trial
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.run.search_run import SearchRun
 
 NETWORKS = ("lstm2-training", "gnmt4-training", "nasnet_a_large-training", "bert_large-training")
 MACHINES = ("2xv100-32g/nvlink", "4xv100-32g/nvlink")

@@ -20,8 +20,8 @@ from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.baselines import BASELINES
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.run.search_run import SearchRun
 
 SIMPLE = {"step-time": (critical_path, total_work), "peak-memory": (largest_op, spread_residents)}
 

@@ -22,9 +22,9 @@ from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 TEST_GRAPHS = Path(__file__).parent / "instances" / "synthetic-test.graphs.gz"
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")

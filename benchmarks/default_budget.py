@@ -20,11 +20,11 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations, work_per_evaluation
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.portfolio import run_baselines
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 NETWORKS = ("gru1-training", "lstm2-training", "transformer_xl12-training", "nasnet_a_large-training", "gnmt4-training")
 LARGE = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000)

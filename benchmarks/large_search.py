@@ -9,9 +9,9 @@ import numpy as np
 
 from placewright import Device, Graph, Link, Machine, Op, Tensor
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 def random_graph(num_ops: int, seed: int) -> Graph:

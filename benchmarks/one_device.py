@@ -16,8 +16,8 @@ from placewright.machines import load_machine
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import make_problem
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.search_run import SearchRun
 
 NETWORKS: tuple[tuple[str, Mode], ...] = (
     *((name, "inference") for name in ("randwire_er", "randwire_ws", "randwire_ba")),

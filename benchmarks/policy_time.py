@@ -20,9 +20,9 @@ from placewright.learning.regal.features import context_after, search_for_featur
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 SIZES = (150, 600, 2000, 6000)
 
@@ -44,8 +44,10 @@ def measure(problem: Problem, policy: RegalPolicy, budget: Budget, runs: int) ->
     search.advance(400)
     uniform = milliseconds(lambda: Brkga(decoder=own.decoder).solve(problem, SearchRun(budget)), runs)
     guided = milliseconds(lambda: Regal(policy=policy).solve(problem, SearchRun(budget)), runs)
-    features = milliseconds(lambda: context_after(problem, search, own.decoder, with_leanings=own.with_leanings), runs)
-    context = context_after(problem, search, own.decoder, with_leanings=own.with_leanings)
+    features = milliseconds(
+        lambda: context_after(problem, search, own.decoder, with_affinities=own.with_affinities), runs
+    )
+    context = context_after(problem, search, own.decoder, with_affinities=own.with_affinities)
     proposal = milliseconds(lambda: policy.guide(problem, context, 0), runs)
     added, share = 100 * (guided / uniform - 1), 100 * (features + proposal) / uniform
     return (

@@ -29,11 +29,11 @@ from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.expert import affinity_actions, candidate_actions, demonstrate
 from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.peak_search import PeakSearch
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
-from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.search.metaheuristics.peak_search import PeakSearch
+from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 
 HERE = Path(__file__).parent
 MOST_OPS = 1500
@@ -116,7 +116,10 @@ def expert_for_memory(environment: GuidedSearch, space: ActionSpace) -> tuple[Pr
 
 def gains(problem: Problem, seed: int, decoder: DecoderName, evaluations: int) -> dict[str, float]:
     """Percent over uniform BRKGA by what it is of."""
-    context, reference = context_of(problem, seed, decoder, with_leanings=True), uniform(problem, "paper", evaluations)
+    context, reference = (
+        context_of(problem, seed, decoder, with_affinities=True),
+        uniform(problem, "paper", evaluations),
+    )
     plan = near_optimal(problem)
     found = {"the near-optimal plan": float(plan.metrics.objective_value(problem.objective))}
     if decoder != "paper":

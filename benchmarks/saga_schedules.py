@@ -24,9 +24,9 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.baseline import Candidate, evaluate
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baseline import Candidate, evaluate
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.search_run import SearchRun
 
 SCHEDULERS = (
     *("bil", "cpop", "dps", "duplex", "etf", "fastest_node", "fcp", "flb", "gdl", "heft"),

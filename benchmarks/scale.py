@@ -26,10 +26,10 @@ from placewright.plans.buffers import buffers_and_curves
 from placewright.plans.file import read_plan, write_plan
 from placewright.problem import make_problem
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
-from placewright.search.result import Result, measure
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, measure
+from placewright.search.run.search_run import SearchRun
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random": random_layers}
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
-from placewright.search.annealing_rounds import NUM_STARTS, AnnealingRounds
-from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
+from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS, AnnealingRounds
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.portfolio import run_baselines
-from placewright.search.result import Result
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"

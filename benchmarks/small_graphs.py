@@ -24,9 +24,9 @@ from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Objective
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget
-from placewright.search.cp_sat import CpSat
-from placewright.search.search_run import SearchRun
+from placewright.search.exact.cp_sat import CpSat
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 NETWORKS = Path(__file__).parent / "instances" / "real-networks.graphs.gz"
 SIZES = (10, 15, 20, 30, 45, 60)

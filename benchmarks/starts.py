@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.bench.suite import read_suite
 from placewright.problem import Problem
-from placewright.search.annealing_rounds import NUM_STARTS
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.result import Result, Solution
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 
 CLUSTER_OPS, WRONG_SHARES = 20, (0.02, 0.1, 0.3)
 

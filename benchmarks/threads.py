@@ -11,8 +11,8 @@ import numpy as np
 
 from placewright.bench.suite import read_suite
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from placewright.bench.suite import Suite, read_suite
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 #: The uniform one first.

@@ -18,11 +18,11 @@ from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import interesting_graphs
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.local_search import LocalSearch
-from placewright.search.method import Method
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.local_search import LocalSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.method import Method
+from placewright.search.run.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 STARTS = (1, 2, 5, 10)

@@ -19,12 +19,12 @@ from statistics import mean
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.annealing_rounds import NUM_STARTS
-from placewright.search.baselines import BASELINES
-from placewright.search.budget import Budget
-from placewright.search.result import Result
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 from placewright.support.files import write_atomically
 
 NETWORKS = (

@@ -20,9 +20,9 @@ from placewright.methods.table import METHODS
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.search.auto import Auto
-from placewright.search.budget import Budget
-from placewright.search.method import Method
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.method import Method
+from placewright.search.run.search_run import SearchRun
 
 SUITES = [
     Path(__file__).parent / "suites" / f"{name}.toml"

@@ -19,7 +19,7 @@ from placewright.importers.torch_module import from_torch
 BATCH, PIXELS = 32, 299
 
 
-class TrainingLoss(nn.Module):  # type: ignore[misc]
+class TrainingLoss(nn.Module):
     """Cross entropy of both classifiers, the auxiliary one weighted 0.4 as in the TensorFlow reference."""
 
     def __init__(self, model: nn.Module) -> None:

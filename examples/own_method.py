@@ -10,7 +10,7 @@ import numpy as np
 
 import placewright
 from placewright.problem import Problem
-from placewright.search.baseline import Baseline, Candidate
+from placewright.search.constructive.baseline import Baseline, Candidate
 
 
 @placewright.register_method

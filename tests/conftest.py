@@ -1,7 +1,11 @@
-"""What all tests share: one profile of Hypothesis, and what is left out where the reference data is not at hand."""
+"""What all tests share: one profile of Hypothesis, the mark of heavy tests, and what is left out where the reference
+data is not at hand."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import imported
 import pytest
 import reference_data
 from hypothesis import HealthCheck, settings
@@ -17,7 +21,23 @@ def pytest_report_header() -> list[str]:
     return [f"reference data: none in '{reference_data.FOLDER}' (PLACEWRIGHT_REFERENCE_DATA); its tests are left out"]
 
 
+#: What takes long to import; what starts processes of its own, where a test module names it itself; fixtures that do.
+HEAVY_PACKAGES = {"torch", "transformers", "ray", "playwright", "atheris"}
+PROCESSES = {"subprocess", "multiprocessing", "command_line.process"}
+HEAVY_FIXTURES = {"browser", "open_report"}
+
+
+def is_heavy(item: pytest.Item) -> bool:
+    path = Path(item.path)
+    needed = imported.packages_of(path) & HEAVY_PACKAGES | imported.directly(path) & PROCESSES
+    return bool(needed) or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "heavy" in config.option.markexpr:
+        for item in items:
+            if is_heavy(item):
+                item.add_marker("heavy")
     if reference_data.FOLDER.is_dir():
         return
     left_out = [item for item in items if item.get_closest_marker("reference_data")]

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.result import Result, Solution, measure
+from placewright.search.run.result import Result, Solution, measure
 
 FREE = Link()
 
@@ -43,18 +44,18 @@ def machine_of(num_devices: int, link: Link = FREE, transfer_model: TransferMode
     return Machine(name="tiny", devices=devices, links=links, transfer_model=transfer_model)
 
 
-def problem_of(graph: Graph, machine: Machine, times_ns: Sequence[int] | int = 1, **rest: Any) -> Problem:
+def problem_of(graph: Graph, machine: Machine, times_ns: ArrayLike = 1, **rest: Any) -> Problem:
     """Each op takes the same time on every device: one number for all ops, or one per op."""
     own = np.broadcast_to(np.array(times_ns, np.int64), (len(graph.ops),))
     return Problem(graph=graph, machine=machine, time_ns=np.repeat(own[:, None], machine.num_devices, axis=1), **rest)
 
 
-def names_in_order(problem: Problem, ops: Sequence[int]) -> str:
+def names_in_order(problem: Problem, ops: Sequence[int] | NDArray[np.integer[Any]]) -> str:
     """Names of scheduled ops, separated by spaces."""
     return " ".join(problem.graph.ops[problem.lowered.graph_op[op]].name for op in ops)
 
 
-def devices_by_name(problem: Problem, device_of: Sequence[int]) -> dict[str, int]:
+def devices_by_name(problem: Problem, device_of: Sequence[int] | NDArray[np.integer[Any]]) -> dict[str, int]:
     return {
         problem.graph.ops[graph_op].name: int(device)
         for graph_op, device in zip(problem.lowered.graph_op, device_of, strict=True)

@@ -48,7 +48,8 @@ def lazy(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
     """Right before the first use; where transfers block and time counts, with all that waits between the two devices,
     in the order in which it was made, first what goes to the reader."""
     batched = problem.machine.transfer_model == "blocking" and problem.objective == "step-time"
-    structure, order = structure_of(problem), []
+    structure = structure_of(problem)
+    order: Order = []
     needed = structure.needed_transfers(device_of)
     for op in ops:
         here = device_of[op]

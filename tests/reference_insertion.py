@@ -9,7 +9,7 @@ from reference import structure_of
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.search.contention_free import ContentionFree
+from placewright.search.constructive.contention_free import ContentionFree
 
 Busy = list[tuple[int, int]]  # (start, finish), sorted
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from placewright.graph import Graph, Op, Tensor
-from placewright.machine import Device, Link, Machine
+from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
-from placewright.search.search_run import SearchRun
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 SIZES = st.sampled_from([4, 1, 0, 2, 3, 7, 20])
@@ -147,8 +147,8 @@ def machines(draw: st.DrawFn, max_devices: int = 3) -> Machine:
     )
     link = st.builds(Link, bandwidth_bytes_per_s=BANDWIDTHS, latency_ns=st.sampled_from([0, 1, 4]))
     links = tuple(tuple(draw(link) for _ in range(count)) for _ in range(count))
-    model = draw(st.sampled_from(["blocking", "overlapped"]))
-    launch = draw(st.sampled_from(["host-thread", "device-threads", "graphs"]))
+    model: TransferModel = draw(st.sampled_from(["blocking", "overlapped"]))
+    launch: LaunchMode = draw(st.sampled_from(["host-thread", "device-threads", "graphs"]))
     return Machine(name="drawn", devices=devices, links=links, transfer_model=model, launch=launch)
 
 

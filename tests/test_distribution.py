@@ -75,7 +75,7 @@ def test_the_wheel_plans_in_an_empty_environment(scripts: Path, tmp_path: Path) 
 @pytest.mark.long
 def test_a_model_whose_extra_is_absent_names_it(scripts: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x08\x07")
-    asked = [scripts / "placewright", "inspect", "model.onnx", "--devices", "2xp100"]
+    asked: list[str | Path] = [scripts / "placewright", "inspect", "model.onnx", "--devices", "2xp100"]
     refused = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "pip install 'placewright[onnx]'" in " ".join(refused.stderr.split())

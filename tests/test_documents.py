@@ -87,3 +87,8 @@ def test_the_page_about_compatibility_tells_the_numbers_of_the_code() -> None:
         "Rows and `run.json`": rows.SCHEMA_VERSION,
         "What `--json` prints": 1,
     }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_documents_stay_under_120_characters_but_for_tables(document: Path) -> None:
+    assert [line for line in document.read_text().splitlines() if len(line) >= 120 and not line.startswith("|")] == []

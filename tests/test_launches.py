@@ -21,11 +21,11 @@ from placewright.machine import Device, LaunchMode, Link, Machine
 from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan
-from placewright.plans.record import WAITS_FOR_LAUNCH
+from placewright.plans.record import WAITS_FOR_LAUNCH, ScheduledOp, Transfer
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.tables import drawn
 from placewright.verification.checker import check_plan
@@ -141,7 +141,8 @@ def test_no_step_starts_before_it_is_launched(problem: Problem) -> None:
     result = METHODS["list"].solve(problem, SearchRun())
     plan = assemble_plan(problem, result, solver="list", seconds=0.0)
     made = {launch.step.position: launch.finish_ns for launch in launches_of(plan)}
-    for step in (*plan.ops, *plan.transfers):
+    steps: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
+    for step in steps:
         assert step.start_ns >= made.get(step.position, 0)
         if step.waits_for == WAITS_FOR_LAUNCH:
             assert step.start_ns == made[step.position]

@@ -8,7 +8,7 @@ from scipy import stats
 
 import placewright._core as _core
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
+from placewright.search.metaheuristics.brkga import Brkga
 from placewright.support.errors import InputError
 
 

@@ -13,7 +13,7 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode
-from placewright.search.result import Solution
+from placewright.search.run.result import Solution
 from placewright.verification.checker import check_plan
 from placewright.verification.replay import BEGIN, Step, demands, held_memory, memory_curve, step_times
 

@@ -45,7 +45,7 @@ def site() -> Path:
     """Built from nothing, and any warning is an error. It stays in build/site."""
     place = ROOT / "build" / "site"
     shutil.rmtree(place, ignore_errors=True)
-    options = ["-W", "--keep-going", "-q", "-c", ROOT / "docs" / "site", "-b", "html"]
+    options = ["-W", "--keep-going", "-q", "-c", str(ROOT / "docs" / "site"), "-b", "html"]
     subprocess.run([sys.executable, "-m", "sphinx", *options, ROOT, place], check=True)
     return place
 

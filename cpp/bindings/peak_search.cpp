@@ -21,7 +21,7 @@ void bind_peak_search(nb::module_& m) {
         const PeakSearchConfig config{evaluations, first_temperature, last_temperature};
         new (self) PeakSearch(std::move(problem), config, std::move(placed), seed);
     };
-    bind_search<PeakSearch>(m, "PeakSearch", "Annealing for the least peak; see placewright.search.peak_search.")
+    bind_search<PeakSearch>(m, "PeakSearch", "Annealing for the least peak; see placewright.search.metaheuristics.peak_search.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"), arg("first_temperature"),
              arg("last_temperature"), arg("starts"));
 }

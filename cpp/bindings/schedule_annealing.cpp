@@ -28,7 +28,7 @@ void bind_schedule_annealing(nb::module_& m) {
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
     bind_search<ScheduleAnnealing>(m, "ScheduleAnnealing",
-                                   "Simulated annealing over schedules; see placewright.search.schedule_annealing.")
+                                   "Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
              arg("last_temperature"), arg("ignores_limits") = false)
         .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.");

@@ -210,7 +210,7 @@ class BetaTables:
         """Keys that a distribution gives for uniform draws."""
 
 class Brkga:
-    """Biased random-key genetic algorithm; see placewright.search.brkga."""
+    """Biased random-key genetic algorithm; see placewright.search.metaheuristics.brkga."""
 
     def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
@@ -245,7 +245,7 @@ class Brkga:
         """
 
 class LocalSearch:
-    """Greedy local search; see placewright.search.local_search."""
+    """Greedy local search; see placewright.search.metaheuristics.local_search."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
 
@@ -267,7 +267,7 @@ class LocalSearch:
         """The best so far: device of each op, and the whole order."""
 
 class Annealing:
-    """Simulated annealing over keys; see placewright.search.annealing."""
+    """Simulated annealing over keys; see placewright.search.metaheuristics.annealing."""
 
     def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
@@ -291,7 +291,7 @@ class Annealing:
     def best_keys(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')]: ...
 
 class PeakSearch:
-    """Annealing for the least peak; see placewright.search.peak_search."""
+    """Annealing for the least peak; see placewright.search.metaheuristics.peak_search."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations: int, first_temperature: float, last_temperature: float, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> None: ...
 
@@ -314,7 +314,7 @@ class PeakSearch:
 
 class ExactOrder:
     """
-    The order of least peak on one device; see placewright.search.exact_order.
+    The order of least peak on one device; see placewright.search.exact.exact_order.
     """
 
     def __init__(self, *, problem: Problem, start: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], least_bytes: int) -> None: ...
@@ -344,12 +344,12 @@ class ExactOrder:
 
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
-    Device of each op: few bytes between devices, time balanced; see placewright.search.graph_partition.
+    Device of each op: few bytes between devices, time balanced; see placewright.search.constructive.graph_partition.
     """
 
 class ScheduleAnnealing:
     """
-    Simulated annealing over schedules; see placewright.search.schedule_annealing.
+    Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.
     """
 
     def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False) -> None: ...
@@ -406,7 +406,7 @@ def has_free_barriers(problem: Problem) -> bool:
     """
 
 class SuperstepAnnealing:
-    """Annealing over supersteps; see placewright.search.superstep_annealing."""
+    """Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations: int) -> None: ...
 

@@ -15,8 +15,8 @@ from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 def plan_for(problem: Problem, solver: str = "auto") -> Plan:
@@ -115,9 +115,8 @@ def test_every_explanation_adds_up(problem: Problem) -> None:
     for peak in found.peaks:
         assert sum(group.size_bytes for group in peak.groups) == peak.peak_bytes == plan.metrics.peak_bytes[peak.device]
     path = found.path
-    assert path.compute_ns + path.transfer_ns + path.waiting_ns + path.launching_ns == max(
-        (s.finish_ns for s in (*plan.ops, *plan.transfers)), default=0
-    )
+    finishes = [step.finish_ns for step in plan.ops] + [transfer.finish_ns for transfer in plan.transfers]
+    assert path.compute_ns + path.transfer_ns + path.waiting_ns + path.launching_ns == max(finishes, default=0)
     assert sum(stretch.time_ns for stretch in path.stretches) == path.compute_ns + path.transfer_ns
     for device in found.idle:
         idle = device.transfer_ns + device.others_ns + device.launch_ns + device.end_ns

@@ -18,7 +18,7 @@ from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.search_run import SearchRun
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.diff_tables import diff_tables
 from placewright.terminal.inspect_tables import inspect_tables

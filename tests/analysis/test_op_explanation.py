@@ -16,8 +16,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.result import Solution, measure
-from placewright.search.search_run import SearchRun
+from placewright.search.run.result import Solution, measure
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.op_tables import op_tables
 from placewright.terminal.tables import drawn

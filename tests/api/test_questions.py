@@ -16,8 +16,8 @@ from placewright.importers.graph_set import read_graph_set, write_graph_set
 from placewright.plans.record import OneDevice
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem.objective import Metrics
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.search_run import SearchRun
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import builtins
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_rows import plausible_rows, results_of, row, write_results
@@ -13,6 +15,7 @@ from placewright.bench.figure_seconds import Point, format_seconds, front
 from placewright.bench.figure_topology import improvements_by_topology
 from placewright.bench.figures import draw_figure
 from placewright.bench.report import read_report, write_figures
+from placewright.bench.rows import Row
 from placewright.bench.solver_setting import SolverSetting
 from placewright.bench.summaries import summaries
 from placewright.cli.bench_report import report
@@ -22,7 +25,7 @@ FIGURES = ("2", "3", "seconds")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(name: str, rows: list) -> dict[str, bytes]:
+def drawn(name: str, rows: list[Row]) -> dict[str, bytes]:
     results = results_of(rows)
     files = draw_figure(name, results, summaries(results))
     assert not isinstance(files, str), files
@@ -98,7 +101,8 @@ def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
     lines = lines_by_solver(summaries(results_of(rows)))
     # On a alone: 10% with 1,000 evaluations, 20% with 5,000. BRKGA and etf have one limit, so no line.
     assert list(lines) == ["x"]
-    assert [(limit, mean.value, mean.num_graphs) for limit, mean in lines["x"]] == [
+    points: list[Any] = [(limit, mean.value, mean.num_graphs) for limit, mean in lines["x"]]
+    assert points == [
         (1000, pytest.approx(10.0), 1),
         (5000, pytest.approx(20.0), 1),
     ]
@@ -148,7 +152,7 @@ def test_labels_cover_neither_each_other_nor_points() -> None:
         axes.plot(*zip(*points, strict=True), "o")
         place_labels(axes, [Label(x, y, f"solver {x:.2f}", "#000000") for x, y in points], [points])
         axes.figure.canvas.draw()
-        boxes = [text.get_bbox_patch().get_window_extent() for text in axes.texts]
+        boxes = [box.get_window_extent() for text in axes.texts if (box := text.get_bbox_patch())]
         assert len(boxes) == 12
         for one, other in combinations(boxes, 2):
             assert not one.overlaps(other)
@@ -161,7 +165,7 @@ def test_ticks_of_time_are_in_the_unit_that_fits(seconds: float, text: str) -> N
     assert format_seconds(seconds) == text
 
 
-def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, caplog) -> None:
+def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path: Path, caplog: Any) -> None:
     folder = write_results(tmp_path / "r", [row("a", "etf", 80), row("a", "dfs", 90)])
     written = write_figures(read_report([folder], []), FIGURES, tmp_path / "out")
     assert [path.name for path in written] == ["toy-figure-seconds.svg", "toy-figure-seconds.png"]
@@ -171,7 +175,9 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, caplog) ->
     ]
 
 
-def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(tmp_path, monkeypatch, capsys) -> None:
+def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_results(tmp_path / "r", plausible_rows(2))
     present = builtins.__import__
 

@@ -20,8 +20,8 @@ from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.learning.shipped import find_policy
 from placewright.methods.table import METHODS
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.verification.checker import check_plan
 
@@ -115,13 +115,19 @@ def test_an_unreadable_graph_costs_its_own_rows_only(tmp_path: Path) -> None:
     assert "b.stg" in harness.failures[0].reason
 
 
+def fail(what: object) -> None:
+    pytest.fail(str(what))
+
+
 def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_path: Path) -> None:
     harness = Harness(suite, tmp_path / "r")
-    killed = []
+    killed: list[int] = []
 
     def kill_once(pool: Pool, row: Row) -> None:
         if not killed:
-            killed.append(pool._workers[0].process.pid)
+            pid = pool._workers[0].process.pid
+            assert pid is not None
+            killed.append(pid)
             os.kill(killed[0], signal.SIGKILL)
 
     harness.run(jobs_of(suite, RUN, replace(RUN, seed=1, evaluations=20_000)), on_row=kill_once)
@@ -139,7 +145,7 @@ def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_pa
         process = pool._workers[0].process
         process.kill()
         process.join()
-        pool.run(jobs_of(suite, RUN), results, lambda row: None, pytest.fail, deaths.append)
+        pool.run(jobs_of(suite, RUN), results, lambda row: None, fail, deaths.append)
     assert len(results.rows) == 3
     assert len(deaths) == 1
 
@@ -149,7 +155,7 @@ def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_
     jobs = jobs_of(suite, RUN)
     suite.unlink()
     with Pool(suite, 1) as pool, pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"):
-        pool.run(jobs, results, lambda row: None, pytest.fail, pytest.fail)
+        pool.run(jobs, results, lambda row: None, fail, fail)
 
 
 def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,4 +248,4 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
 def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
     from placewright.bench import work
 
-    assert work.check_plan is check_plan
+    assert vars(work)["check_plan"] is check_plan

@@ -13,8 +13,8 @@ from placewright.datasets.problem_set import spread
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.machines import load_machine, machine_to_json
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 

@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_rows import HEADER, plausible_rows, results_of, row, write_results
@@ -81,7 +82,9 @@ def test_the_papers_figures_stand_beside_ours_under_its_limits_only() -> None:
     assert paper_row(replace(summary.setting, time_limit_s=1.0)) is None
 
 
-def test_everything_is_printed_and_written_unless_something_is_chosen(tmp_path, capsys) -> None:
+def test_everything_is_printed_and_written_unless_something_is_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_results(tmp_path / "r", SMALL)
     assert report([folder], table=["3"]) == 0
     printed = capsys.readouterr().out
@@ -90,14 +93,16 @@ def test_everything_is_printed_and_written_unless_something_is_chosen(tmp_path, 
     assert {path.name for path in (folder / "report").iterdir()} == {"toy.md", "table-3.csv"}
 
 
-def test_an_unknown_table_or_figure_is_refused_before_anything_is_read(tmp_path) -> None:
+def test_an_unknown_table_or_figure_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no table '2'; known are 1, 3, heuristics, limits, graphs"):
         report([tmp_path], table=["2"])
     with pytest.raises(InputError, match="there is no figure 'x'; known are 2, 3, 12, seconds"):
         report([tmp_path], figure=["x"])
 
 
-def test_a_narrow_terminal_leaves_columns_out_and_never_the_solver(tmp_path, capsys, monkeypatch) -> None:
+def test_a_narrow_terminal_leaves_columns_out_and_never_the_solver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     header = replace(HEADER, paper="tf-runtime")
     folder = write_results(tmp_path / "r", plausible_rows(3), header)
     for columns in (60, 80, 100):
@@ -108,7 +113,7 @@ def test_a_narrow_terminal_leaves_columns_out_and_never_the_solver(tmp_path, cap
         assert all(any(line.startswith(name) for line in lines) for name in ("etf", "auto 5K", "brkga 50K", "heft"))
 
 
-def test_damaged_lines_are_warned_of_and_the_rest_is_used(tmp_path, caplog) -> None:
+def test_damaged_lines_are_warned_of_and_the_rest_is_used(tmp_path: Path, caplog: Any) -> None:
     folder = write_results(tmp_path / "r", SMALL)
     with (folder / "rows.jsonl").open("a") as file:
         file.write('{"graph": "a"}\n{"gra')
@@ -117,7 +122,7 @@ def test_damaged_lines_are_warned_of_and_the_rest_is_used(tmp_path, caplog) -> N
     assert [message.split("'")[2][:17] for message in caplog.messages] == [", line 5 is damag", ", line 6 is damag"]
 
 
-def test_a_missing_reference_is_said(tmp_path) -> None:
+def test_a_missing_reference_is_said(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", [row("a", "etf", 80), row("a", "dfs", 90)])
     write_tables(read_report([folder], ["1"]), tmp_path)
     text = (tmp_path / "toy.md").read_text()
@@ -126,7 +131,7 @@ def test_a_missing_reference_is_said(tmp_path) -> None:
     assert etf[1:4] == ["1", "", "0"]
 
 
-def test_graphs_without_the_reference_are_counted(tmp_path) -> None:
+def test_graphs_without_the_reference_are_counted(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", [*SMALL, row("c", "etf", 1), row("d", "etf", 1)])
     write_tables(read_report([folder], ["1"]), tmp_path)
     text = (tmp_path / "toy.md").read_text()
@@ -134,7 +139,7 @@ def test_graphs_without_the_reference_are_counted(tmp_path) -> None:
     assert "| etf | 4 | +10.0" in text
 
 
-def test_infeasible_plans_get_a_column_only_where_there_are_some(tmp_path) -> None:
+def test_infeasible_plans_get_a_column_only_where_there_are_some(tmp_path: Path) -> None:
     write_results(tmp_path / "r", SMALL)
     write_results(tmp_path / "s", [*SMALL, row("a", "dfs", 1, bytes_over_limit=5)])
     for folder, expected in {"r": 0, "s": 1}.items():
@@ -143,7 +148,7 @@ def test_infeasible_plans_get_a_column_only_where_there_are_some(tmp_path) -> No
     assert "| dfs | 0 | 1 |  |  |  |" in (tmp_path / "toy.md").read_text()
 
 
-def test_folders_of_one_suite_are_one_study_and_repeated_rows_count_once(tmp_path, caplog) -> None:
+def test_folders_of_one_suite_are_one_study_and_repeated_rows_count_once(tmp_path: Path, caplog: Any) -> None:
     write_results(tmp_path / "r", SMALL)
     write_results(tmp_path / "s", [SMALL[2], row("a", "dfs", 90)], replace(HEADER, started="later"))
     [section] = read_report([tmp_path / "r", tmp_path / "s"], ["1"])
@@ -152,7 +157,7 @@ def test_folders_of_one_suite_are_one_study_and_repeated_rows_count_once(tmp_pat
     assert caplog.messages == ["toy: rows that stand in several folders are taken from the first: 1"]
 
 
-def test_folders_of_other_suites_are_sections_of_their_own_with_files_of_their_own(tmp_path) -> None:
+def test_folders_of_other_suites_are_sections_of_their_own_with_files_of_their_own(tmp_path: Path) -> None:
     write_results(tmp_path / "r", SMALL)
     write_results(tmp_path / "s", SMALL, replace(HEADER, objective="peak-memory"))
     write_results(tmp_path / "t", SMALL, replace(HEADER, suite="../up"))
@@ -163,7 +168,7 @@ def test_folders_of_other_suites_are_sections_of_their_own_with_files_of_their_o
     assert (tmp_path / "out" / "table-1.csv").read_text().count("\ntoy-2,peak-memory,") == 2
 
 
-def test_results_in_another_sequence_give_the_same_bytes(tmp_path) -> None:
+def test_results_in_another_sequence_give_the_same_bytes(tmp_path: Path) -> None:
     rows = plausible_rows(5)
     write_results(tmp_path / "r", rows)
     write_results(tmp_path / "s", rows[::-1])
@@ -173,7 +178,7 @@ def test_results_in_another_sequence_give_the_same_bytes(tmp_path) -> None:
         assert (tmp_path / "out-r" / name).read_bytes() == (tmp_path / "out-s" / name).read_bytes()
 
 
-def test_a_folder_without_rows_and_an_unknown_test_set_are_named(tmp_path) -> None:
+def test_a_folder_without_rows_and_an_unknown_test_set_are_named(tmp_path: Path) -> None:
     write_results(tmp_path / "r", [])
     with pytest.raises(InputError, match="r' holds no results yet"):
         read_report([tmp_path / "r"], ["1"])
@@ -182,7 +187,7 @@ def test_a_folder_without_rows_and_an_unknown_test_set_are_named(tmp_path) -> No
         read_report([tmp_path / "s"], ["1"])
 
 
-def test_names_from_files_cannot_break_the_markdown(tmp_path) -> None:
+def test_names_from_files_cannot_break_the_markdown(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", [row("a", "x|<b>\ny", 80)])
     write_tables(read_report([folder], ["1"]), tmp_path)
     assert "| x\\|&lt;b> y | 1 |" in (tmp_path / "toy.md").read_text()

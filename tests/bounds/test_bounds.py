@@ -65,7 +65,7 @@ def test_no_bound_exceeds_any_solution(problem: Problem) -> None:
 @given(problems(max_ops=2, max_devices=3))
 def test_no_bound_exceeds_the_optimum_on_three_devices(problem: Problem) -> None:
     for objective in ("step-time", "peak-memory"):
-        aimed = replace(problem, objective=objective)  # type: ignore[arg-type]
+        aimed = replace(problem, objective=objective)
         assert lower_bound(aimed).value <= best_objective(aimed)
 
 

@@ -46,7 +46,18 @@ def test_open_dimensions_are_set_in_all_processes(tmp_path: Path) -> None:
     body = "g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{body}')
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    run = ["bench", "run", tmp_path / "m.onnx", "-d", "2xh100", "--solvers", "etf", "--jobs", "1", "--out"]
+    run: list[str | Path] = [
+        "bench",
+        "run",
+        tmp_path / "m.onnx",
+        "-d",
+        "2xh100",
+        "--solvers",
+        "etf",
+        "--jobs",
+        "1",
+        "--out",
+    ]
     assert "leaves dimensions of its inputs open: 'batch'" in process(*run, tmp_path / "open").stderr
     outcome = process(*run, tmp_path / "r", "--dim", "batch=8")
     assert (outcome.returncode, outcome.stdout) == (0, f"1 row in {tmp_path / 'r'}\n")
@@ -231,7 +242,7 @@ def test_a_split_set_is_run_on_its_test_part(tmp_path: Path) -> None:
 
 
 def test_a_graph_and_an_example_are_run_on_devices_that_are_named(tmp_path: Path) -> None:
-    run = ["bench", "run", "example:resnet50-onnx", "--solvers", "etf", "--out", tmp_path / "r"]
+    run: list[str | Path] = ["bench", "run", "example:resnet50-onnx", "--solvers", "etf", "--out", tmp_path / "r"]
     untimed = process(*run)
     assert untimed.returncode == 1
     assert "on devices with rates, like 2xp100/free, times are estimated" in untimed.stderr
@@ -250,7 +261,17 @@ def test_a_suite_says_its_own_devices(suite: Path) -> None:
 
 def test_workers_know_a_plugin(suite: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "own_method.py"
-    run = ["bench", "run", suite, "--solvers", "near-inputs,etf", "--out", suite.parent / "r", "--jobs", "1"]
+    run: list[str | Path] = [
+        "bench",
+        "run",
+        suite,
+        "--solvers",
+        "near-inputs,etf",
+        "--out",
+        suite.parent / "r",
+        "--jobs",
+        "1",
+    ]
     unknown = process(*run, "--take", "2")
     assert unknown.returncode == 2
     assert "there is no solver 'near-inputs'" in unknown.stderr
@@ -267,7 +288,7 @@ def test_workers_know_a_plugin(suite: Path) -> None:
 
 
 def test_a_report_with_nothing_in_it_says_why(suite: Path) -> None:
-    run = ["bench", "run", suite, "--solvers", "brkga", "--evaluations", "50", "--take", "1"]
+    run: list[str | Path] = ["bench", "run", suite, "--solvers", "brkga", "--evaluations", "50", "--take", "1"]
     assert process(*run, "--out", suite.parent / "r").returncode == 0
     outcome = process("bench", "report", suite.parent / "r", "--table", "graphs")
     assert outcome.returncode == 2

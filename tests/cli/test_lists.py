@@ -26,7 +26,7 @@ from placewright.methods.table import BUILT_IN, METHODS
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command by its words."""
-    found = group or typer.main.get_command(app)
+    found: Any = group or typer.main.get_command(app)
     for name, command in found.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
@@ -134,7 +134,14 @@ def assert_fits(value: Any, schema: dict[str, Any], definitions: dict[str, Any],
             except AssertionError as error:
                 problems.append(str(error))
         raise AssertionError(f"{where}: {problems}")
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+    }
     if schema.get("type") == "null":
         assert value is None, where
     elif "type" in schema:

@@ -9,7 +9,7 @@ from placewright.cli import complain
 from placewright.cli.counting import counting
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
-from placewright.search.budget import Progress
+from placewright.search.run.budget import Progress
 from placewright.support.quantities import counted
 from placewright.terminal.text import change, format_count, printable, share, shortened
 

@@ -18,11 +18,11 @@ from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
 from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups
 from placewright.proposal import Proposal
-from placewright.search.annealing import Annealing
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.random_search import RandomSearch
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.annealing import Annealing
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS)

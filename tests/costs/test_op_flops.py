@@ -85,7 +85,7 @@ def test_gradients_of_a_convolution_are_told_from_its_results_when_not_listed() 
 
 def test_the_gradient_of_a_transposed_convolution_finds_the_forward_input() -> None:
     attributes = {"kernel": [2, 2], "groups": 1, "in_channels": 16, "out_channels": 8, "transposed": True}
-    inputs = [(1, 8, 8, 8), (1, 16, 4, 4), (16, 8, 2, 2)]
+    inputs: list[tuple[int, ...]] = [(1, 8, 8, 8), (1, 16, 4, 4), (16, 8, 2, 2)]
     assert flops("conv_backward", inputs, [(16, 8, 2, 2)], **attributes, grads=["weight"]) == 2 * 256 * 8 * 4
 
 

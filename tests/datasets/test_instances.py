@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_network_captured_again_is_the_committed_graph(label: str, zoo: dict[s
     assert without_library(capture_network(network, mode)) == zoo[part][index]  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="the network is torchvision's")
 def test_a_real_network_captured_again_is_the_committed_graph() -> None:
     from placewright.datasets.zoo.capture import capture_network
     from placewright.datasets.zoo.catalogue import all_networks

@@ -14,9 +14,9 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 

@@ -26,12 +26,12 @@ from placewright.support.files import locked_folder  # noqa: E402
 if missing := [library for library in LIBRARIES if importlib.util.find_spec(library) is None]:
     pytest.skip(f"networks of the zoo come from {missing[0]}", allow_module_level=True)
 
-nn = torch.nn
+nn: Any = torch.nn
 VERSIONS = {library: version(library).partition("+")[0] for library in LIBRARIES}
 INFERENCE: tuple[Mode, ...] = ("inference",)
 
 
-class Branches(nn.Module):  # type: ignore[misc]
+class Branches(nn.Module):
     """So many linear layers over one input, added up."""
 
     def __init__(self, count: int, width: int = 8) -> None:
@@ -42,7 +42,7 @@ class Branches(nn.Module):  # type: ignore[misc]
         return sum(torch.relu(layer(x)) for layer in self.layers)
 
 
-class OpenEnded(nn.Module):  # type: ignore[misc]
+class OpenEnded(nn.Module):
     """Its result's shape depends on values."""
 
     def forward(self, x: Any) -> Any:
@@ -111,8 +111,8 @@ def test_a_captured_network_keeps_what_scheduling_needs_and_nothing_else() -> No
         assert kept == (old.kind, old.inputs, old.outputs, old.controls, old.phase, old.workspace_bytes)
         assert (new.target, new.module, new.source, dict(new.attributes)) == ("", "", "", {})
     for tensor, before in zip(graph.tensors, whole.tensors, strict=True):
-        kept = (tensor.size_bytes, tensor.role, tensor.alias_of, tensor.is_output)
-        assert kept == (before.size_bytes, before.role, before.alias_of, before.is_output)
+        held = (tensor.size_bytes, tensor.role, tensor.alias_of, tensor.is_output)
+        assert held == (before.size_bytes, before.role, before.alias_of, before.is_output)
         assert (tensor.shape, tensor.dtype) == (None, None)
     assert (graph.name, graph.ops[1].name, graph.tensors[1].name) == ("two-training", f"{graph.ops[1].kind}1", "t1")
     assert graph.metadata == {

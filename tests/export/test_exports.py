@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,7 +37,7 @@ from placewright.support.spreadsheet import guarded, unguarded
 NASTY_NAMES = ('</script><b>"x"', "a,b\nc", "naïve \u2028 \\ 'q' 模型", "tab\there\r")
 
 
-def events_of(plan: Plan, phase: str, graph: Graph | None = None) -> list[dict]:
+def events_of(plan: Plan, phase: str, graph: Graph | None = None) -> list[dict[str, Any]]:
     return [event for event in json.loads(to_perfetto(plan, graph))["traceEvents"] if event["ph"] == phase]
 
 
@@ -137,7 +138,7 @@ def test_perfetto_counters_of_kinds_add_up_to_all_memory() -> None:
     plan = layered_plan(500, 3)
     for pid in (1, 2, 3):
         kinds: dict[str, int] = {}
-        by_time = defaultdict(dict)
+        by_time: dict[float, dict[str, int]] = defaultdict(dict)
         for event in (event for event in events_of(plan, "C") if event["pid"] == pid):
             by_time[event["ts"]][event["name"]] = event["args"]["bytes"]
         for changed in by_time.values():
@@ -309,7 +310,7 @@ def test_dot_strings_are_closed_whatever_the_names() -> None:
 # --- device map ------------------------------------------------------------------------------------------------------
 
 
-def lookup(mapping: dict, parameter: str) -> int | str:
+def lookup(mapping: dict[str, Any], parameter: str) -> Any:
     """Longest prefix on whole path components, as accelerate's readers do."""
     fitting = [key for key in mapping if key == "" or parameter == key or parameter.startswith(f"{key}.")]
     return mapping[max(fitting, key=len)]

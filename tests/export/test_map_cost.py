@@ -18,7 +18,7 @@ from placewright.machine import Link
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.result import Result, Solution, measure
+from placewright.search.run.result import Result, Solution, measure
 from placewright.support.errors import InputError
 
 #: op -> what it reads, bytes of its output, its module, its time in ns, its device in the plan.

@@ -27,7 +27,7 @@ REAL = (0.0, 0.5, 1.0, -1.0, 1e-300, 1e300, math.nan, math.inf, -math.inf)
 def arrays_of(problem: Problem) -> dict[str, Any]:
     """What the core is given for a problem, as copies that may be changed."""
     with patch("placewright.problem.problem._core.Problem", dict):
-        given = problem.core
+        given: Any = problem.core
     del problem.__dict__["core"]
     return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in given.items()}
 

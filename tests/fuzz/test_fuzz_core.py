@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-def test_no_broken_array_makes_the_core_read_or_write_where_it_may_not():
+def test_no_broken_array_makes_the_core_read_or_write_where_it_may_not() -> None:
     built = sorted((ROOT / "build" / "address").glob("_core*.so"))
     if not built:
         pytest.skip("the core is not built with the address sanitizer: make build/address/built")

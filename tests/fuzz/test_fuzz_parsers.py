@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ SECONDS = int(os.environ.get("PLACEWRIGHT_FUZZ_SECONDS", "60"))
 
 @pytest.mark.long
 @pytest.mark.parametrize("file_format", ["json", "costgraph", "stg", "onnx"])
-def test_no_input_the_fuzzer_finds_breaks_the_parser(file_format, tmp_path):
+def test_no_input_the_fuzzer_finds_breaks_the_parser(file_format: Any, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="the fuzzer is not installed")
     script = Path(__file__).parent / "fuzz_parsers.py"
     command = [sys.executable, str(script), file_format, str(SECONDS), str(tmp_path / "corpus")]

@@ -65,7 +65,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_the_seeds_are_valid(file_format):
+def test_the_seeds_are_valid(file_format: Any) -> None:
     needs_onnx(file_format)
     assert all(parse(file_format, seed) is not None for seed in seeds(file_format))
 
@@ -73,7 +73,7 @@ def test_the_seeds_are_valid(file_format):
 @pytest.mark.parametrize("file_format", FORMATS)
 @SETTINGS
 @given(data=st.binary(max_size=200))
-def test_random_bytes_are_bad_input_or_a_graph(file_format, data):
+def test_random_bytes_are_bad_input_or_a_graph(file_format: Any, data: Any) -> None:
     needs_onnx(file_format)
     parse(file_format, data)
 
@@ -81,13 +81,13 @@ def test_random_bytes_are_bad_input_or_a_graph(file_format, data):
 @pytest.mark.parametrize("file_format", FORMATS)
 @SETTINGS
 @given(pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from([b"node", b"name", b"ops"])), max_size=40))
-def test_random_pieces_are_bad_input_or_a_graph(file_format, pieces):
+def test_random_pieces_are_bad_input_or_a_graph(file_format: Any, pieces: Any) -> None:
     needs_onnx(file_format)
     parse(file_format, b"".join(pieces))
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_every_beginning_of_a_valid_file_is_bad_input_or_a_graph(file_format):
+def test_every_beginning_of_a_valid_file_is_bad_input_or_a_graph(file_format: Any) -> None:
     needs_onnx(file_format)
     for seed in seeds(file_format):
         for length in range(len(seed)):
@@ -95,7 +95,7 @@ def test_every_beginning_of_a_valid_file_is_bad_input_or_a_graph(file_format):
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_changed_valid_files_are_bad_input_or_a_graph(file_format):
+def test_changed_valid_files_are_bad_input_or_a_graph(file_format: Any) -> None:
     needs_onnx(file_format)
     rng = random.Random(1)
     outcomes = [parse(file_format, mutated(seed, rng)) for seed in seeds(file_format) for _ in range(800)]
@@ -151,7 +151,7 @@ def with_changed_values(document: Any, rng: random.Random) -> Any:
     return document
 
 
-def test_json_documents_with_changed_values_are_bad_input_or_a_graph():
+def test_json_documents_with_changed_values_are_bad_input_or_a_graph() -> None:
     rng = random.Random(2)
     outcomes = [parse("json", json.dumps(with_changed_values(JSON_SEED, rng)).encode()) for _ in range(3000)]
     assert sum(graph is not None for graph in outcomes) > 100
@@ -190,7 +190,7 @@ def with_changed_nodes(model: Any, rng: random.Random) -> Any:
     return model
 
 
-def test_onnx_models_with_changed_nodes_are_bad_input_or_a_graph():
+def test_onnx_models_with_changed_nodes_are_bad_input_or_a_graph() -> None:
     onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
     rng = random.Random(3)
     models = [onnx.load_model_from_string(seed) for seed in seeds("onnx")]

@@ -1,6 +1,9 @@
 """TensorFlow's CostGraphDef, text and binary."""
 
 import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from reference_data import FOLDER, needs_reference_data
@@ -14,7 +17,7 @@ from placewright.support.errors import InputError
 REFERENCE = FOLDER / "regal" / "example.pbtxt"
 
 
-def parse(text: str):
+def parse(text: str) -> Any:
     return parse_costgraph(text.encode(), "g.pbtxt")
 
 
@@ -25,7 +28,7 @@ def complaint(data: str | bytes) -> str:
 
 
 @needs_reference_data
-def test_the_example_of_the_regal_data_has_five_ops():
+def test_the_example_of_the_regal_data_has_five_ops() -> None:
     graph = load_graph(REFERENCE)
     assert [op.name for op in graph.ops] == ["_SOURCE", "node_0", "node_1", "node_2", "node_3"]
     assert [op.time_ns for op in graph.ops] == [0, 0, 58, 47, 58]
@@ -40,7 +43,7 @@ def test_the_example_of_the_regal_data_has_five_ops():
     ]
 
 
-def test_every_field_has_its_place_in_the_graph():
+def test_every_field_has_its_place_in_the_graph() -> None:
     graph = parse(
         """
         node { name: "net/read" id: 7 device: "/GPU:0"
@@ -68,7 +71,7 @@ def test_every_field_has_its_place_in_the_graph():
     assert (look.kind, look.inputs, look.controls) == ("view", (1, 0), (0,))
 
 
-def test_memory_in_the_older_fields_counts_too():
+def test_memory_in_the_older_fields_counts_too() -> None:
     graph = parse(
         'node { name: "a" host_temp_memory_size: 3 device_temp_memory_size: 4 device_persistent_memory_size: 5 }'
     )
@@ -76,7 +79,7 @@ def test_memory_in_the_older_fields_counts_too():
     assert [tensor.size_bytes for tensor in graph.tensors] == [5]
 
 
-def test_a_left_out_alias_port_means_input_0_and_none_without_inputs():
+def test_a_left_out_alias_port_means_input_0_and_none_without_inputs() -> None:
     graph = parse(
         """node { name: "a" id: 1 output_info { size: 4 } compute_cost: 1 }
            node { name: "b" id: 2 input_info { preceding_node: 1 } output_info { size: 4 } compute_cost: 1 }"""
@@ -86,12 +89,12 @@ def test_a_left_out_alias_port_means_input_0_and_none_without_inputs():
     assert graph.ops[1].kind == "other"
 
 
-def test_nodes_in_any_order_are_sorted():
+def test_nodes_in_any_order_are_sorted() -> None:
     graph = parse('node { name: "b" id: 2 control_input: 1 } node { name: "a" id: 1 }')
     assert [(op.name, op.controls) for op in graph.ops] == [("a", ()), ("b", (0,))]
 
 
-def test_a_name_used_in_two_partitions_gets_the_id_and_a_warning(caplog):
+def test_a_name_used_in_two_partitions_gets_the_id_and_a_warning(caplog: Any) -> None:
     graph = parse('node { name: "_SOURCE" } node { name: "_SOURCE" id: 4 }')
     assert [op.name for op in graph.ops] == ["_SOURCE#0", "_SOURCE#4"]
     assert graph.metadata["warnings"] == ["2 nodes are named '_SOURCE'; each is called by its name and id"]
@@ -134,7 +137,7 @@ def test_a_name_used_in_two_partitions_gets_the_id_and_a_warning(caplog):
         ),
     ],
 )
-def test_a_wrong_text_is_named_in_one_sentence(text, expected):
+def test_a_wrong_text_is_named_in_one_sentence(text: Any, expected: Any) -> None:
     assert expected in complaint(text)
 
 
@@ -149,11 +152,11 @@ def test_a_wrong_text_is_named_in_one_sentence(text, expected):
         (b"\x0a\x06\x0a\x02\xff\xfe\x18\x00", "'g', byte 6: 'utf-8' codec can't decode"),
     ],
 )
-def test_wrong_binary_data_is_named_with_its_place(data, expected):
+def test_wrong_binary_data_is_named_with_its_place(data: Any, expected: Any) -> None:
     assert expected in complaint(data)
 
 
-def messages_by_protobuf():
+def messages_by_protobuf() -> Any:
     """The message class of a CostGraphDef, made by the protobuf package from the schema."""
     protobuf = pytest.importorskip("google.protobuf", reason="comes with the onnx extra")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -177,9 +180,9 @@ def messages_by_protobuf():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("CostGraphDef"))
 
 
-def random_record(rng: random.Random, message: str) -> dict:
+def random_record(rng: random.Random, message: str) -> dict[str, Any]:
     """A message with some of its fields, none of them at its default, which the formats leave out."""
-    values = {
+    values: dict[str, Callable[[], Any]] = {
         "string": lambda: "".join(rng.choice("aé\n\t\"'\\\0 7/") for _ in range(rng.randint(1, 5))),
         "int32": lambda: rng.choice([-1, 1, 127, 128, 2**31 - 1, -(2**31)]),
         "int64": lambda: rng.choice([-1, 1, 2**62, 2**63 - 1, -(2**63)]),
@@ -187,9 +190,9 @@ def random_record(rng: random.Random, message: str) -> dict:
         "float": lambda: rng.choice([0.5, -1.25, 1024.0]),
         "enum": lambda: rng.randint(1, 22),
     }
-    record = {}
+    record: dict[str, Any] = {}
     for entry in _SCHEMA[message].values():
-        make = values.get(entry.kind) or (lambda kind=entry.kind: random_record(rng, kind))
+        make = values.get(entry.kind) or partial(random_record, rng, entry.kind)
         if entry.repeated and (count := rng.randint(0, 2)):
             record[entry.name] = [make() for _ in range(count)]
         elif not entry.repeated and rng.random() < 0.5:
@@ -197,7 +200,7 @@ def random_record(rng: random.Random, message: str) -> dict:
     return record
 
 
-def test_both_readers_agree_with_the_protobuf_package_on_random_messages():
+def test_both_readers_agree_with_the_protobuf_package_on_random_messages() -> None:
     message_class = messages_by_protobuf()
     from google.protobuf import text_format
 
@@ -211,7 +214,7 @@ def test_both_readers_agree_with_the_protobuf_package_on_random_messages():
             assert TextReader(text, _SCHEMA, "g").read("CostGraphDef") == record
 
 
-def test_text_and_binary_give_the_same_graph():
+def test_text_and_binary_give_the_same_graph() -> None:
     message_class = messages_by_protobuf()
     from google.protobuf import text_format
 
@@ -221,7 +224,7 @@ def test_text_and_binary_give_the_same_graph():
     assert parse_costgraph(binary, "g") == parse_costgraph(text.encode(), "g")
 
 
-def test_the_other_spellings_of_the_text_format_are_read():
+def test_the_other_spellings_of_the_text_format_are_read() -> None:
     graph = parse(
         """# a comment
         node: < name: 'a' "b\\x63\\144" 'e', id: 0x10; is_final: t, compute_cost: 017 > # octal 17 is 15
@@ -230,7 +233,7 @@ def test_the_other_spellings_of_the_text_format_are_read():
     assert (graph.ops[0].name, graph.ops[0].time_ns) == ("abcde", 15)
 
 
-def test_quotes_on_a_line_that_does_not_close_them_are_read_once():
+def test_quotes_on_a_line_that_does_not_close_them_are_read_once() -> None:
     # Tried as the end of the text in turn, the 150,000 quotes would take minutes.
     with pytest.raises(InputError, match="'g', line 1: a text is not closed on its line"):
         parse_costgraph(b'node { name: "' + b'\\"' * 150_000, "g")

@@ -1,12 +1,14 @@
 """The builder all importers share."""
 
+from typing import Any
+
 import pytest
 
 from placewright.importers.builder import DTYPE_BITS, GraphBuilder, tensor_bytes
 from placewright.support.errors import InputError
 
 
-def test_ops_may_be_added_before_what_they_depend_on():
+def test_ops_may_be_added_before_what_they_depend_on() -> None:
     builder = GraphBuilder("g")
     tensor = builder.add_tensor("t", size_bytes=4)
     builder.add_op("reads", "copy", inputs=[tensor], controls=[2])
@@ -16,7 +18,7 @@ def test_ops_may_be_added_before_what_they_depend_on():
     assert [(op.name, op.controls) for op in graph.ops] == [("makes", ()), ("first", ()), ("reads", (1,))]
 
 
-def test_names_are_never_changed_silently():
+def test_names_are_never_changed_silently() -> None:
     builder = GraphBuilder("g")
     builder.add_op("a", "other")
     builder.add_op("a", "other")
@@ -24,7 +26,7 @@ def test_names_are_never_changed_silently():
         builder.build()
 
 
-def test_warnings_are_logged_and_kept(caplog):
+def test_warnings_are_logged_and_kept(caplog: Any) -> None:
     builder = GraphBuilder("g")
     builder.add_op("a", "other")
     builder.warn("something is odd")
@@ -32,7 +34,7 @@ def test_warnings_are_logged_and_kept(caplog):
     assert "g: something is odd" in caplog.text
 
 
-def test_what_is_found_out_later_can_be_changed():
+def test_what_is_found_out_later_can_be_changed() -> None:
     builder = GraphBuilder("g")
     base, look = builder.add_tensor("base", size_bytes=4), builder.add_tensor("look", size_bytes=4)
     builder.add_op("makes", "fill", outputs=[base])
@@ -47,12 +49,12 @@ def test_what_is_found_out_later_can_be_changed():
     ("shape", "dtype", "expected"),
     [((2, 3), "float32", 24), ((), "int64", 8), ((3,), "int4", 2), ((5,), "bool", 5), ((0, 7), "float64", 0)],
 )
-def test_bytes_of_a_tensor_are_rounded_up_to_whole_bytes(shape, dtype, expected):
+def test_bytes_of_a_tensor_are_rounded_up_to_whole_bytes(shape: Any, dtype: Any, expected: Any) -> None:
     # Three numbers of 4 bits are 12 bits: 2 bytes.
     assert tensor_bytes(shape, dtype) == expected
 
 
-def test_a_dtype_without_a_width_is_refused():
+def test_a_dtype_without_a_width_is_refused() -> None:
     with pytest.raises(InputError, match="dtype 'string', whose width is unknown"):
         tensor_bytes((1,), "string")
     assert set(DTYPE_BITS.values()) == {2, 4, 6, 8, 16, 32, 64, 128}

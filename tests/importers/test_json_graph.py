@@ -59,27 +59,27 @@ def complaint(document: object) -> str:
 
 
 @pytest.mark.parametrize("name", ["g.json", "g.json.gz"])
-def test_what_is_saved_comes_back_equal(tmp_path, name):
+def test_what_is_saved_comes_back_equal(tmp_path: Path, name: Any) -> None:
     save_graph(EVERYTHING, tmp_path / name)
     assert load_graph(tmp_path / name) == EVERYTHING
     assert load_graph(tmp_path / name).fingerprint == EVERYTHING.fingerprint
 
 
-def test_the_same_graph_gives_the_same_bytes_wherever_it_is_saved(tmp_path):
+def test_the_same_graph_gives_the_same_bytes_wherever_it_is_saved(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     save_graph(EVERYTHING, tmp_path / "a.json.gz")
     save_graph(EVERYTHING, tmp_path / "other" / "b.json.gz")
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "other" / "b.json.gz").read_bytes()
 
 
-def test_what_stands_at_its_default_is_not_written(tmp_path):
+def test_what_stands_at_its_default_is_not_written(tmp_path: Path) -> None:
     plain = parse_json_graph(json.dumps(minimal()).encode(), "g.json")
     save_graph(plain, tmp_path / "g.json")
     written = json.loads((tmp_path / "g.json").read_text())
     assert written == minimal(metadata={})
 
 
-def test_ops_in_any_order_are_sorted(tmp_path):
+def test_ops_in_any_order_are_sorted(tmp_path: Path) -> None:
     document = minimal(
         ops=[
             {"name": "b", "kind": "copy", "inputs": ["t"], "controls": ["c"]},
@@ -135,12 +135,12 @@ def test_ops_in_any_order_are_sorted(tmp_path):
         ),
     ],
 )
-def test_a_wrong_document_is_named_in_one_sentence(document, expected):
+def test_a_wrong_document_is_named_in_one_sentence(document: Any, expected: Any) -> None:
     assert expected in complaint(document)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_not_finite_are_refused(number):
+def test_numbers_that_are_not_finite_are_refused(number: Any) -> None:
     text = json.dumps(minimal(metadata={"x": 12345})).replace("12345", number)
     with pytest.raises(InputError, match=rf"'g.json' holds the number {number}; every number must be finite"):
         parse_json_graph(text.encode(), "g.json")
@@ -151,12 +151,12 @@ def test_numbers_that_are_not_finite_are_refused(number):
     [b"{", b"\xff\xfe", b'{"a":1,"a":2}', b"[" * 100_000, b'{"name": "\\ud800"}', b"nonsense", b"1" * 5000],
     ids=["cut off", "not UTF-8", "a key twice", "too deep", "half a surrogate pair", "no JSON", "huge number"],
 )
-def test_what_is_not_json_is_refused(data):
+def test_what_is_not_json_is_refused(data: Any) -> None:
     with pytest.raises(InputError, match=r"'g.json' is not (valid JSON|a graph)"):
         parse_json_graph(data, "g.json")
 
 
-def test_a_cut_off_or_damaged_gzip_file_is_refused():
+def test_a_cut_off_or_damaged_gzip_file_is_refused() -> None:
     whole = gzip.compress(json.dumps(minimal()).encode(), mtime=0)
     damaged = whole[:20] + bytes([whole[20] ^ 0xFF]) + whole[21:]
     for data in (whole[:-1], whole[:12], damaged):
@@ -164,26 +164,26 @@ def test_a_cut_off_or_damaged_gzip_file_is_refused():
             parse_json_graph(data, "g.json.gz")
 
 
-def test_a_graph_with_attributes_json_cannot_hold_is_not_saved(tmp_path):
+def test_a_graph_with_attributes_json_cannot_hold_is_not_saved(tmp_path: Path) -> None:
     graph = Graph(name="g", tensors=(), ops=(Op(name="a", kind="other", attributes={"x": float("nan")}),))
     with pytest.raises(InputError, match=r"graph 'g' cannot be saved: "):
         save_graph(graph, tmp_path / "g.json")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_example_in_the_documentation_is_a_graph():
+def test_the_example_in_the_documentation_is_a_graph() -> None:
     text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
     example = re.search(r"```json\n(.*?)```", text, re.DOTALL)
     assert example is not None
     assert [op.name for op in parse_json_graph(example[1].encode(), "formats.md").ops] == ["feed", "product"]
 
 
-def test_a_number_of_thousands_of_digits_is_named_in_our_words():
+def test_a_number_of_thousands_of_digits_is_named_in_our_words() -> None:
     with pytest.raises(InputError, match=r"'g\.json' is not valid JSON: it holds a whole number of thousands"):
         parse_json_graph(b'{"schema_version": ' + b"1" * 5000 + b"}", "g.json")
 
 
-def test_a_huge_name_is_cut():
+def test_a_huge_name_is_cut() -> None:
     with pytest.raises(InputError) as caught:
         parse_json_graph(b'{"' + b"k" * 10**6 + b'": 1}', "g.json")
     assert len(str(caught.value)) < 400

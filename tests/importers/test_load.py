@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reference_data import FOLDER, needs_reference_data
@@ -33,18 +34,18 @@ STG = "0\n 0 0 0\n 1 0 1 0\n"
         ("g.stg", STG.encode(), "task_0"),
     ],
 )
-def test_the_format_is_told_by_suffix_or_content(tmp_path, name, content, first_op):
+def test_the_format_is_told_by_suffix_or_content(tmp_path: Path, name: Any, content: Any, first_op: Any) -> None:
     (tmp_path / name).write_bytes(content)
     assert load_graph(tmp_path / name).ops[0].name == first_op
 
 
-def test_an_unknown_format_lists_the_known_ones(tmp_path):
+def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_bytes(b"hello")
     with pytest.raises(InputError, match=r"g.txt' has a format placewright does not know \(known: .onnx, .json"):
         load_graph(tmp_path / "g.txt")
 
 
-def test_help_and_documents_name_every_format(capsys):
+def test_help_and_documents_name_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["inspect", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"A file ({known_suffixes()}), " in told
@@ -58,33 +59,37 @@ def test_help_and_documents_name_every_format(capsys):
         ), each.title
 
 
-def test_of_formats_with_one_suffix_the_one_that_knows_the_contents_reads_it(tmp_path):
+def test_of_formats_with_one_suffix_the_one_that_knows_the_contents_reads_it(tmp_path: Path) -> None:
     layers = {"maxFPGAs": 1, "maxCPUs": 1, "maxSizePerFPGA": 9, "nodes": [], "edges": []}
     packed = gzip.compress(json.dumps(layers).encode(), mtime=0)
     for name in ("g.json.gz", "no_suffix"):
-        assert format_of(tmp_path / name, Contents(packed, name)).title == "layer graph"
-        assert format_of(tmp_path / name, Contents(DOCUMENT.encode(), name)).title == "Graph JSON"
+        for data, title in ((packed, "layer graph"), (DOCUMENT.encode(), "Graph JSON")):
+            found = format_of(tmp_path / name, Contents(data, name))
+            assert found is not None
+            assert found.title == title
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".json", ".json.gz", ".pbtxt", ".pb", ".costgraph", ".stg", ""])
-def test_an_empty_file_is_called_empty(tmp_path, suffix):
+def test_an_empty_file_is_called_empty(tmp_path: Path, suffix: Any) -> None:
     (tmp_path / f"g{suffix}").write_bytes(b"")
     with pytest.raises(InputError, match=r"' is empty"):
         load_graph(tmp_path / f"g{suffix}")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read '.*nothing.onnx': No such file"):
         load_graph(tmp_path / "nothing.onnx")
 
 
-def test_dimensions_can_be_set_for_onnx_models_only(tmp_path):
+def test_dimensions_can_be_set_for_onnx_models_only(tmp_path: Path) -> None:
     (tmp_path / "g.stg").write_text(STG)
     with pytest.raises(InputError, match=r"g.stg' is no ONNX model, so it has no open dimension 'batch' to set"):
         load_graph(tmp_path / "g.stg", dims={"batch": 8})
 
 
-def test_examples_are_found_by_name_and_the_nearest_is_suggested(tmp_path, monkeypatch):
+def test_examples_are_found_by_name_and_the_nearest_is_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tiny-net.json.gz").write_bytes(gzip.compress(DOCUMENT.encode(), mtime=0))
     monkeypatch.setattr(examples, "_FOLDER", tmp_path)
     assert load_graph("example:tiny-net").name == "g"
@@ -92,12 +97,12 @@ def test_examples_are_found_by_name_and_the_nearest_is_suggested(tmp_path, monke
         load_graph("example:tiny_net")
 
 
-def test_every_example_that_ships_loads():
+def test_every_example_that_ships_loads() -> None:
     for name in examples.names():
         assert load_graph(f"example:{name}").ops
 
 
-def test_the_files_of_another_format_under_a_wrong_suffix_are_refused(tmp_path):
+def test_the_files_of_another_format_under_a_wrong_suffix_are_refused(tmp_path: Path) -> None:
     contents = {".json": DOCUMENT, ".pbtxt": COSTGRAPH, ".stg": STG}
     for suffix in (".onnx", ".json", ".pb", ".pbtxt", ".stg"):
         for real, content in contents.items():
@@ -108,14 +113,14 @@ def test_the_files_of_another_format_under_a_wrong_suffix_are_refused(tmp_path):
 
 
 @needs_reference_data
-def test_a_copy_of_the_reference_cost_graph_loads_under_any_of_its_suffixes(tmp_path):
+def test_a_copy_of_the_reference_cost_graph_loads_under_any_of_its_suffixes(tmp_path: Path) -> None:
     source = FOLDER / "regal" / "example.pbtxt"
     for suffix in (".pbtxt", ".costgraph", ".txt"):
         shutil.copy(source, tmp_path / f"g{suffix}")
         assert len(load_graph(tmp_path / f"g{suffix}").ops) == 5
 
 
-def test_what_is_wrong_with_a_graph_is_said_once_with_its_file(tmp_path):
+def test_what_is_wrong_with_a_graph_is_said_once_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(DOCUMENT.replace('"tensors": []', '"tensors": [{"name": "t", "size_bytes": 1}]'))
     with pytest.raises(InputError) as caught:
         load_graph(tmp_path / "a.json")
@@ -125,13 +130,13 @@ def test_what_is_wrong_with_a_graph_is_said_once_with_its_file(tmp_path):
         load_graph(tmp_path / "b.json")
 
 
-def test_a_pipe_is_no_graph(tmp_path):
+def test_a_pipe_is_no_graph(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "g.json")
     with pytest.raises(InputError, match="is not a regular file"):
         load_graph(tmp_path / "g.json")
 
 
-def test_a_file_name_that_is_no_text_is_spelled_out(tmp_path):
+def test_a_file_name_that_is_no_text_is_spelled_out(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/\xff.stg"
     Path(os.fsdecode(path)).write_text(STG)
     graph = load_graph(os.fsdecode(path))

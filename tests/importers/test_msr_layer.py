@@ -19,9 +19,9 @@ from placewright.methods.table import make_method
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Metrics
-from placewright.search.budget import Budget
-from placewright.search.result import Solution, measure
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Solution, measure
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 LAYER_GRAPHS = FOLDER / "msr_layer"

@@ -16,7 +16,12 @@ def view(
     op_type: str, *inputs: tuple[int, ...] | None, domain: str = "", version: int = 17, **changes: Any
 ) -> NodeView:
     attributes = changes.pop("attributes", {})
-    settings = {"outputs": [], "values": [None] * len(inputs), "num_outputs_read": 1, "first_is_weight": False}
+    settings: dict[str, Any] = {
+        "outputs": [],
+        "values": [None] * len(inputs),
+        "num_outputs_read": 1,
+        "first_is_weight": False,
+    }
     return NodeView(
         op_type=op_type, domain=domain, version=version, inputs=inputs, attributes=attributes, **(settings | changes)
     )
@@ -29,13 +34,13 @@ def described(op_type: str, *inputs: tuple[int, ...] | None, **changes: Any) -> 
     return {"kind": kind, **attributes_of(node, kind)}
 
 
-def test_every_operator_onnx_has_ever_defined_has_a_kind():
+def test_every_operator_onnx_has_ever_defined_has_a_kind() -> None:
     defined = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
     assert defined - KIND_OF_OPERATOR[""].keys() - DEPENDING_OPERATORS == set()
     assert {kind for table in KIND_OF_OPERATOR.values() for kind in table.values()} <= OP_KINDS.keys()
 
 
-def test_operators_of_other_domains_are_unknown():
+def test_operators_of_other_domains_are_unknown() -> None:
     assert kind_of(view("Relu", (2,), domain="own")) is None
     assert kind_of(view("Frobnicate", (2,))) is None
 
@@ -55,25 +60,25 @@ def test_operators_of_other_domains_are_unknown():
         ("Einsum", [(3, 4), (4, 5)], {"equation": "ik,kj"}, (1, 3, 5, 4, False)),
     ],
 )
-def test_matrix_products_are_told_as_batch_m_n_k(op_type, inputs, attributes, expected):
+def test_matrix_products_are_told_as_batch_m_n_k(op_type: Any, inputs: Any, attributes: Any, expected: Any) -> None:
     batch, m, n, k, bias = expected
     told = described(op_type, *inputs, attributes=attributes)
     assert told == {"kind": "matmul", "batch": batch, "m": m, "n": n, "k": k, "bias": bias}
 
 
-def test_contrib_matrix_products_are_told_too():
+def test_contrib_matrix_products_are_told_too() -> None:
     told = described("MatMulNBits", (2, 3, 4), (5, 1, 2), domain="com.microsoft", attributes={"K": 4, "N": 5})
     assert told == {"kind": "matmul", "batch": 1, "m": 6, "n": 5, "k": 4, "bias": False}
 
 
-def test_einsum_without_a_product_is_something_else():
+def test_einsum_without_a_product_is_something_else() -> None:
     assert kind_of(view("Einsum", (2, 3), attributes={"equation": "ij->ji"})) == "copy"
     assert described("Einsum", (2, 3), attributes={"equation": "ij->i"})["kind"] == "reduction"
     assert kind_of(view("Einsum", (2,), (3,), attributes={"equation": "i,j->ij"})) == "elementwise"
     assert kind_of(view("Einsum", (2, 2), attributes={"equation": "ii->i"})) == "other"
 
 
-def test_convolutions_are_told_with_their_window_and_channels():
+def test_convolutions_are_told_with_their_window_and_channels() -> None:
     assert described("Conv", (1, 6, 9, 9), (8, 2, 3, 5), attributes={"group": 3, "strides": [2, 1]}) == {
         "kind": "conv",
         "kernel": [3, 5],
@@ -91,7 +96,7 @@ def test_convolutions_are_told_with_their_window_and_channels():
     assert described("QLinearConv", (1, 3, 8), (), (), (4, 3, 3), (), (), (), ())["out_channels"] == 4
 
 
-def test_automatic_padding_makes_the_result_as_long_as_the_input_divided_by_the_stride():
+def test_automatic_padding_makes_the_result_as_long_as_the_input_divided_by_the_stride() -> None:
     # 7 with kernel 3 and stride 2 gives 4: (4 - 1) * 2 + 3 - 7 = 2 of padding; 8 gives 4: 1 of padding, at the end.
     attributes = {"auto_pad": "SAME_UPPER", "strides": [2, 2], "kernel_shape": [3, 3]}
     assert described("Conv", (1, 3, 7, 8), (6, 3, 3, 3), attributes=attributes)["padding"] == [1, 0, 1, 1]
@@ -99,7 +104,7 @@ def test_automatic_padding_makes_the_result_as_long_as_the_input_divided_by_the_
     assert described("MaxPool", (1, 3, 7, 8), attributes=lower)["padding"] == [1, 1, 1, 0]
 
 
-def test_attention_is_told_from_shapes_or_packed_heads():
+def test_attention_is_told_from_shapes_or_packed_heads() -> None:
     four = described("Attention", (2, 8, 16, 32), (2, 2, 20, 32), (2, 2, 20, 24), attributes={"is_causal": 1})
     assert four == {
         "kind": "attention",
@@ -119,7 +124,7 @@ def test_attention_is_told_from_shapes_or_packed_heads():
     assert three["key_length"] == 116
 
 
-def test_recurrent_layers_are_told_with_their_sizes():
+def test_recurrent_layers_are_told_with_their_sizes() -> None:
     told = described(
         "GRU", (5, 2, 3), (2, 12, 3), (2, 12, 4), attributes={"hidden_size": 4, "direction": "bidirectional"}
     )
@@ -137,13 +142,13 @@ def test_recurrent_layers_are_told_with_their_sizes():
     assert (batch_first["cell"], batch_first["batch"], batch_first["length"]) == ("relu", 2, 5)
 
 
-def test_softmax_before_version_13_took_all_axes_from_its_own_on():
+def test_softmax_before_version_13_took_all_axes_from_its_own_on() -> None:
     assert described("Softmax", (2, 3, 4), version=11)["axes"] == [1, 2]
     assert described("Softmax", (2, 3, 4), version=11, attributes={"axis": -1})["axes"] == [2]
     assert described("Softmax", (2, 3, 4), version=13)["axes"] == [2]
 
 
-def test_axes_of_a_reduction_are_an_attribute_an_input_or_all():
+def test_axes_of_a_reduction_are_an_attribute_an_input_or_all() -> None:
     assert described("ReduceMean", (2, 3, 4), attributes={"axes": [-1, 0]}) == {
         "kind": "reduction",
         "function": "mean",
@@ -154,7 +159,7 @@ def test_axes_of_a_reduction_are_an_attribute_an_input_or_all():
     assert described("ArgMax", (2, 3, 4), attributes={"axis": -1})["axes"] == [2]
 
 
-def test_pooling_tells_its_window_or_that_it_is_global():
+def test_pooling_tells_its_window_or_that_it_is_global() -> None:
     assert described("GlobalAveragePool", (1, 8, 7, 5)) == {
         "kind": "pooling",
         "function": "average",
@@ -167,27 +172,27 @@ def test_pooling_tells_its_window_or_that_it_is_global():
     assert (told["function"], told["kernel"], told["padding"], told["global"]) == ("max", [3, 3], [1, 1], False)
 
 
-def test_rows_of_a_weight_are_an_embedding_and_other_lookups_are_not():
+def test_rows_of_a_weight_are_an_embedding_and_other_lookups_are_not() -> None:
     assert kind_of(view("Gather", (100, 8), (2, 3), first_is_weight=True)) == "embedding"
     assert kind_of(view("Gather", (100, 8), (2, 3))) == "gather"
     assert kind_of(view("Gather", (100, 8), (2, 3), first_is_weight=True, attributes={"axis": 1})) == "gather"
 
 
-def test_dropout_is_a_view_unless_it_trains_or_its_mask_is_read():
+def test_dropout_is_a_view_unless_it_trains_or_its_mask_is_read() -> None:
     assert kind_of(view("Dropout", (2, 3))) == "view"
     assert kind_of(view("Dropout", (2, 3), num_outputs_read=2)) == "elementwise"
     training = [None, None, np.array(True)]
     assert kind_of(view("Dropout", (2, 3), (), (), values=training)) == "random"
 
 
-def test_functions_are_in_snake_case():
+def test_functions_are_in_snake_case() -> None:
     functions = {name: described(name, (2,))["function"] for name in ("LeakyRelu", "PRelu", "Sum", "IsNaN", "Erf")}
     assert functions == {"LeakyRelu": "leaky_relu", "PRelu": "prelu", "Sum": "add", "IsNaN": "isnan", "Erf": "erf"}
     assert described("BatchNormalization", (2, 3))["function"] == "batch"
     assert described("GroupNormalization", (2, 4), attributes={"num_groups": 2})["groups"] == 2
 
 
-def test_a_node_that_does_not_fit_its_operator_has_no_attributes():
+def test_a_node_that_does_not_fit_its_operator_has_no_attributes() -> None:
     assert described("MatMul", (3, 4)) == {"kind": "matmul"}
     assert described("Conv", (1, 3, 8), None) == {"kind": "conv"}
     assert described("MaxPool", (1, 3, 8)) == {"kind": "pooling"}

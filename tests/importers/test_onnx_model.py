@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
-def model(body: str, version: int = 17, domains: str = ""):
+def model(body: str, version: int = 17, domains: str = "") -> Any:
     return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {version} {domains}]>\n{body}')
 
 
@@ -42,7 +43,7 @@ def flops_of_products(graph: Graph) -> int:
     for op in graph.ops:
         a = op.attributes
         if op.kind == "conv":
-            result = math.prod(graph.tensors[op.outputs[0]].shape)
+            result = math.prod(graph.tensors[op.outputs[0]].shape or ())
             total += 2 * result * a["in_channels"] // a["groups"] * math.prod(a["kernel"])
         if op.kind == "matmul":
             total += 2 * a["batch"] * a["m"] * a["n"] * a["k"]
@@ -64,7 +65,7 @@ def products_by_weights(path: Path) -> int:
 
 
 @pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda path: path.stem)
-def test_the_real_networks_in_the_onnx_package_import_whole(path):
+def test_the_real_networks_in_the_onnx_package_import_whole(path: Any) -> None:
     graph = load_graph(path)
     assert flops_of_products(graph) == products_by_weights(path)
     assert not {"fill", "other"} & set(kinds(graph))
@@ -79,14 +80,14 @@ def test_the_real_networks_in_the_onnx_package_import_whole(path):
     ("file", "giga_products", "mega_parameters"),
     [("resnet50", 4.09, 25.6), ("vgg19", 19.63, 143.7), ("densenet121", 2.83, 8.0), ("squeezenet", 0.35, 1.24)],
 )
-def test_well_known_networks_have_their_published_size(file, giga_products, mega_parameters):
+def test_well_known_networks_have_their_published_size(file: Any, giga_products: Any, mega_parameters: Any) -> None:
     graph = load_graph(LIGHT / f"light_{file}.onnx")
     parameters = sum(tensor.size_bytes for tensor in graph.tensors if tensor.role == "parameter") / 4
     assert flops_of_products(graph) / 2e9 == pytest.approx(giga_products, rel=5e-3)
     assert parameters / 1e6 == pytest.approx(mega_parameters, rel=2.5e-2)
 
 
-def test_inputs_parameters_and_outputs_have_their_roles():
+def test_inputs_parameters_and_outputs_have_their_roles() -> None:
     graph = load(
         """g (float[2,3] x) => (float[2,4] y) <float[3,4] w = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[1] axes = {0}>
         { s = ReduceSum <keepdims = 1> (x, axes)  p = Add (x, s)  y = MatMul (p, w) }"""
@@ -109,27 +110,27 @@ def test_inputs_parameters_and_outputs_have_their_roles():
     assert graph.metadata == {"format": "onnx", "source": "m.onnx", "producer": "", "opset": {"ai.onnx": 17}}
 
 
-def test_open_dimensions_are_listed_and_set_by_name_or_by_place():
+def test_open_dimensions_are_listed_and_set_by_name_or_by_place() -> None:
     body = "g (float[batch, ?] x, float[batch, 3] z) => (float[batch, ?] y) { y = Concat <axis = 1> (x, z) }"
     said = complaint(body)
     assert "'m.onnx' leaves dimensions of its inputs open: 'batch' (of x, z), 'x:1' (of x)" in said
     assert "--dim batch=8 --dim x:1=8" in said
-    graph = load(body, batch=4, **{"x:1": 5})
+    graph = load(body, batch=4, **dict[str, Any]({"x:1": 5}))
     assert graph.tensors[-1].shape == (4, 5 + 3)
     assert graph.metadata["dims"] == {"batch": 4, "x:1": 5}
 
 
-def test_a_dimension_that_is_not_there_is_refused_with_the_nearest():
+def test_a_dimension_that_is_not_there_is_refused_with_the_nearest() -> None:
     body = "g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"
     assert "has no open dimension 'bacth' to set; did you mean batch?" in complaint(body, batch=2, bacth=3)
     # What is missing is named even while another one is open.
     said = complaint(body, bath=4)
     assert "has no dimension 'bath' and leaves dimensions of its inputs open: 'batch' (of x); set them, as in" in said
     assert "dimension 'batch' of 'm.onnx' cannot be 0" in complaint(body, batch=0)
-    assert "has no open dimension 'x:1' to set" in complaint(body, batch=2, **{"x:1": 7})
+    assert "has no open dimension 'x:1' to set" in complaint(body, batch=2, **dict[str, Any]({"x:1": 7}))
 
 
-def test_arithmetic_on_shapes_is_folded_away():
+def test_arithmetic_on_shapes_is_folded_away() -> None:
     graph = load(
         """g (float[batch, seq, 12] x) => (float[batch, seq, 4, 3] y) {
         shape = Shape (x)
@@ -147,7 +148,7 @@ def test_arithmetic_on_shapes_is_folded_away():
     assert graph.tensors[1].alias_of == 0
 
 
-def test_shapes_that_onnx_does_not_work_out_by_itself_are_computed():
+def test_shapes_that_onnx_does_not_work_out_by_itself_are_computed() -> None:
     graph = load(
         """g (float[n] x) => (float[n, m] y) {
         size = Size (x)   two = Constant <value_int = 2> ()   zero = Constant <value_int = 0> ()
@@ -162,7 +163,7 @@ def test_shapes_that_onnx_does_not_work_out_by_itself_are_computed():
     assert kinds(graph) == ["input", "view", "elementwise"]
 
 
-def test_views_share_memory_and_copies_do_not():
+def test_views_share_memory_and_copies_do_not() -> None:
     graph = load(
         """g (float[2,3,4] x) => (float[12,2] y) {
         a = Identity (x)   b = Flatten <axis = 1> (a)   axes = Constant <value_ints = [0]> ()
@@ -173,7 +174,7 @@ def test_views_share_memory_and_copies_do_not():
     assert base == {"x": "x", "a": "x", "b": "x", "c": "x", "d": "x", "e": "e", "y": "e"}
 
 
-def test_a_view_of_a_weight_is_the_weight_and_arithmetic_on_weights_is_a_weight():
+def test_a_view_of_a_weight_is_the_weight_and_arithmetic_on_weights_is_a_weight() -> None:
     graph = load(
         """g (float[2,3] x) => (float[2,2] y) <float[2,3] w = {1,2,3,4,5,6}> {
         same = Identity (w)   turned = Transpose (same)   h = Mul (x, same)   y = MatMul (h, turned) }"""
@@ -184,7 +185,7 @@ def test_a_view_of_a_weight_is_the_weight_and_arithmetic_on_weights_is_a_weight(
     assert graph.tensors[graph.ops[2].inputs[1]].role == "parameter"
 
 
-def test_weights_in_files_that_are_not_there_only_need_their_shape():
+def test_weights_in_files_that_are_not_there_only_need_their_shape() -> None:
     built = model(
         "g (float[2,3] x) => (float[2,4] y) <float[3,4] w = {1,2,3,4,5,6,7,8,9,10,11,12}> { y = MatMul(x, w) }"
     )
@@ -196,7 +197,7 @@ def test_weights_in_files_that_are_not_there_only_need_their_shape():
     assert {tensor.name: tensor.size_bytes for tensor in graph.tensors if tensor.role == "parameter"} == {"w": 48}
 
 
-def test_functions_of_the_model_are_inlined():
+def test_functions_of_the_model_are_inlined() -> None:
     graph = load(
         """g (float[2,3] x) => (float[2,3] y) { y = own.twice (x) }
         <domain: "own", opset_import: ["": 17]> twice (a) => (b) { c = Add (a, a)  b = Relu (c) }""",
@@ -205,7 +206,7 @@ def test_functions_of_the_model_are_inlined():
     assert [op.target for op in graph.ops] == ["", "Add", "Relu"]
 
 
-def test_control_flow_is_one_op_that_reads_what_its_bodies_take_from_outside(caplog):
+def test_control_flow_is_one_op_that_reads_what_its_bodies_take_from_outside(caplog: Any) -> None:
     graph = load(
         """g (float[3] x, bool c) => (float[3] y) {
         h = Relu (x)
@@ -222,7 +223,7 @@ def test_control_flow_is_one_op_that_reads_what_its_bodies_take_from_outside(cap
     assert "If 'y' is kept as one op" in caplog.text
 
 
-def test_loops_are_kept_too():
+def test_loops_are_kept_too() -> None:
     graph = load(
         """g (float[2,3] x, int64 n) => (float[2,3] y) {
         yes = Constant <value = bool {1}> ()
@@ -233,7 +234,7 @@ def test_loops_are_kept_too():
     assert names(graph, graph.ops[-1].inputs) == ["n", "yes", "x"]
 
 
-def test_optional_inputs_and_outputs_that_are_left_out_are_left_out():
+def test_optional_inputs_and_outputs_that_are_left_out_are_left_out() -> None:
     graph = load(
         """g (float[5,2,3] x, float[1,16,3] w, float[1,16,4] r, float[1,2,4] h) => (float[1,2,4] y) {
         , y = LSTM <hidden_size = 4> (x, w, r, , , h) }"""
@@ -242,7 +243,7 @@ def test_optional_inputs_and_outputs_that_are_left_out_are_left_out():
     assert names(graph, graph.ops[-1].outputs) == ["y"]
 
 
-def test_an_unknown_operator_is_kept_with_a_warning():
+def test_an_unknown_operator_is_kept_with_a_warning() -> None:
     graph = load(
         "g (float[2,3] x) => (float[2,3] y) <float[2,3] a> { a = own.f (x)  y = own.f (a) }", domains=', "own": 1'
     )
@@ -250,17 +251,17 @@ def test_an_unknown_operator_is_kept_with_a_warning():
     assert graph.metadata["warnings"] == ["2 ops of the unknown operator own::f are kept with kind 'other'"]
 
 
-def test_shapes_nobody_can_know_are_asked_for_at_their_root_only():
+def test_shapes_nobody_can_know_are_asked_for_at_their_root_only() -> None:
     body = "g (float[2,3] x) => (float[?] y) { i = NonZero (x)  t = Transpose (i)  y = GatherND (x, t) }"
     assert complaint(body).endswith(
         "leaves shapes open: 'i' of NonZero 'i' depends on the data (state it with --dim i:1=SIZE)"
     )
-    assert load(body, **{"i:1": 5}).tensors[-1].shape == (5,)
+    assert load(body, **dict[str, Any]({"i:1": 5})).tensors[-1].shape == (5,)
     custom = "g (float[2,3] x) => (float[2,3] y) { a = own.f (x)  y = own.f (a) }"
     assert "'a' of f 'a' has no shape (state it in the model's value_info)" in complaint(custom, domains=', "own": 1')
 
 
-def test_nodes_out_of_order_are_sorted_and_a_cycle_is_named():
+def test_nodes_out_of_order_are_sorted_and_a_cycle_is_named() -> None:
     graph = load("g (float[2] x) => (float[2] y) { y = Relu (b)  b = Neg (x) }")
     assert [op.name for op in graph.ops] == ["x", "b", "y"]
     assert "has a cycle: Neg 'b' -> Add 'a' -> Neg 'b'" in complaint(
@@ -268,7 +269,7 @@ def test_nodes_out_of_order_are_sorted_and_a_cycle_is_named():
     )
 
 
-def test_names_that_do_not_fit_together_are_reported():
+def test_names_that_do_not_fit_together_are_reported() -> None:
     assert "Add 'y' names 'z', which nothing" in complaint("g (float[2] x) => (float[2] y) { y = Add (x, z) }")
     assert "its list of outputs names 'z', which nothing" in complaint(
         "g (float[2] x) => (float[2] z) { y = Relu (x) }"
@@ -280,13 +281,13 @@ def test_names_that_do_not_fit_together_are_reported():
     assert "makes the value 'x' twice" in complaint(again)
 
 
-def test_repeated_node_names_get_the_name_of_their_output_and_a_warning():
+def test_repeated_node_names_get_the_name_of_their_output_and_a_warning() -> None:
     graph = load("g (float[2] x) => (float[2] y) { [n] a = Relu (x)  [n] y = Neg (a) }")
     assert [op.name for op in graph.ops] == ["x", "n", "n:y"]
     assert graph.metadata["warnings"] == ["two nodes are named 'n'; the second is called 'n:y'"]
 
 
-def test_the_layer_is_read_from_node_names_that_are_paths():
+def test_the_layer_is_read_from_node_names_that_are_paths() -> None:
     graph = load(
         """g (float[2] x) => (float[2] y) {
         ["/encoder/layer.0/act/Relu"] a = Relu (x)  ["block1/neg"] b = Neg (a)  ["plain"] y = Abs (b) }"""
@@ -294,7 +295,7 @@ def test_the_layer_is_read_from_node_names_that_are_paths():
     assert [op.module for op in graph.ops] == ["", "encoder.layer.0.act", "block1", ""]
 
 
-def test_sequences_and_texts_are_counted_as_nothing_with_a_warning():
+def test_sequences_and_texts_are_counted_as_nothing_with_a_warning() -> None:
     graph = load(
         """g (float[2] x) => (float[2] y) {
         s = SequenceConstruct (x, x)  zero = Constant <value = int64 {0}> ()  y = SequenceAt (s, zero) }"""
@@ -305,7 +306,7 @@ def test_sequences_and_texts_are_counted_as_nothing_with_a_warning():
     ]
 
 
-def test_what_onnx_runtime_fuses_has_shapes_and_kinds():
+def test_what_onnx_runtime_fuses_has_shapes_and_kinds() -> None:
     graph = load(
         """g (float[2,8,16] x) => (float[2,8,8] y) <float[16] b = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
         a = com.microsoft.BiasGelu (x, b)   s = com.microsoft.SkipLayerNormalization (a, x, b, b)
@@ -316,7 +317,7 @@ def test_what_onnx_runtime_fuses_has_shapes_and_kinds():
     assert graph.ops[-1].attributes == {"batch": 2, "m": 8, "n": 8, "k": 16, "bias": False}
 
 
-def test_a_foreign_or_cut_off_file_is_refused():
+def test_a_foreign_or_cut_off_file_is_refused() -> None:
     whole = model("g (float[2] x) => (float[2] y) { y = Relu (x) }").SerializeToString()
     for data in (whole[:-3], b"GIF89a" + bytes(50), b"\x00" * 10, b'{"a": 1}'):
         with pytest.raises(InputError, match=r"'m.onnx' is not an ONNX model"):
@@ -325,7 +326,7 @@ def test_a_foreign_or_cut_off_file_is_refused():
         parse_onnx(onnx.ModelProto(graph=onnx.GraphProto(name="g")).SerializeToString(), "m.onnx")
 
 
-def test_a_tensor_too_large_for_any_memory_is_refused():
+def test_a_tensor_too_large_for_any_memory_is_refused() -> None:
     body = "g (float[4294967296, 4294967296] x) => (float[4294967296, 4294967296] y) { y = Relu (x) }"
     assert f"tensor 'x' has an impossible size of {2**66} bytes" in complaint(body)
 
@@ -349,11 +350,11 @@ def test_a_tensor_too_large_for_any_memory_is_refused():
         ),
     ],
 )
-def test_a_node_against_its_operators_definition_is_named(body, why):
+def test_a_node_against_its_operators_definition_is_named(body: Any, why: Any) -> None:
     assert why in complaint(body)
 
 
-def test_an_element_type_or_extent_that_cannot_be_is_named():
+def test_an_element_type_or_extent_that_cannot_be_is_named() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.graph.input[0].type.tensor_type.elem_type = 999
     with pytest.raises(InputError, match="'x' of its inputs has the unknown element type 999"):
@@ -365,7 +366,7 @@ def test_an_element_type_or_extent_that_cannot_be_is_named():
         parse_onnx(made.SerializeToString(), "m.onnx")
 
 
-def test_an_operator_set_newer_than_the_installed_package_is_warned_of():
+def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.opset_import[0].version = 999
     warnings = parse_onnx(made.SerializeToString(), "m.onnx").metadata["warnings"]
@@ -373,12 +374,12 @@ def test_an_operator_set_newer_than_the_installed_package_is_warned_of():
 
 
 @pytest.mark.parametrize("size", [0, 2**61, 1.5, True])
-def test_an_impossible_size_is_told_what_it_must_be(size):
+def test_an_impossible_size_is_told_what_it_must_be(size: Any) -> None:
     assert "it must be a whole number from 1 to 2**31 - 1" in complaint(
         "g (float[n, 3] x) => (y) { y = Relu(x) }", n=size
     )
 
 
-def test_of_many_open_dimensions_few_are_named():
+def test_of_many_open_dimensions_few_are_named() -> None:
     body = ", ".join(f"float[n{i}] x{i}" for i in range(500))
     assert len(complaint(f"g ({body}) => (y) {{ y = Sum(x0, x1) }}")) < 1000

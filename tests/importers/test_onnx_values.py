@@ -59,7 +59,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_values_are_those_of_the_reference_evaluator(case):
+def test_values_are_those_of_the_reference_evaluator(case: Any) -> None:
     op_type, inputs, attributes, version = case
     from onnx.reference import ReferenceEvaluator
 
@@ -78,7 +78,7 @@ def test_values_are_those_of_the_reference_evaluator(case):
     np.testing.assert_array_equal(value, expected)
 
 
-def test_every_rule_is_compared():
+def test_every_rule_is_compared() -> None:
     assert {case[0] for case in CASES} == set(_RULES)
 
 
@@ -96,7 +96,7 @@ def test_every_rule_is_compared():
         ("Range", [np.array(0), np.array(10**6), np.array(1)]),
     ],
 )
-def test_what_cannot_be_computed_has_no_value(op_type, inputs):
+def test_what_cannot_be_computed_has_no_value(op_type: Any, inputs: Any) -> None:
     assert evaluate(op_type, inputs, {}) is None
 
 
@@ -109,5 +109,5 @@ def test_what_cannot_be_computed_has_no_value(op_type, inputs):
         ("Add", [np.zeros((MAX_ELEMENTS, 1)), np.zeros((1, MAX_ELEMENTS))]),
     ],
 )
-def test_nothing_large_is_ever_computed(op_type, inputs):
+def test_nothing_large_is_ever_computed(op_type: Any, inputs: Any) -> None:
     assert evaluate(op_type, inputs, {}) is None

@@ -1,5 +1,7 @@
 """Standard task graphs."""
 
+from typing import Any
+
 import pytest
 from reference_data import FOLDER, needs_reference_data
 
@@ -16,7 +18,7 @@ def complaint(text: str) -> str:
     return str(caught.value)
 
 
-def test_precedence_becomes_control_dependencies_and_the_dummies_stay():
+def test_precedence_becomes_control_dependencies_and_the_dummies_stay() -> None:
     graph = parse_stg(b"2\n 0 0 0\n 1 5 1 0\n 2 7 2 0 1\n 3 0 2 1 2  # the end\n# a comment\n", "g.stg")
     assert [op.name for op in graph.ops] == ["task_0", "task_1", "task_2", "task_3"]
     assert [op.time_ns for op in graph.ops] == [0, 5, 7, 0]
@@ -24,13 +26,13 @@ def test_precedence_becomes_control_dependencies_and_the_dummies_stay():
     assert graph.tensors == ()
 
 
-def test_tasks_may_name_predecessors_that_come_later():
+def test_tasks_may_name_predecessors_that_come_later() -> None:
     graph = parse_stg(b"1\n 0 0 1 1\n 1 5 0\n 2 0 1 0\n", "g.stg")
     assert [op.name for op in graph.ops] == ["task_1", "task_0", "task_2"]
 
 
 @needs_reference_data
-def test_all_reference_files_load_with_the_critical_path_their_comment_states():
+def test_all_reference_files_load_with_the_critical_path_their_comment_states() -> None:
     files = sorted(STG.glob("*.stg"))
     assert len(files) == 180
     for file in files:
@@ -56,5 +58,5 @@ def test_all_reference_files_load_with_the_critical_path_their_comment_states():
         (f"0\n 0 0 0\n 1 {2**62} 0\n", f"graph 'g.stg': op 'task_1' has an impossible time of {2**62} ns"),
     ],
 )
-def test_a_wrong_file_is_named_in_one_sentence(text, expected):
+def test_a_wrong_file_is_named_in_one_sentence(text: Any, expected: Any) -> None:
     assert expected in complaint(text)

@@ -53,7 +53,7 @@ class WithoutLossGradient(Pair):
 
 
 class AllFixed(Pair):
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def forward(self, x: Any) -> Any:
         return super().forward(x)
 
@@ -113,7 +113,7 @@ def test_the_callers_own_gradient_mode_does_not_matter(mode: Any) -> None:
 
 
 def test_a_backward_written_by_hand_is_said_to_be_left_out() -> None:
-    class StraightThrough(torch.autograd.Function):  # type: ignore[misc]
+    class StraightThrough(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x.round()

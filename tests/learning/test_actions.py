@@ -128,7 +128,7 @@ def test_a_decoder_that_chooses_devices_has_keys_for_priorities_alone() -> None:
     with pytest.raises(InputError, match="'lazy' does not read priorities of transfers"):
         replace(space, transfer_levels=2, decoder="lazy")
     with pytest.raises(InputError, match="no decoder 'lasy'; did you mean lazy"):
-        replace(space, decoder="lasy")
+        replace(space, decoder="lasy")  # type: ignore[arg-type]
 
 
 def test_the_fixed_op_stands_on_the_first_device_in_every_individual() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def network_of(policy: RegalPolicy) -> PolicyNetwork:
     return network
 
 
-def logits_in_torch(policy: RegalPolicy, graph: Features, samples: list[np.ndarray]) -> np.ndarray:
+def logits_in_torch(policy: RegalPolicy, graph: Features, samples: list[np.ndarray]) -> Any:
     """[samples, num ops, num logits], given the actions of each sample."""
     network = network_of(policy)
     with torch.no_grad():
@@ -141,7 +142,7 @@ def test_samples_of_one_graph_are_independent_of_each_other() -> None:
 def test_one_seed_draws_the_same_actions_again() -> None:
     policy, graph = random_policy(IN_ORDER), random_graph(IN_ORDER, 30, 60, 1)
 
-    def drawn(seed: int) -> list[list[int]]:
+    def drawn(seed: int) -> Any:
         return sample(logits_of(policy.weights, IN_ORDER, graph), IN_ORDER.action_space, seed).tolist()
 
     assert drawn(0) == drawn(0)

@@ -15,8 +15,8 @@ from placewright.learning.environments.guided_search import GuidedSearch
 from placewright.learning.regal.actions import ActionSpace, beta_parameters
 from placewright.learning.regal.expert import actions_of, affinity_actions, candidate_actions, demonstrate
 from placewright.learning.regal.features import Context, Features, context_of
-from placewright.learning.regal.memory_affinity import num_memory_leanings
-from placewright.learning.regal.smoothed_affinity import num_leanings
+from placewright.learning.regal.memory_affinity import num_memory_affinities
+from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities
 from placewright.machines import load_machine
 from placewright.problem import Problem
 
@@ -26,7 +26,12 @@ def features_of(to_first: list[float], position: list[float]) -> Features:
     lean = np.array([to_first, -np.array(to_first)]).T
     return Features(
         op=np.hstack(
-            [np.zeros((len(lean), 10)), np.array(position)[:, None], *[-lean] * (num_leanings(2) // 2 - 1), lean]
+            [
+                np.zeros((len(lean), 10)),
+                np.array(position)[:, None],
+                *[-lean] * (num_smoothed_affinities(2) // 2 - 1),
+                lean,
+            ]
         ),
         edge=np.zeros((0, 3), np.float32),
         source=np.zeros(0, np.int32),
@@ -99,7 +104,7 @@ def test_rounds_of_search_make_the_demonstration_better() -> None:
     graph = random_graph(3, 1)
     times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=load_machine(PAPER_MACHINE), time_ns=times, control="order")
-    context = context_of(problem, 0, with_leanings=True)
+    context = context_of(problem, 0, with_affinities=True)
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16)
 
     def reward(rounds: int) -> float:
@@ -112,7 +117,7 @@ def test_rounds_of_search_make_the_demonstration_better() -> None:
 
 def test_for_memory_every_kind_of_leaning_is_tried_weakly_and_surely() -> None:
     # Three ops; of the first kind they lean to the first, second and second device, of all others to the second.
-    count = num_memory_leanings(2)
+    count = num_memory_affinities(2)
     op = np.zeros((3, 7 + count), np.float32)
     op[:, -1] = op[:, -3] = op[:, -5] = 1
     op[:, -8], op[:, -7] = [1, -1, -1], [-1, 1, 1]
@@ -135,7 +140,7 @@ def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
     machine = load_machine(PAPER_MACHINE)
     problem = Problem(graph=graph, machine=machine, time_ns=times, control="order", objective="peak-memory")
     # A reward is then what the guided search finds, whatever that for features found.
-    context = replace(context_of(problem, 0, decoder, with_leanings=True), objective=10**9)
+    context = replace(context_of(problem, 0, decoder, with_affinities=True), objective=10**9)
     space = ActionSpace(num_devices=2, placement_levels=5, scheduling_levels=16, decoder=decoder)
     environment = environment_of(problem, context, space, rounds=0)
     found = [-reward_of(environment, space, actions, 0) for actions in candidate_actions(context.features, space)]

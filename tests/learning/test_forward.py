@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from placewright.learning.regal.policy import weight_shapes
 
 def random_graph(configuration: PolicyConfiguration, num_ops: int, num_edges: int, seed: int) -> Features:
     random = np.random.default_rng(seed)
-    ends = np.sort(random.integers(0, num_ops, (num_edges, 2)), axis=1)
-    ends = ends[np.argsort(ends[:, 1], kind="stable")].astype(np.int32)
+    drawn = np.sort(random.integers(0, num_ops, (num_edges, 2)), axis=1)
+    ends = drawn[np.argsort(drawn[:, 1], kind="stable")].astype(np.int32)
     return Features(
         op=random.random((num_ops, configuration.num_op_features), np.float32),
         edge=random.random((num_edges, 3), np.float32),
@@ -56,12 +57,12 @@ def test_numpy_computes_what_torch_computes(configuration: PolicyConfiguration) 
 
 
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
-def test_messages_are_those_of_equation_1_edge_by_edge(aggregation: str) -> None:
+def test_messages_are_those_of_equation_1_edge_by_edge(aggregation: Literal["sum", "mean"]) -> None:
     configuration = replace(CONFIGURATIONS["runtime-zoo"], rounds=1, width=4, aggregation=aggregation)
     graph = random_graph(configuration, 12, 30, 3)
     weights = random_policy(configuration).weights
 
-    def two_layers(name: str, x: np.ndarray) -> np.ndarray:
+    def two_layers(name: str, x: np.ndarray) -> Any:
         hidden = np.maximum(weights[f"{name}.hidden.weight"] @ x + weights[f"{name}.hidden.bias"], 0)
         return weights[f"{name}.out.weight"] @ hidden + weights[f"{name}.out.bias"]
 
@@ -72,8 +73,10 @@ def test_messages_are_those_of_equation_1_edge_by_edge(aggregation: str) -> None
         ends = np.concatenate([state[source], state[target], two_layers("states.encode_edge", x)])
         along[target].append(two_layers("states.along", ends))
         against[source].append(two_layers("states.against", ends))
+    found = logits_of(weights, configuration, graph)
+    assert isinstance(found, np.ndarray)
     combine = np.sum if aggregation == "sum" else np.mean
     for op, own in enumerate(state):
         heard = sum((combine(side[op], axis=0) for side in (along, against) if side[op]), np.zeros(4))
         logits = two_layers("act", own + two_layers("states.update", np.concatenate([own, heard])))
-        np.testing.assert_allclose(logits_of(weights, configuration, graph)[op], logits, atol=1e-4)
+        np.testing.assert_allclose(found[op], logits, atol=1e-4)

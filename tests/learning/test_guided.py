@@ -23,11 +23,11 @@ from placewright.learning.shipped import find_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.random_search import RandomSearch
-from placewright.search.result import measure
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import measure
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 TINY = problem_of(graph_of({"a": ("", 4), "b": ("a", 3), "c": ("a", 5), "d": ("b c", 1)}), machine_of(2), (3, 4, 5, 6))
@@ -91,13 +91,13 @@ def test_expected_levels_do_not_depend_on_a_seed() -> None:
     def rows(policy: RegalPolicy) -> list[list[int]]:
         return [policy.guide(problem, context, seed).row.tolist() for seed in range(2)]
 
-    drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, taken="expected")))
+    drawn, expected = rows(random_policy()), rows(random_policy(replace(SMALL, action_selection="mean")))
     assert drawn[0] != drawn[1]
     assert expected[0] == expected[1]
-    with pytest.raises(InputError, match="an autoregressive network has no expected levels"):
-        replace(SMALL, network="autoregressive", taken="expected")
-    with pytest.raises(InputError, match="levels cannot be 'best'; known are drawn, expected"):
-        replace(SMALL, taken="best")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="action_selection of an autoregressive network must be 'sample'"):
+        replace(SMALL, network="autoregressive", action_selection="mean")
+    with pytest.raises(InputError, match="action_selection is 'best'; known are sample, mean"):
+        replace(SMALL, action_selection="best")  # type: ignore[arg-type]
 
 
 def test_random_search_in_place_of_evolution_is_idrs() -> None:

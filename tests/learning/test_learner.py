@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ from placewright.learning.regal.forward import logits_of
 from placewright.learning.regal.network import Batch
 from placewright.learning.regal.policy import RegalPolicy, sample
 from placewright.learning.regal.trainings import RegalTraining
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 10), "c": ("a", 1), "d": ("b c", 3), "e": ("a", 2), "f": ("d e", 2)})
@@ -40,7 +41,7 @@ IN_ORDER = replace(SMALL, network="autoregressive", elite_bias_levels=5)
 
 def environment_of(evaluations: int = 500, policy: PolicyConfiguration = SMALL) -> GuidedSearch:
     problem = problem_of(GRAPH, machine_of(2), (3, 1, 4, 1, 5, 9), control="order")
-    context = context_of(problem, 0, with_leanings=policy.with_leanings)
+    context = context_of(problem, 0, with_affinities=policy.with_affinities)
     return GuidedSearch(
         problem=problem,
         observation=context,
@@ -127,7 +128,7 @@ def test_the_gradient_is_that_of_the_log_probabilities_weighed_by_advantages(pol
 def test_one_sample_is_compared_with_what_the_value_function_expects() -> None:
     learner, environment = learner_of(replace(CONFIGURATION, samples=1)), fixed()
     estimate = learner.policy_gradient(environment, [2])
-    assert estimate.rewards == (pytest.approx(-1.02),)
+    assert list(estimate.rewards) == pytest.approx([-1.02])
     assert estimate.expected_reward is not None
     assert np.abs(estimate.gradient).max() > 1e-4
     # Where the value function expects the very reward there is nothing to learn.
@@ -170,7 +171,7 @@ def test_entropy_is_of_what_an_op_may_do_given_the_actions_before() -> None:
 
 @pytest.mark.parametrize("network", ["graph", "autoregressive"])
 def test_what_is_imitated_becomes_most_likely(network: Network) -> None:
-    policy = replace(SMALL, with_leanings=True, update="residual", network=network)
+    policy = replace(SMALL, with_affinities=True, update="residual", network=network)
     configuration, environment = replace(CONFIGURATION, policy=policy), environment_of(policy=policy)
     learner = Learner(configuration, 0)
     row = torch.nn.Parameter(torch.from_numpy(learner.weights))
@@ -193,7 +194,7 @@ def test_what_is_imitated_becomes_most_likely(network: Network) -> None:
 
 
 def test_what_counts_half_has_half_the_gradient() -> None:
-    policy = replace(SMALL, with_leanings=True)
+    policy = replace(SMALL, with_affinities=True)
     environment = environment_of(policy=policy)
     learner = Learner(replace(CONFIGURATION, policy=policy), 0)
     whole = learner.imitation_gradient(environment)
@@ -229,8 +230,8 @@ def test_rewards_are_what_regal_reaches_where_the_best_is_kept_too() -> None:
     graph = random_graph(0, 1)
     problem = problem_of(graph, machine_of(2, transfer_model="blocking"), [op.time_ns or 0 for op in graph.ops])
     reached = []
-    for keeps_best in (False, True):
-        configuration = replace(SMALL, decoder="lazy", keeps_best=keeps_best)
+    for warm_start in (False, True):
+        configuration = replace(SMALL, decoder="lazy", warm_start=warm_start)
         learner = learner_of(replace(CONFIGURATION, policy=configuration))
         training = replace(CONFIGURATION, policy=configuration, evaluations=1000)
         environment = replace(training.environment(problem, 5, "train"), reference=1.0)
@@ -242,7 +243,7 @@ def test_rewards_are_what_regal_reaches_where_the_best_is_kept_too() -> None:
 
 
 def test_the_learning_rate_falls_while_steps_imitate_and_after() -> None:
-    seeing = replace(SMALL, with_leanings=True)
+    seeing = replace(SMALL, with_affinities=True)
     configuration = replace(CONFIGURATION, policy=seeing, imitation_steps=4, steps=8, imitation_learning_rate=5e-3)
     falling = replace(configuration, learning_rate=1e-3, last_learning_rate=0.0)
     # From 5e-3 by 1e-3 in each of four steps, then from 1e-3 by 0.25e-3.
@@ -272,4 +273,4 @@ def test_the_learning_rate_falls_while_steps_imitate_and_after() -> None:
 )
 def test_a_setting_out_of_its_range_is_named(setting: str, wrong: float) -> None:
     with pytest.raises(InputError, match=f"^{setting} (of a training )?is {wrong};"):
-        replace(CONFIGURATION, **{setting: wrong})
+        replace(CONFIGURATION, **dict[str, Any]({setting: wrong}))

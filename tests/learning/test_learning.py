@@ -14,9 +14,9 @@ from placewright.learning.policy_file import read_policy
 from placewright.learning.regal.trainings import TRAININGS
 from placewright.learning.trainer import train
 from placewright.learning.workers import problem_set_of
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 @pytest.mark.long
@@ -25,7 +25,7 @@ def test_some_minutes_of_training_beat_uniform_brkga_on_unseen_graphs(tmp_path: 
     write_synthetic(tmp_path / "data", 600, seed=1)
     configuration = replace(TRAININGS["runtime-synthetic"], steps=1800, validation_graphs=20)
     policy = read_policy(train(tmp_path / "data", configuration, tmp_path / "run", name="short", processes=2))
-    suite = problem_set_of(tmp_path / "data", "test", configuration)
+    suite = problem_set_of(tmp_path / "data", "test", configuration)  # type: ignore[arg-type]
     gains = []
     for index in range(40):
         problem = suite.problem(suite.graph(index))

@@ -7,8 +7,13 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 
 from placewright.datasets.synthetic import random_graph
-from placewright.graph import Graph, Op, Tensor
-from placewright.learning.regal.memory_affinity import _KINDS, _Memory, memory_leanings, num_memory_leanings
+from placewright.graph import Graph, Op, Tensor, TensorRole
+from placewright.learning.regal.memory_affinity import (
+    _KINDS,
+    _TensorLifetimes,
+    memory_affinities,
+    num_memory_affinities,
+)
 from placewright.problem.lowering import Lowered
 
 
@@ -42,10 +47,10 @@ def test_ops_that_share_a_parameter_lean_together_and_either_device_has_half() -
     # Ops 0, 2, 4, ... read one parameter, the others another; the first lean to the first device, with exceptions.
     groups = [0, 1] * 8
     lean = [0.6, 0.4] * 6 + [0.3, 0.7] * 2
-    found = memory_leanings(
+    found = memory_affinities(
         lowered_of(with_parameters(groups, 1000)), to_first_and_second(lean), np.linspace(0, 1, 16), None
     )
-    assert found.shape == (16, num_memory_leanings(2)) == (16, 2 + 2 * len(_KINDS))
+    assert found.shape == (16, num_memory_affinities(2)) == (16, 2 + 2 * len(_KINDS))
     # Parameters are alive throughout, and 2 bytes beside them at the peak.
     np.testing.assert_allclose(found[:, :2], 1000 / 2002)
     for kind in range(len(_KINDS)):
@@ -58,9 +63,9 @@ def test_ops_that_share_a_parameter_lean_together_and_either_device_has_half() -
 def test_the_device_to_which_the_fixed_op_leans_is_the_first() -> None:
     lowered = lowered_of(with_parameters([0, 1] * 8, 1000))
     lean, position = to_first_and_second([0.6, 0.4] * 8), np.linspace(0, 1, 16)
-    free = memory_leanings(lowered, lean, position, None)
-    np.testing.assert_array_equal(memory_leanings(lowered, lean, position, 0), free)
-    swapped = memory_leanings(lowered, lean, position, 1)
+    free = memory_affinities(lowered, lean, position, None)
+    np.testing.assert_array_equal(memory_affinities(lowered, lean, position, 0), free)
+    swapped = memory_affinities(lowered, lean, position, 1)
     np.testing.assert_array_equal(swapped[:, 2::2], free[:, 3::2])
     np.testing.assert_array_equal(swapped[:, 3::2], free[:, 2::2])
 
@@ -68,7 +73,7 @@ def test_the_device_to_which_the_fixed_op_leans_is_the_first() -> None:
 def test_tensors_weigh_by_the_time_in_which_they_are_alive_near_the_peak() -> None:
     # a 4 bytes, b reads a and makes 8, c reads b and makes 2, d reads c. In use while a, b, c, d run: 4, 12, 10, 2.
     graph = graph_of({"a": ("", 4), "b": ("a", 8), "c": ("b", 2), "d": ("c", 0)})
-    memory = _Memory(lowered_of(graph), np.linspace(0, 1, 4))
+    memory = _TensorLifetimes(lowered_of(graph), np.linspace(0, 1, 4))
     assert memory.peak == 12
     assert memory.weights(None).tolist() == [4, 8, 2, 0]
     # From 6 bytes on count b and c: a is alive in one of them, b in both, c's in one. From 11.64 on counts b alone.
@@ -86,7 +91,7 @@ def test_an_op_without_memory_keeps_what_it_leans_to() -> None:
         ),
         tensors=graph_of({"a": ("", 4), "b": ("a", 8)}).tensors,
     )
-    memory = _Memory(lowered_of(graph), np.linspace(0, 1, 3))
+    memory = _TensorLifetimes(lowered_of(graph), np.linspace(0, 1, 3))
     (spread,) = memory.spread(memory.weights(None), to_first_and_second([0.9, 0.2, 0.4]), [5])
     np.testing.assert_allclose(spread[0], [0.9, 0.1])
 
@@ -98,7 +103,7 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
     lowered = lowered_of(graph)
     count, made = len(lowered.graph_op), len(lowered.producer)
     leaning, position = random.dirichlet([3, 3, 3], count), random.random(count)
-    memory = _Memory(lowered, position)
+    memory = _TensorLifetimes(lowered, position)
 
     users: list[list[int]] = [[int(op)] for op in lowered.producer] + [[] for _ in lowered.resident_bytes]
     for op in range(count):
@@ -136,7 +141,11 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
 
 def test_a_rank_is_the_share_of_the_bytes_that_lean_less() -> None:
     # Of the parameter's 6 bytes ops a and b own 3 each, and of what they make 2 and 4: 5 and 7 of 12.
-    tensors = [("a", 2, "activation"), ("b", 4, "activation"), ("parameter", 6, "parameter")]
+    tensors: list[tuple[str, int, TensorRole]] = [
+        ("a", 2, "activation"),
+        ("b", 4, "activation"),
+        ("parameter", 6, "parameter"),
+    ]
     graph = Graph(
         name="two",
         ops=tuple(
@@ -144,6 +153,6 @@ def test_a_rank_is_the_share_of_the_bytes_that_lean_less() -> None:
         ),
         tensors=tuple(Tensor(name=name, size_bytes=size, role=role) for name, size, role in tensors),
     )
-    memory = _Memory(lowered_of(graph), np.linspace(0, 1, 2))
+    memory = _TensorLifetimes(lowered_of(graph), np.linspace(0, 1, 2))
     found = memory.rank(memory.weights(None), np.array([0.7, 0.3]))
     np.testing.assert_allclose(found, [2 * (7 + 2.5) / 12 - 1, 2 * 3.5 / 12 - 1])

@@ -11,9 +11,9 @@ from placewright.bench.suite import read_suite
 from placewright.datasets.synthetic import random_graph
 from placewright.learning.guided import Regal
 from placewright.learning.shipped import find_policy, shipped_names, shipped_policy
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "suites"
 #: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/notes/policies.md has the mean of all.

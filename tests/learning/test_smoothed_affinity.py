@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.learning.regal.smoothed_affinity import _mean_in_time, _spread, leanings_together, num_leanings
+from placewright.learning.regal.smoothed_affinity import (
+    _mean_in_time,
+    _spread,
+    num_smoothed_affinities,
+    smoothed_affinities,
+)
 
 
 def test_an_op_takes_the_mean_of_its_own_and_its_neighbours() -> None:
@@ -45,12 +50,12 @@ def test_neighbours_lean_together_and_chains_apart() -> None:
     chain = np.arange(40) % 2
     lean = np.where(chain == 0, 0.6, 0.4) + np.random.default_rng(0).normal(0, 0.15, 40)
     assert np.abs((lean < 0.5) - chain).sum() == 9
-    together = leanings_together(edges[:, 0], edges[:, 1], np.array([lean, 1 - lean]).T, np.linspace(0, 1, 40))
-    assert together.shape == (40, num_leanings(2))
-    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in range(0, num_leanings(2), 2)], 1)
+    together = smoothed_affinities(edges[:, 0], edges[:, 1], np.array([lean, 1 - lean]).T, np.linspace(0, 1, 40))
+    assert together.shape == (40, num_smoothed_affinities(2))
+    np.testing.assert_allclose([together[:, [at, at + 1]].std() for at in range(0, num_smoothed_affinities(2), 2)], 1)
     assert np.abs(together[:, -2:].argmax(axis=1) - chain).sum() <= 2
 
 
 def test_without_edges_and_without_leanings_there_is_nothing_to_lean_to() -> None:
     none = np.zeros(0, np.int32)
-    assert not leanings_together(none, none, np.full((3, 2), 0.5), np.arange(3.0)).any()
+    assert not smoothed_affinities(none, none, np.full((3, 2), 0.5), np.arange(3.0)).any()

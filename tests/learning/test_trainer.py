@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,7 +153,7 @@ def test_a_training_too_short_for_a_validation_is_validated_at_its_end(data: Pat
 
 def test_steps_that_imitate_go_on_from_a_checkpoint_too(data: Path, tmp_path: Path) -> None:
     # The last step that imitates is the third; checkpoints lie before and after it.
-    imitating = replace(CONFIGURATION, policy=replace(SMALL, with_leanings=True), imitation_steps=3)
+    imitating = replace(CONFIGURATION, policy=replace(SMALL, with_affinities=True), imitation_steps=3)
     train(data, imitating, tmp_path / "whole", name="small")
     train(data, replace(imitating, steps=4), tmp_path / "parts", name="small")
     train(data, imitating, tmp_path / "parts", name="small")
@@ -203,7 +204,7 @@ class _Code:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (str(self.path),)
 
 

@@ -15,8 +15,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 #: Two ops that need not wait for each other: 4 bytes each.

@@ -21,12 +21,13 @@ from placewright.export import TARGETS, export_plan
 from placewright.graph import Op
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
-from placewright.plans.file import match_graph, read_plan, write_plan
+from placewright.plans.file import read_plan, write_plan
+from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.report import html_of
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.terminal.explain_tables import explain_tables
 from placewright.terminal.plan_summary import plan_summary
@@ -42,7 +43,8 @@ def plan_for(problem: Problem, solver: str = "auto") -> Plan:
 def document(tmp_path: Path) -> dict[str, Any]:
     """The JSON of a plan of four ops on two devices."""
     write_plan(small_plan(), tmp_path / "small.json")
-    return json.loads((tmp_path / "small.json").read_text())
+    read: dict[str, Any] = json.loads((tmp_path / "small.json").read_text())
+    return read
 
 
 def refusal(document: object, tmp_path: Path) -> str:

@@ -37,7 +37,7 @@ def point_at(page: Any, share: float, y: float) -> tuple[float, float]:
 COMPUTE_LANE = 45  # inside the first device's lane
 
 
-def colour_at(page: Any, canvas: str, x: int, y: int) -> list[int]:
+def colour_at(page: Any, canvas: str, x: int, y: int) -> Any:
     return page.evaluate(
         """([canvas, x, y]) => {
             const one = new OffscreenCanvas(1, 1).getContext('2d');
@@ -455,7 +455,7 @@ def test_what_a_frame_draws_is_bounded_by_its_pixels_and_not_by_the_ops(
     def most_drawn(plan: Plan) -> int:
         page = open_report(plan)
         page.locator("#viewport").focus()
-        frames = []
+        frames: list[int] = []
         for key in ("+", "+", *["ArrowRight"] * 4, "-", "-", "0"):
             page.evaluate("() => { window.numCalls = 0; }")
             page.keyboard.press(key)

@@ -22,15 +22,17 @@ from same_problems import PROBLEMS
 from placewright.learning.regal.features import context_of
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import find_policy, shipped_names
-from placewright.methods.table import BUILT_IN, METHODS, Method, make_method
+from placewright.methods.built_in import ENTRIES
+from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
-from placewright.search.budget import Budget
-from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.exact.cp_sat import CpSat, CpWindows
+from placewright.search.run.budget import Budget
+from placewright.search.run.method import Method
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 GUIDED = ("regal", "idrs", "gas")
@@ -67,7 +69,7 @@ def _solved(problem: Problem, method: Method, evaluations: int, seed: int) -> st
 
 
 def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:
-    for name in sorted(BUILT_IN):
+    for name in sorted(ENTRIES):
         if name in GUIDED:
             for policy in _policies(problem):
                 with suppress(InputError):  # the method does not take the policy
@@ -112,6 +114,7 @@ def proposals(problem: Problem, seed: int) -> dict[str, str]:
 def _policies(problem: Problem) -> Iterator[RegalPolicy]:
     for name in shipped_names():
         policy = find_policy(name)
+        assert isinstance(policy, RegalPolicy)
         with suppress(InputError):
             policy.check(problem)
             yield policy
@@ -119,7 +122,7 @@ def _policies(problem: Problem) -> Iterator[RegalPolicy]:
 
 def _proposed(policy: RegalPolicy, problem: Problem, seed: int) -> str:
     own = policy.configuration
-    context = context_of(problem, seed, own.decoder, with_leanings=own.with_leanings)
+    context = context_of(problem, seed, own.decoder, with_affinities=own.with_affinities)
     return _proposal_digest(policy.guide(problem, context, seed))
 
 
@@ -144,6 +147,7 @@ def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, RegalPolicy]]:
     random = np.random.default_rng(0)
     for name in names:
         policy = find_policy(name)
+        assert isinstance(policy, RegalPolicy)
         for _ in range(NUM_ERRONEOUS):
             weights = {
                 key: (value * (1 + RELATIVE_ERROR * random.standard_normal(value.shape))).astype(np.float32)

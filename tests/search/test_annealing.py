@@ -12,9 +12,9 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.annealing import Annealing
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.annealing import Annealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 

@@ -15,13 +15,13 @@ from strategies import problems
 from placewright.importers import load_graph
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search.annealing_rounds import AnnealingRounds
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget, Progress
+from placewright.search.metaheuristics.annealing_rounds import AnnealingRounds
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.portfolio import run_baselines
-from placewright.search.result import Result
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget, Progress
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from instances import graph_of, machine_of, problem_of
 from placewright.bounds import lower_bound
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 #: Transfers cost nothing and block.
 FREE = machine_of(2, transfer_model="blocking")

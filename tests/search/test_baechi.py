@@ -13,10 +13,10 @@ from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.held_memory import HeldMemory
-from placewright.search.m_topo import op_bytes
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.held_memory import HeldMemory
+from placewright.search.constructive.m_topo import op_bytes
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 
 def solve(problem: Problem, name: str) -> Result:

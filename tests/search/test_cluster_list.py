@@ -14,9 +14,9 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.cluster_list import ClusterList
-from placewright.search.cluster_partition import CLUSTER_PARTITION
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.cluster_list import ClusterList
+from placewright.search.constructive.cluster_partition import CLUSTER_PARTITION
+from placewright.search.run.search_run import SearchRun
 
 
 def clusters(problem: Problem, cap_ns: int) -> dict[str, int]:

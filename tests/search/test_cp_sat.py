@@ -23,17 +23,17 @@ from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.budget import Budget, Progress
-from placewright.search.cp_sat import CpSat
-from placewright.search.cp_sat.structure import structure_of
-from placewright.search.result import Solution, measure
+from placewright.search.exact.cp_sat import CpSat
+from placewright.search.exact.cp_sat.structure import structure_of
+from placewright.search.run.budget import Budget, Progress
+from placewright.search.run.result import Solution, measure
 from placewright.support.errors import InputError, MissingExtraError
 
 pytest.importorskip("ortools")
 
-from placewright.search.cp_sat import intervals, memory, parallel, segments
-from placewright.search.cp_sat.running import Limits, solve_model
-from placewright.search.search_run import SearchRun
+from placewright.search.exact.cp_sat import intervals, memory, parallel, segments
+from placewright.search.exact.cp_sat.running import Limits, solve_model
+from placewright.search.run.search_run import SearchRun
 
 BY_BRUTE_FORCE = 500
 

@@ -19,19 +19,19 @@ from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.cp_sat import CpWindows
-from placewright.search.cp_sat.structure import structure_of
-from placewright.search.cp_sat.windows import _Sliding
-from placewright.search.result import Solution
+from placewright.search.exact.cp_sat import CpWindows
+from placewright.search.exact.cp_sat.structure import structure_of
+from placewright.search.exact.cp_sat.windows import _Sliding
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
 
 pytest.importorskip("ortools")
 
-from placewright.search.cp_sat.running import Found, solve_window
-from placewright.search.cp_sat.timed import Timed
-from placewright.search.cp_sat.window import Window
-from placewright.search.search_run import SearchRun
+from placewright.search.exact.cp_sat.running import Found, solve_window
+from placewright.search.exact.cp_sat.timed import Timed
+from placewright.search.exact.cp_sat.window import Window
+from placewright.search.run.search_run import SearchRun
 
 BY_BRUTE_FORCE = 500
 

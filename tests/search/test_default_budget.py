@@ -12,12 +12,11 @@ from placewright.importers import load_graph
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search import schedule_annealing
-from placewright.search.budget import Budget
 from placewright.search.default_budget import default_evaluations
-from placewright.search.result import Solution
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
 
 SLOW = Link(bandwidth_bytes_per_s=10**9, latency_ns=5)
 
@@ -78,7 +77,7 @@ def test_the_default_search_does_a_second_of_work(name: str, monkeypatch: pytest
     own = inception if name == "inception" else problem(apart(4000))
     evaluations = default_evaluations(own)
     counting = Counting()
-    monkeypatch.setattr(schedule_annealing._core, "ScheduleAnnealing", counting)
+    monkeypatch.setattr(_core, "ScheduleAnnealing", counting)
     device_of, order = _core.list_schedule(own.core, _core.bottom_level_order(own.core), False)
     start = Solution(device_of=device_of, order=np.column_stack([order, np.full_like(order, -1)]))
     ScheduleAnnealing().solve(own, SearchRun(Budget(evaluations=evaluations), initial_solutions=[start]))

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from placewright.search.budget import Budget
-from placewright.search.drive import drive
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.drive import drive
+from placewright.search.run.search_run import SearchRun
 
 
 class Staircase:

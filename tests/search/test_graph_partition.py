@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
+from numpy.typing import NDArray
 from reference import structure_of
 from strategies import problems
 
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.graph_partition import GP_DFS, METIS_DFS, GraphPartition
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.graph_partition import GP_DFS, METIS_DFS, GraphPartition
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
 both = pytest.mark.parametrize("method", [GP_DFS, METIS_DFS], ids=lambda method: method.name)
@@ -89,22 +90,22 @@ def bytes_between(problem: Problem, device_of: list[int]) -> int:
     return sum(int(problem.lowered.remote_bytes[t]) for t, _ in structure_of(problem).needed_transfers(device_of))
 
 
-def times_of(problem: Problem) -> np.ndarray:
+def times_of(problem: Problem) -> NDArray[np.float64]:
     """Summed over devices, float [num scheduled ops]."""
-    return problem.time_ns[problem.lowered.graph_op].sum(axis=1).astype(float)
+    return np.asarray(problem.time_ns[problem.lowered.graph_op].sum(axis=1), np.float64)
 
 
 def slack(problem: Problem) -> float:
     """As the class says: 5% of all time or the longest op, with what shares its device."""
     time = times_of(problem)
-    return max(0.05 * time.sum(), np.bincount(problem.groups[0], time).max())
+    return float(max(0.05 * time.sum(), np.bincount(problem.groups[0], time).max()))
 
 
 def off_balance(problem: Problem, device_of: list[int]) -> float:
     """By how much the first device misses its share of the time."""
     time, own = times_of(problem), problem.time_ns[problem.lowered.graph_op].sum(axis=0).astype(float)
     speed = np.ones(2) if (own == 0).any() else 1 / own
-    return abs(time[np.array(device_of) == 0].sum() - time.sum() * speed[0] / speed.sum())
+    return float(abs(time[np.array(device_of) == 0].sum() - time.sum() * speed[0] / speed.sum()))
 
 
 @both

@@ -14,10 +14,10 @@ import placewright._core as _core
 from placewright.machine import Link, Machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.heft import Heft
-from placewright.search.insertion import INSERTION
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.heft import Heft
+from placewright.search.constructive.insertion import INSERTION
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 
 def placement(problem: Problem) -> dict[str, int]:
@@ -129,9 +129,8 @@ def test_ops_are_inserted_where_the_slow_reference_inserts_them(problem: Problem
     fixed = np.array([chosen[first] for first in group], np.int32)
     outlook = costs if looks_ahead else None
     device_of, ops, step_time_ns = _core.insertion_schedule(core, sequence, links_queue, fixed, outlook)
-    expected = insert(
-        problem, sequence.tolist(), links_queue=links_queue, fixed=fixed.tolist(), outlook=costs if looks_ahead else ()
-    )
+    seen = costs.tolist() if looks_ahead else ()
+    expected = insert(problem, sequence.tolist(), links_queue=links_queue, fixed=fixed.tolist(), outlook=seen)
     assert device_of.tolist() == expected.device_of
     assert step_time_ns == expected.step_time_ns
     assert ops.tolist() == in_order(problem, expected, sequence.tolist())

@@ -15,11 +15,11 @@ from placewright.machine import Link, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.contiguous_split import ContiguousSplit
-from placewright.search.inputs_aside import Scope, scopes
-from placewright.search.result import Solution
-from placewright.search.schedule_annealing import _with_inputs_first
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.contiguous_split import ContiguousSplit
+from placewright.search.constructive.inputs_aside import Scope, scopes
+from placewright.search.metaheuristics.schedule_annealing import _with_inputs_first
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
 
 #: Two layers side by side: v and w are their weights, a and b run forward, c and d make the weights' gradients.
 LAYERS = {"v": ("", 4), "w": ("", 4), "a": ("v", 4), "b": ("w", 4), "c": ("a", 4), "d": ("b", 4)}

@@ -15,8 +15,8 @@ from placewright.machine import Link, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 LIST_METHODS = pytest.mark.parametrize("name", ["list", "etf", "segment-fill"])
 

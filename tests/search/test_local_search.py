@@ -14,9 +14,9 @@ from strategies import problems
 
 from placewright.machine import Link
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.local_search import LocalSearch
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.local_search import LocalSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 MASK = 2**64 - 1

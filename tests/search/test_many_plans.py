@@ -15,8 +15,8 @@ from placewright.methods.built_in import GUIDED
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.verification.checker import check_plan
 
 #: Plans in all; a million take hours.

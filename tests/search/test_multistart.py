@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from instances import graph_of, machine_of, problem_of
@@ -13,18 +14,18 @@ from waiting import wait_until
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.auto import Auto
-from placewright.search.budget import UNLIMITED, Budget, Progress
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.multistart import multistart
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.budget import UNLIMITED, Budget, Progress
+from placewright.search.run.multistart import multistart
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 #: Three equal ops of 2 ns on two devices: 4 ns, and no bound above the half of the work, 3 ns, proves it.
 PROBLEM = problem_of(graph_of({"a": ("", 4), "b": ("", 4), "c": ("", 4)}), machine_of(2), (2, 2, 2))
 FOUND = INPUT_ORDER.solve(PROBLEM, SearchRun())
 
 
-def result(step_time_ns: int, *, stopped_because: StopReason = "time", **changes: object) -> Result:
+def result(step_time_ns: int, *, stopped_because: StopReason = "time", **changes: Any) -> Result:
     metrics = replace(FOUND.metrics, step_time_ns=step_time_ns)
     return replace(FOUND, metrics=metrics, evaluations=10, stopped_because=stopped_because, **changes)
 

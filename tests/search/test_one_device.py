@@ -10,8 +10,8 @@ from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 PAIR = graph_of({"a": ("", 4), "b": ("a", 4)})
 

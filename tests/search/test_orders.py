@@ -14,13 +14,7 @@ from strategies import problems
 import placewright._core as _core
 from placewright.graph import Graph
 from placewright.problem import Problem
-from placewright.search.bfs import BFS
-from placewright.search.dfs import DFS
-from placewright.search.lpmf import LPMF
-from placewright.search.one_device import OneDeviceOrder
-from placewright.search.reverse_greedy import REVERSE_GREEDY
-from placewright.search.single_device import ORDERS
-from placewright.search.xla_list import XLA_LIST
+from placewright.search.constructive.one_device import BFS, DFS, LPMF, ORDERS, REVERSE_GREEDY, XLA_LIST, OneDeviceOrder
 
 
 def order_of(method: OneDeviceOrder, graph: Graph) -> str:

@@ -19,14 +19,11 @@ from placewright.datasets.synthetic import random_graph
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.baseline import Baseline
-from placewright.search.budget import Budget
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.lpmf import LPMF
-from placewright.search.peak_search import PeakSearch
-from placewright.search.reverse_greedy import REVERSE_GREEDY
-from placewright.search.search_run import SearchRun
-from placewright.search.xla_list import XLA_LIST
+from placewright.search.constructive.baseline import Baseline
+from placewright.search.constructive.one_device import INPUT_ORDER, LPMF, REVERSE_GREEDY, XLA_LIST
+from placewright.search.metaheuristics.peak_search import PeakSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 

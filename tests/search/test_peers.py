@@ -17,9 +17,9 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NUM_GRAPHS, GENERATIONS = 10, 20
@@ -55,7 +55,7 @@ def pymoo_brkga(problem: Problem, seed: int) -> tuple[float, int]:
     from pymoo.core.problem import ElementwiseProblem
     from pymoo.optimize import minimize
 
-    class Decoded(ElementwiseProblem):  # type: ignore[misc]
+    class Decoded(ElementwiseProblem):
         def __init__(self) -> None:
             super().__init__(n_var=problem.core.num_keys, n_obj=1, xl=0.0, xu=1.0)
 

@@ -20,10 +20,10 @@ from placewright.methods.plugins import load_plugins, solve
 from placewright.methods.table import METHODS, make_method, register_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
-from placewright.search.baseline import Baseline, Candidate
-from placewright.search.budget import Budget
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baseline import Baseline, Candidate
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 

@@ -12,13 +12,13 @@ import pytest
 from placewright.importers import load_graph
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search import baseline
 from placewright.search.auto import Auto
-from placewright.search.baselines import BASELINES
-from placewright.search.budget import Budget, Progress
+from placewright.search.constructive import baseline
+from placewright.search.constructive.baselines import BASELINES
 from placewright.search.portfolio import run_baselines
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import Budget, Progress
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 COSTLY = ["insertion", "cluster-list", "cluster-partition"]
 

@@ -10,10 +10,10 @@ from placewright.machine import Link
 from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
-from placewright.search.budget import Budget
-from placewright.search.random_search import RandomSearch
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 GRAPH = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4), "e": ("", 4), "f": ("e d", 4)})
 

@@ -17,8 +17,8 @@ from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.stg import parse_stg
 from placewright.machine import TransferModel
 from placewright.methods.table import METHODS
-from placewright.search.search_run import SearchRun
-from placewright.search.single_device import ORDERS
+from placewright.search.constructive.one_device import ORDERS
+from placewright.search.run.search_run import SearchRun
 
 STG = FOLDER / "stg50"
 OLLA = FOLDER / "olla/known_answers.json"

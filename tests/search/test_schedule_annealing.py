@@ -18,13 +18,13 @@ from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import Budget
-from placewright.search.etf import EarliestTaskFirst
-from placewright.search.list_scheduling import ListScheduling
-from placewright.search.result import Solution
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
-from placewright.search.single_device import SingleDevice
+from placewright.search.constructive.etf import EarliestTaskFirst
+from placewright.search.constructive.list_scheduling import ListScheduling
+from placewright.search.constructive.single_device import SingleDevice
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 
@@ -113,7 +113,7 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int, memory_limit: in
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        ScheduleAnnealing(**wrong)  # type: ignore[arg-type]
+        ScheduleAnnealing(**wrong)
 
 
 def test_a_start_that_parts_a_group_is_refused() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
 
-from placewright.search.budget import UNLIMITED, Budget, Progress
-from placewright.search.result import Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget, Progress
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 #: Two ops of 5 ns: 10 ns on one device, 5 ns on two.

@@ -20,10 +20,10 @@ from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode
-from placewright.search.budget import Budget
-from placewright.search.search_run import SearchRun
-from placewright.search.segment_fill import SegmentFill
-from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.search.constructive.segment_fill import SegmentFill
+from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 
 TEST_GRAPHS = Path(__file__).parents[2] / "benchmarks" / "instances" / "synthetic-test.graphs.gz"
 

@@ -4,6 +4,8 @@ import errno
 import os
 import stat
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,19 +13,21 @@ from placewright.support.errors import InputError
 from placewright.support.files import read_bytes, read_text, write_atomically
 
 
-def test_what_is_written_is_read_and_nothing_else_is_left(tmp_path):
+def test_what_is_written_is_read_and_nothing_else_is_left(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a", b"one")
     write_atomically(tmp_path / "a", b"two")
     assert read_bytes(tmp_path / "a") == b"two"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write '.*nowhere/a': No such file or directory"):
         write_atomically(tmp_path / "nowhere" / "a", b"")
 
 
-def test_a_disk_that_fills_up_half_way_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_half_way_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_atomically(tmp_path / "a", b"old")
 
     def full(descriptor: int) -> None:
@@ -37,7 +41,9 @@ def test_a_disk_that_fills_up_half_way_leaves_the_old_file_and_no_other(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_an_interruption_half_way_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+def test_an_interruption_half_way_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_atomically(tmp_path / "a", b"old")
 
     def interrupt(descriptor: int) -> None:
@@ -54,9 +60,9 @@ def test_an_interruption_half_way_leaves_the_old_file_and_no_other(tmp_path, mon
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("step", ["mkstemp", "fdopen", "fsync", "chmod", "replace"])
 def test_whatever_step_of_a_write_fails_the_old_file_stays_and_the_sentence_names_it(
-    tmp_path, monkeypatch, step, reason
-):
-    def fail(*arguments, **more):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Any, reason: Any
+) -> None:
+    def fail(*arguments: Any, **more: Any) -> None:
         raise OSError(reason, os.strerror(reason))
 
     (tmp_path / "x.json").write_bytes(b"the old one")
@@ -67,14 +73,14 @@ def test_whatever_step_of_a_write_fails_the_old_file_stays_and_the_sentence_name
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x.json": b"the old one"}
 
 
-def test_a_folder_cannot_be_written_over_or_read(tmp_path):
+def test_a_folder_cannot_be_written_over_or_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Is a directory"):
         write_atomically(tmp_path, b"")
     with pytest.raises(InputError, match=r"cannot read '.*': Is a directory"):
         read_bytes(tmp_path)
 
 
-def test_permissions_are_those_of_any_new_file_and_stay_as_they_were_set(tmp_path):
+def test_permissions_are_those_of_any_new_file_and_stay_as_they_were_set(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"")
     write_atomically(tmp_path / "new", b"")
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
@@ -83,7 +89,7 @@ def test_permissions_are_those_of_any_new_file_and_stay_as_they_were_set(tmp_pat
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
 
 
-def test_a_name_the_system_cannot_hold_is_bad_input(tmp_path):
+def test_a_name_the_system_cannot_hold_is_bad_input(tmp_path: Path) -> None:
     for name in ("nul\0byte", "x" * 300):
         with pytest.raises(InputError, match="cannot write"):
             write_atomically(tmp_path / name, b"")
@@ -93,7 +99,7 @@ def test_a_name_the_system_cannot_hold_is_bad_input(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_bytes, read_text])
-def test_a_pipe_is_neither_waited_for_nor_replaced(tmp_path, read):
+def test_a_pipe_is_neither_waited_for_nor_replaced(tmp_path: Path, read: Any) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"cannot read '.*pipe': it exists and is not a regular file"):
         read(tmp_path / "pipe")
@@ -102,7 +108,7 @@ def test_a_pipe_is_neither_waited_for_nor_replaced(tmp_path, read):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_device_is_neither_read_nor_replaced(tmp_path):
+def test_a_device_is_neither_read_nor_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
     with pytest.raises(InputError, match="is not a regular file"):
         read_bytes(tmp_path / "link")
@@ -111,7 +117,7 @@ def test_a_device_is_neither_read_nor_replaced(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
-def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path):
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder" / "target")
     for data in (b"new", b"again"):
@@ -121,14 +127,14 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path):
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
 
 
-def test_a_link_to_itself_is_bad_input(tmp_path):
+def test_a_link_to_itself_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(InputError, match="cannot write"):
         write_atomically(tmp_path / "loop", b"")
     assert (tmp_path / "loop").is_symlink()
 
 
-def test_text_is_utf_8_with_or_without_a_mark(tmp_path):
+def test_text_is_utf_8_with_or_without_a_mark(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone")
     assert read_text(tmp_path / "a") == "one"
     (tmp_path / "a").write_bytes(b"\xff")

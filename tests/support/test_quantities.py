@@ -1,6 +1,7 @@
 """Sizes, durations and bandwidths: read exactly, written with three significant digits."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -149,7 +150,7 @@ def test_no_text_does_worse_than_an_input_error(text: str) -> None:
 
 @pytest.mark.parametrize("parse", [parse_bytes, parse_duration_ns, parse_bandwidth])
 @pytest.mark.parametrize("text", ["1" * 2_000_000 + "GB/s", "1" * 2_000_000 + "s", "\u0662GB", "\u0662s", "\u0662GB/s"])
-def test_endless_numbers_and_digits_of_other_scripts_are_not_understood(parse, text) -> None:
+def test_endless_numbers_and_digits_of_other_scripts_are_not_understood(parse: Any, text: Any) -> None:
     with pytest.raises(InputError, match="not understood") as caught:
         parse(text)
     assert len(str(caught.value)) < 250

@@ -22,7 +22,7 @@ from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Status
-from placewright.search.result import Solution
+from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 from placewright.verification.replay import Step, demands, held_memory, memory_curve, step_times

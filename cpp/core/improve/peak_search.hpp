@@ -1,5 +1,5 @@
 // Annealing for the least peak memory over devices and an order of ops, transfers being put in by eviction;
-// placewright.search.peak_search says how and why.
+// placewright.search.metaheuristics.peak_search says how and why.
 #pragma once
 
 #include <memory>

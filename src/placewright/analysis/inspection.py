@@ -19,7 +19,7 @@ from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.machines import list_presets
 from placewright.problem import Problem
-from placewright.search.result import Solution, measure
+from placewright.search.run.result import Solution, measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.result import Solution, measure
+from placewright.search.run.result import Solution, measure
 
 Step = tuple[int, int]
 

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from placewright.problem.constraints import Constraints
-from placewright.search.budget import UNLIMITED, Budget
+from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes, parse_duration_ns
 

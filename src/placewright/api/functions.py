@@ -24,8 +24,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.budget import UNLIMITED, Interrupted, OnProgress
-from placewright.search.search_run import MAX_THREADS, SearchRun
+from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Results, Row
 from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, method_of, serve
-from placewright.search.baseline import Baseline
+from placewright.search.constructive.baseline import Baseline
 from placewright.support.errors import InputError
 
 #: How often a run whose worker died is tried.

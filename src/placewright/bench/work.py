@@ -21,9 +21,9 @@ from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.budget import UNLIMITED, Budget
-from placewright.search.method import Method
-from placewright.search.search_run import SearchRun
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.method import Method
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import MissingExtraError, PlacewrightError
 from placewright.support.processes import end_with_parent
 from placewright.verification.checker import check_plan

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
 from placewright.problem.objective import Objective
-from placewright.search.budget import OnProgress, Progress
+from placewright.search.run.budget import OnProgress, Progress
 from placewright.support.quantities import format_bytes
 from placewright.terminal.text import format_objective, printable
 

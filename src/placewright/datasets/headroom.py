@@ -8,8 +8,8 @@ from placewright.graph import Graph
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.objective import Objective
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.search_run import SearchRun
 
 #: The paper's machine: two equal devices, transfers that block and take no time.
 PAPER_MACHINE = "2xideal/free"

@@ -16,8 +16,8 @@ from placewright.machines import machine_to_json
 from placewright.machines.specification import parse_specification
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 #: The paper's reading of control dependencies (docs/semantics.md).

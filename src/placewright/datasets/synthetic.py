@@ -19,7 +19,7 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
+from placewright.search.metaheuristics.brkga import Brkga
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 

@@ -23,9 +23,9 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, recorded_constraints
 from placewright.problem.objective import Metrics
-from placewright.search.budget import Budget
-from placewright.search.contiguous_split import ContiguousSplit
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.contiguous_split import ContiguousSplit
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Of the evaluations of a plan: the placement is given, and only the order is sought.

@@ -16,7 +16,8 @@ from placewright.importers.onnx_attributes import NodeView, attributes_of
 from placewright.importers.onnx_kinds import kind_of
 from placewright.importers.onnx_model import label_of, subgraphs, values_read
 from placewright.importers.onnx_origin import origin_of
-from placewright.importers.onnx_shapes import Shapes, dtype_name, newest_opset, node_attributes
+from placewright.importers.onnx_records import newest_opset, node_attributes
+from placewright.importers.onnx_shapes import Shapes, dtype_name
 from placewright.support.errors import InputError, shown
 
 #: Kinds whose ops are kept even when all they read is constant.

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placewright.graph import Graph, Op, Tensor, in_topological_order
-from placewright.importers.onnx_shapes import Shapes, first_line, onnx_errors
+from placewright.importers.onnx_records import first_line, onnx_errors
+from placewright.importers.onnx_shapes import Shapes
 from placewright.importers.onnx_values import MAX_ELEMENTS
 from placewright.support.errors import InputError, MissingExtraError, shown
 
@@ -37,7 +38,7 @@ def parse_onnx(
 def _read(data: bytes, name: str) -> Any:
     try:
         import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "reading an ONNX model") from error
     try:

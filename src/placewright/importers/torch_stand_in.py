@@ -84,7 +84,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
 
 
-class _InsteadOfMeta(TorchFunctionMode):  # type: ignore[misc]
+class _InsteadOfMeta(TorchFunctionMode):
     """The model's own calls that name the meta device name another one instead."""
 
     def __init__(self, device: Any) -> None:

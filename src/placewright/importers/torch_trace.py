@@ -98,7 +98,7 @@ def _checked_loss(loss: Any) -> Any:
     return loss
 
 
-class _Step(nn.Module):  # type: ignore[misc]
+class _Step(nn.Module):
     """Takes the tensors among the arguments one by one and returns only tensors; tracing meets no containers."""
 
     def __init__(

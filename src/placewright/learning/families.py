@@ -16,10 +16,22 @@ ENTRY_POINTS = "placewright.policies"
 
 
 def register_policy_family(family: PolicyFamily) -> PolicyFamily:
-    """Makes a kind of policy known to policy files and to `train`; returns it. One registered again replaces the one
-    before.
+    """Make a kind of policy known to policy files and to `train`.
 
-    Raises InputError where its name is that of a family of placewright's, or it is no PolicyFamily.
+    Parameters
+    ----------
+    family
+        What there is to know of the kind. One registered again replaces the one before.
+
+    Returns
+    -------
+    PolicyFamily
+        The same.
+
+    Raises
+    ------
+    InputError
+        Where its name is that of a family of placewright's, or it is no PolicyFamily.
     """
     if not isinstance(family, PolicyFamily):
         raise InputError(f"a family of policies must be a PolicyFamily, not {shown(type(family).__name__)}")

@@ -15,11 +15,11 @@ from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, co
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.shipped import shipped_policy
 from placewright.problem import Problem
-from placewright.search.brkga import Brkga
-from placewright.search.drive import drive
-from placewright.search.random_search import RandomSearch
-from placewright.search.result import Result, Solution
-from placewright.search.search_run import SearchRun
+from placewright.search.metaheuristics.brkga import Brkga
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.run.drive import drive
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 
@@ -61,14 +61,14 @@ class Regal:
             solution = _decoded(problem, search.best_keys(), decoder)
             settings = {"policy": policy.title}
             return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
-        context = context_after(problem, search, decoder, with_leanings=policy.configuration.with_leanings)
+        context = context_after(problem, search, decoder, with_affinities=policy.configuration.with_affinities)
         first = _decoded(problem, context.keys, decoder)
         guided = replace(self.search, name=self.name, decoder=decoder)
         found = guided.solve(
             problem,
             run.part(
                 guide=policy.guide(problem, context, run.seed),
-                initial_solutions=[first] if policy.configuration.keeps_best else (),
+                initial_solutions=[first] if policy.configuration.warm_start else (),
             ),
         )
         best = found.solution if _is_best(problem, found, context) else first

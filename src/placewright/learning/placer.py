@@ -10,7 +10,7 @@ from placewright.guide import Placement
 from placewright.learning.environments.placement import allowed_devices
 from placewright.learning.protocols import Policy
 from placewright.problem import Problem
-from placewright.search.baseline import Baseline, Candidate
+from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.support.errors import InputError
 
 

@@ -10,22 +10,22 @@ from placewright.learning.guided import Regal
 from placewright.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.problem import Problem
 from placewright.search import default_budget
-from placewright.search.annealing import Annealing
 from placewright.search.auto import Auto
-from placewright.search.baselines import BASELINES
-from placewright.search.brkga import BRKGA_BY_DECODER, Brkga
-from placewright.search.budget import key_search_evaluations
-from placewright.search.cp_sat import CpSat, CpWindows
-from placewright.search.graph_partition import GP_DFS, METIS_DFS
-from placewright.search.local_search import LocalSearch
-from placewright.search.m_etf import MemoryEtf
-from placewright.search.m_topo import MemoryTopo
-from placewright.search.method import Method
-from placewright.search.peak_search import PeakSearch
-from placewright.search.random_search import RandomSearch
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.superstep_annealing import SuperstepAnnealing
-from placewright.search.tuned_brkga import TUNED_BRKGA
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.constructive.graph_partition import GP_DFS, METIS_DFS
+from placewright.search.constructive.m_etf import MemoryEtf
+from placewright.search.constructive.m_topo import MemoryTopo
+from placewright.search.exact.cp_sat import CpSat, CpWindows
+from placewright.search.metaheuristics.annealing import Annealing
+from placewright.search.metaheuristics.brkga import BRKGA_BY_DECODER, Brkga
+from placewright.search.metaheuristics.local_search import LocalSearch
+from placewright.search.metaheuristics.peak_search import PeakSearch
+from placewright.search.metaheuristics.random_search import RandomSearch
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
+from placewright.search.metaheuristics.tuned_brkga import TUNED_BRKGA
+from placewright.search.run.budget import key_search_evaluations
+from placewright.search.run.method import Method
 
 #: "baseline": `auto` runs it first. "search of auto": `auto` may run it then. "guided": by a policy. "peer": published
 #: by others, to compare with. "own": registered from outside.

@@ -12,7 +12,7 @@ from placewright.learning.placer import Placer
 from placewright.learning.protocols import Policy
 from placewright.methods.built_in import ENTRIES, GUIDED, paper_evaluations
 from placewright.problem import Problem
-from placewright.search.method import Method
+from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 

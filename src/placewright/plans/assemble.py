@@ -15,8 +15,8 @@ from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import status_of
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.result import Result
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.result import Result
 from placewright.version import VERSION
 
 _LOGGER = logging.getLogger(__name__)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from placewright.costs.estimate import TimeSources
-from placewright.graph import Graph, Op
 from placewright.importers.json_graph import unpack
 from placewright.machine import Machine
 from placewright.machines import machine_from_json, machine_to_json
+from placewright.plans.consistency import check_consistency
 from placewright.plans.record import (
     SCHEMA_VERSION,
     WAITS_FOR_LAUNCH,
@@ -46,8 +45,6 @@ _ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_or
 _ABSENT = object()
 #: In version 1 a machine said nothing of who launches work (`machine_from_json`); the rest was as now.
 _READABLE = (1, SCHEMA_VERSION)
-#: How many differences of one sort `match_graph` names before it only counts.
-_NUM_NAMED = 3
 
 
 @collection_paused()
@@ -84,47 +81,10 @@ def read_plan(path: str | Path) -> Plan:
         raise InputError(f"'{name}' is not a whole plan: '{absent}' is missing")
     try:
         plan = _plan_of(values)
-        _check_consistency(plan)
+        check_consistency(plan)
     except InputError as error:
         raise InputError(f"'{name}': {error}") from None
     return plan
-
-
-def match_graph(plan: Plan, graph: Graph) -> list[str]:
-    """What keeps a plan from being one for `graph`, one sentence each; empty when the fingerprints agree."""
-    if plan.graph_fingerprint == graph.fingerprint:
-        return []
-    planned = {op.name: op for op in plan.ops}
-    present = {op.name: op for op in graph.ops if op.kind != "view"}
-    changes = [f"{name} ({what})" for name, op in planned.items() if (what := _change(op, present.get(name), graph))]
-    problems = [
-        *_listed(
-            "of the plan is not in the graph", "of the plan are not in the graph", planned.keys() - present.keys()
-        ),
-        *_listed(
-            "of the graph is not in the plan", "of the graph are not in the plan", present.keys() - planned.keys()
-        ),
-        *_listed("differs", "differ", changes),
-    ]
-    return problems or ["the ops agree, but some of their inputs, sizes, attributes or stated times differ"]
-
-
-def _change(planned: ScheduledOp, op: Op | None, graph: Graph) -> str:
-    if op is None:
-        return ""
-    own_bytes = sum(graph.tensors[t].held_bytes for t in op.outputs if graph.tensors[t].alias_of is None)
-    pairs = {"kind": (planned.kind, op.kind), "module": (planned.module, op.module)}
-    pairs |= {"output bytes": (f"{planned.output_bytes:,}", f"{own_bytes:,}")}
-    return ", ".join(f"{what} {then}, now {now}" for what, (then, now) in pairs.items() if then != now)
-
-
-def _listed(singular: str, plural: str, names: Iterable[str]) -> list[str]:
-    ordered = sorted(names)
-    if not ordered:
-        return []
-    more = f" and {len(ordered) - _NUM_NAMED:,} more" if len(ordered) > _NUM_NAMED else ""
-    subject, verb = ("1 op", singular) if len(ordered) == 1 else (f"{len(ordered):,} ops", plural)
-    return [f"{subject} {verb}: {', '.join(map(shown, ordered[:_NUM_NAMED]))}{more}"]
 
 
 def _dumps(value: object) -> str:
@@ -322,67 +282,3 @@ def _quoted(value: object) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     return repr(value[:61] if isinstance(value, str) else value)
-
-
-def _check_consistency(plan: Plan) -> None:
-    """What one field promises about another; readers of plans rely on it. Raises InputError without the file's name."""
-    num_devices = plan.machine.num_devices
-    _check_lengths(plan, num_devices)
-    _check_steps(plan, num_devices)
-    names = {op.name for op in plan.ops}
-    _require(len(names) == len(plan.ops), "two ops have one name")
-    names.add("")
-    for buffer in plan.buffers:
-        if buffer.device >= num_devices or buffer.allocated_ns > buffer.freed_ns or buffer.op not in names:
-            label = f"buffer '{buffer.name}'"
-            _require(buffer.device < num_devices, f"{label} is on device {buffer.device}; there are {num_devices}")
-            _require(buffer.allocated_ns <= buffer.freed_ns, f"{label} is freed before it is allocated")
-            raise InputError(f"{label} belongs to op '{buffer.op}', which is not in the plan")
-    for curve in (*plan.memory_curves, *([plan.input_order_memory] if plan.input_order_memory else [])):
-        times = curve.time_ns
-        _require(len(times) == len(curve.bytes_in_use) > 0, "a memory curve needs as many times as values")
-        _require(all(a <= b for a, b in pairwise(times)), "a memory curve goes back in time")
-
-
-def _check_lengths(plan: Plan, num_devices: int) -> None:
-    """One entry per device in all that is per device."""
-    lists: dict[str, Sequence[object]] = {
-        "memory_limits_bytes": plan.memory_limits_bytes,
-        "memory_curves": plan.memory_curves,
-        "metrics.peak_bytes": plan.metrics.peak_bytes,
-        "metrics.busy_ns": plan.metrics.busy_ns,
-    }
-    for baseline in plan.baselines:
-        if baseline.metrics is not None:
-            lists[f"baseline {baseline.name}: peak_bytes"] = baseline.metrics.peak_bytes
-            lists[f"baseline {baseline.name}: busy_ns"] = baseline.metrics.busy_ns
-    if plan.one_device is not None:
-        lists["one_device: peak_bytes"] = plan.one_device.metrics.peak_bytes
-        lists["one_device: busy_ns"] = plan.one_device.metrics.busy_ns
-        device = plan.one_device.device
-        _require(device < num_devices, f"one_device is device {device}; there are {num_devices}")
-    for key, values in lists.items():
-        _require(len(values) == num_devices, f"{key} has {len(values)} entries for {num_devices} devices")
-
-
-def _check_steps(plan: Plan, num_devices: int) -> None:
-    for op in plan.ops:
-        if op.device >= num_devices:
-            raise InputError(f"op '{op.name}' is on device {op.device}; there are {num_devices}")
-    for transfer in plan.transfers:
-        if max(ends := (transfer.source, transfer.destination)) >= num_devices:
-            raise InputError(f"a transfer of '{transfer.tensor}' goes from device {ends[0]} to {ends[1]}")
-    every: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
-    for positions in ([op.position for op in plan.ops], [transfer.position for transfer in plan.transfers]):
-        _require(all(a < b for a, b in pairwise(positions)), "steps are not sorted by position")
-    _require({step.position for step in every} == set(range(len(every))), "the positions are not 0, 1, 2 and so on")
-    for step in every:
-        if step.start_ns > step.finish_ns:
-            raise InputError(f"the step at position {step.position} finishes before it starts")
-        if step.waits_for >= step.position:
-            raise InputError(f"the step at position {step.position} waits for a later one")
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise InputError(otherwise)

@@ -9,11 +9,9 @@ import numpy as np
 import placewright._core as _core
 from placewright.plans.record import OneDevice
 from placewright.problem import Problem
-from placewright.search.baseline import Candidate, evaluate
-from placewright.search.input_order import INPUT_ORDER
-from placewright.search.one_device import distinct_devices
-from placewright.search.result import Result, measure
-from placewright.search.single_device import ORDERS
+from placewright.search.constructive.baseline import Candidate, evaluate
+from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS, distinct_devices
+from placewright.search.run.result import Result, measure
 
 #: An order of ops with transfers early, late or batched; there are none unless pins keep ops elsewhere.
 _EVALUATIONS = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from placewright.graph import Graph
 from placewright.importers import load_graph
-from placewright.plans.file import match_graph
+from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 

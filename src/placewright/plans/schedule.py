@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.plans.record import STARTS_AT_ZERO, WAITS_FOR_LAUNCH, ScheduledOp, Transfer
 from placewright.problem import Problem
-from placewright.search.result import Solution
+from placewright.search.run.result import Solution
 from placewright.support.garbage import collection_paused
 
 Int = NDArray[np.int64]

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
-from placewright.search.annealing_rounds import AnnealingRounds
-from placewright.search.budget import UNLIMITED
 from placewright.search.default_budget import has_free_barriers
-from placewright.search.method import Search
-from placewright.search.multistart import multistart
-from placewright.search.peak_search import PeakSearch
+from placewright.search.metaheuristics.annealing_rounds import AnnealingRounds
+from placewright.search.metaheuristics.peak_search import PeakSearch
+from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
 from placewright.search.portfolio import run_baselines
-from placewright.search.result import Result, fitness_in
-from placewright.search.schedule_annealing import ScheduleAnnealing
-from placewright.search.search_run import SearchRun
-from placewright.search.superstep_annealing import SuperstepAnnealing
+from placewright.search.run.budget import UNLIMITED
+from placewright.search.run.method import Search
+from placewright.search.run.multistart import multistart
+from placewright.search.run.result import Result, fitness_in
+from placewright.search.run.search_run import SearchRun
 
 #: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
 _OPS_AT_ONCE = 1_000_000

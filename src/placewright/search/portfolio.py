@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
-from placewright.search.baseline import Baseline, Trial
-from placewright.search.baselines import BASELINES
-from placewright.search.cluster_list import CLUSTER_LIST
-from placewright.search.cluster_partition import CLUSTER_PARTITION
-from placewright.search.insertion import INSERTION
-from placewright.search.result import Result
-from placewright.search.search_run import SearchRun
+from placewright.search.constructive.baseline import Baseline, Trial
+from placewright.search.constructive.baselines import BASELINES
+from placewright.search.constructive.cluster_list import CLUSTER_LIST
+from placewright.search.constructive.cluster_partition import CLUSTER_PARTITION
+from placewright.search.constructive.insertion import INSERTION
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
 
 #: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
 _COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000}

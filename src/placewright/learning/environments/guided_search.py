@@ -16,7 +16,7 @@ from placewright.guide import Guide
 from placewright.learning.protocols import Demonstration
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
+from placewright.search.metaheuristics.brkga import Brkga
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.guide import Guide, Placement
 from placewright.problem import Problem
-from placewright.search.result import Solution
+from placewright.search.run.result import Solution
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

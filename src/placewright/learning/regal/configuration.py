@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,10 @@ from placewright.problem.objective import Objective
 from placewright.support.errors import InputError
 
 Network = Literal["graph", "sequence", "autoregressive"]
-Taken = Literal["drawn", "expected"]
+ActionSelection = Literal["sample", "mean"]
+#: What files and titles of policies called keys and values of a configuration before they had the names of today.
+_FORMER_KEYS = {"with_affinities": "with_leanings", "action_selection": "taken", "warm_start": "keeps_best"}
+_FORMER_VALUES = {"sample": "drawn", "mean": "expected"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +27,15 @@ class PolicyConfiguration:
 
     network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, that
     knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. "autoregressive": the graph
-    network, then a recurrent one over the ops in that order, which hears the actions of the op before (A.8).
+    network, then a recurrent one over the ops in that order, which gets the actions of the op before (A.8).
     objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
     hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
     recurrent unit.
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
-    has not: with_leanings: whether what neighbours lean to together is among the features (leanings.py, or
-    memory_leanings.py where peak memory is the objective). taken: "drawn" by their probabilities, as the
-    paper's actions are, or "expected": the level nearest to the mean of a choice's levels, so that a mean says how sure
-    the policy is. keeps_best: whether what the search for features found is among the first individuals of the guided
-    one.
+    has not: with_affinities: whether smoothed affinities are among the features (smoothed_affinity.py, or
+    memory_affinity.py where peak memory is the objective). action_selection: "sample" by their probabilities, as the
+    paper's actions are, or "mean": the level nearest to the mean of a choice's levels, so that a mean says how sure the
+    policy is. warm_start: whether what the search for features found is among the first individuals of the guided one.
     """
 
     objective: Objective
@@ -47,9 +50,9 @@ class PolicyConfiguration:
     transfer_levels: int = 0
     decoder: DecoderName = "paper"
     elite_bias_levels: int = 0
-    with_leanings: bool = False
-    taken: Taken = "drawn"
-    keeps_best: bool = False
+    with_affinities: bool = False
+    action_selection: ActionSelection = "sample"
+    warm_start: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -58,10 +61,14 @@ class PolicyConfiguration:
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
-        if self.taken not in get_args(Taken):
-            raise InputError(f"levels cannot be '{self.taken}'; known are {', '.join(get_args(Taken))}")
-        if self.taken == "expected" and self.network == "autoregressive":
-            raise InputError("an autoregressive network has no expected levels: those of an op depend on drawn ones")
+        if self.action_selection not in get_args(ActionSelection):
+            raise InputError(
+                f"action_selection is '{self.action_selection}'; known are {', '.join(get_args(ActionSelection))}"
+            )
+        if self.action_selection == "mean" and self.network == "autoregressive":
+            raise InputError(
+                "action_selection of an autoregressive network must be 'sample': levels depend on those drawn before"
+            )
         _ = self.action_space
 
     @property
@@ -77,7 +84,26 @@ class PolicyConfiguration:
 
     @property
     def num_op_features(self) -> int:
-        return num_op_features(self.objective, self.num_devices, self.with_leanings)
+        return num_op_features(self.objective, self.num_devices, self.with_affinities)
+
+
+def under_former_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of some values of a configuration, the keys and values that the first policies' files have."""
+    return {
+        _FORMER_KEYS.get(key, key): _FORMER_VALUES.get(value, value) if key == "action_selection" else value
+        for key, value in values.items()
+    }
+
+
+def under_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The way back; present keys and values stay."""
+    keys = {former: key for key, former in _FORMER_KEYS.items()}
+    chosen = {former: value for value, former in _FORMER_VALUES.items()}
+    renamed = {keys.get(key, key): value for key, value in values.items()}
+    selection = renamed.get("action_selection")
+    if isinstance(selection, str):
+        renamed["action_selection"] = chosen.get(selection, selection)
+    return renamed
 
 
 #: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
@@ -107,16 +133,21 @@ _VARIED = {
     for name, configuration in _PAPER.items()
     for variation, changes in _VARIATIONS.items()
 }
-_LEANINGS = replace(
-    _PAPER["runtime-zoo"], with_leanings=True, placement_levels=5, rounds=4, aggregation="mean", taken="expected"
+_AFFINITIES = replace(
+    _PAPER["runtime-zoo"],
+    with_affinities=True,
+    placement_levels=5,
+    rounds=4,
+    aggregation="mean",
+    action_selection="mean",
 )
 CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
-    "runtime-zoo-leanings": _LEANINGS,
-    "runtime-zoo-leanings-lazy": replace(_LEANINGS, decoder="lazy", keeps_best=True),
-    "peak-memory-zoo-leanings": replace(_LEANINGS, objective="peak-memory"),
-    "peak-memory-zoo-leanings-evict": replace(_LEANINGS, objective="peak-memory", decoder="evict", keeps_best=True),
+    "runtime-zoo-leanings": _AFFINITIES,
+    "runtime-zoo-leanings-lazy": replace(_AFFINITIES, decoder="lazy", warm_start=True),
+    "peak-memory-zoo-leanings": replace(_AFFINITIES, objective="peak-memory"),
+    "peak-memory-zoo-leanings-evict": replace(_AFFINITIES, objective="peak-memory", decoder="evict", warm_start=True),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

@@ -16,7 +16,7 @@ from placewright.learning.protocols import Demonstration
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.features import Features
 from placewright.learning.regal.memory_affinity import NUM_KINDS
-from placewright.learning.regal.smoothed_affinity import num_leanings
+from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities
 from placewright.proposal import Proposal
 
 Float = NDArray[np.float64]
@@ -71,7 +71,7 @@ def _proposal(environment: GuidedSearch, space: ActionSpace, actions: Int) -> Pr
 def affinity_actions(features: Features, space: ActionSpace) -> Int:
     """Levels, [ops, choices], that stand for the device to which an op and those around it lean, of the last kind of
     leaning, and for priorities that fall with the op's mean position. features: leanings are among them."""
-    position = features.op[:, -num_leanings(space.num_devices) - 1].astype(np.float64)
+    position = features.op[:, -num_smoothed_affinities(space.num_devices) - 1].astype(np.float64)
     return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
 
 

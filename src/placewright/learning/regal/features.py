@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.decoder import DecoderName
 from placewright.learning.regal.actions import fixed_op_of, op_bytes, uniform_proposal
-from placewright.learning.regal.memory_affinity import memory_leanings, num_memory_leanings
-from placewright.learning.regal.smoothed_affinity import leanings_together, num_leanings
+from placewright.learning.regal.memory_affinity import memory_affinities, num_memory_affinities
+from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities, smoothed_affinities
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.search.brkga import Brkga
+from placewright.search.metaheuristics.brkga import Brkga
 
 #: Keeps the search for features and the one that follows from drawing the same numbers.
 _OWN_SEED = 0x5EED_F0F_FEA7
@@ -53,20 +53,22 @@ class Context:
     bytes_over_limit: int
 
 
-def num_op_features(objective: str, num_devices: int, with_leanings: bool = False) -> int:
+def num_op_features(objective: str, num_devices: int, with_affinities: bool = False) -> int:
     """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; leanings, which the
     paper has not, come last."""
     counts_time = objective == "step-time"
-    own = num_leanings(num_devices) if counts_time else num_memory_leanings(num_devices)
-    return 4 + (4 if counts_time else 0) + num_devices + 1 + (own if with_leanings else 0)
+    own = num_smoothed_affinities(num_devices) if counts_time else num_memory_affinities(num_devices)
+    return 4 + (4 if counts_time else 0) + num_devices + 1 + (own if with_affinities else 0)
 
 
-def context_of(problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_leanings: bool = False) -> Context:
-    """The features of a problem, after a search of 400 evaluations; with_leanings: those of leanings.py
-    or memory_leanings.py too."""
+def context_of(
+    problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_affinities: bool = False
+) -> Context:
+    """The features of a problem, after a search of 400 evaluations; with_affinities: those of leanings.py
+    or memory_affinities.py too."""
     search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
-    return context_after(problem, search, decoder, with_leanings=with_leanings)
+    return context_after(problem, search, decoder, with_affinities=with_affinities)
 
 
 def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _core.Brkga:
@@ -76,7 +78,7 @@ def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _c
     return guided_search(problem, proposal, seed ^ _OWN_SEED, decoder)
 
 
-def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *, with_leanings: bool) -> Context:
+def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *, with_affinities: bool) -> Context:
     """What that search says of the problem."""
     share, position = search.mean_decisions()
     source, target, edge = _edges(problem)
@@ -86,12 +88,12 @@ def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *
         parts.append(_time_features(problem, source, target))
     share = share.reshape(problem.core.num_ops, -1)
     parts += [share, position[:, None]]
-    if with_leanings:
+    if with_affinities:
         leaning, at = share.astype(np.float64), position.astype(np.float64)
         if problem.objective == "step-time":
-            parts.append(leanings_together(source, target, leaning, at))
+            parts.append(smoothed_affinities(source, target, leaning, at))
         else:
-            parts.append(memory_leanings(problem.lowered, leaning, at, fixed_op))
+            parts.append(memory_affinities(problem.lowered, leaning, at, fixed_op))
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,

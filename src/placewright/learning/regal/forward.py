@@ -35,7 +35,7 @@ class LogitsInOrder:
     def drawn(self, choose: Callable[[int, Float], Int]) -> tuple[Int, Float]:
         """Actions, [num ops, num choices], and the logits they were drawn by, float32 [num ops, num logits]. choose:
         the actions of an op from its number and logits; asked for each op in order."""
-        memory = _Memory(self._weights, "recurrent")
+        memory = _LstmCell(self._weights, "recurrent")
         actions, logits = [], []
         from_actions = np.zeros_like(self._from_level[0])
         for op, from_state in enumerate(self._from_states):
@@ -59,7 +59,7 @@ def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Featu
 
 def _sequence_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
     """Of a recurrent network over the ops."""
-    name, memory = "states.recurrent", _Memory(weights, "states.recurrent")
+    name, memory = "states.recurrent", _LstmCell(weights, "states.recurrent")
     encoded = _two_layers(weights, "states.encode_op", graph.op)
     from_ops = (
         encoded @ weights[f"{name}.weight_ih_l0"].T + weights[f"{name}.bias_ih_l0"] + weights[f"{name}.bias_hh_l0"]
@@ -67,7 +67,7 @@ def _sequence_states(weights: Weights, configuration: PolicyConfiguration, graph
     return np.array([memory.after(from_op) for from_op in from_ops])
 
 
-class _Memory:
+class _LstmCell:
     """Long short-term memory (Hochreiter & Schmidhuber 1997), equations 6 to 11 of REGAL; gates as PyTorch stacks them:
     input, forget, new, output."""
 
@@ -79,10 +79,10 @@ class _Memory:
         """The state, [width], after one input more. from_input: what that adds to the gates, [4 * width]."""
         width = len(self._state)
         gates = from_input + self._state @ self._recurrent
-        opened = _sigmoid(gates)  # of what is new too, in fewer calls
-        written, kept, told = opened[:width], opened[width : 2 * width], opened[3 * width :]
-        self._memory = kept * self._memory + written * np.tanh(gates[2 * width : 3 * width])
-        self._state = told * np.tanh(self._memory)
+        opening = _sigmoid(gates)  # of the new memory too, in fewer calls
+        input_gate, forget_gate, output_gate = opening[:width], opening[width : 2 * width], opening[3 * width :]
+        self._memory = forget_gate * self._memory + input_gate * np.tanh(gates[2 * width : 3 * width])
+        self._state = output_gate * np.tanh(self._memory)
         return self._state
 
 
@@ -104,16 +104,16 @@ def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: F
         ),
     )
     for _ in range(configuration.rounds):
-        heard = sides[0].heard(state) + sides[1].heard(state)
+        messages = sides[0].to_receivers(state) + sides[1].to_receivers(state)
         if configuration.update == "gru":
-            state = _gated(weights, "states.update", heard, state)
+            state = _gated(weights, "states.update", messages, state)
         else:
-            state = state + _two_layers(weights, "states.update", np.hstack([state, heard]))
+            state = state + _two_layers(weights, "states.update", np.hstack([state, messages]))
     return state
 
 
 class _Messages:
-    """What ops hear along their edges from one side. Edges are sorted by the end that hears, `at`."""
+    """Messages along the edges in one direction. Edges are sorted by the end that receives, `at`."""
 
     def __init__(
         self,
@@ -131,15 +131,15 @@ class _Messages:
         self._from_edges = edge @ hidden[:, 2 * width :].T + weights[f"{name}.hidden.bias"]
         self._out, self._bias = weights[f"{name}.out.weight"].T, weights[f"{name}.out.bias"]
         self._source, self._target = source, target
-        self._hearers, self._first, count = np.unique(at, return_index=True, return_counts=True)
+        self._receivers, self._first, count = np.unique(at, return_index=True, return_counts=True)
         self._count = count.astype(np.float32)[:, None]
         self._is_mean = configuration.aggregation == "mean"
 
-    def heard(self, state: Float) -> Float:
+    def to_receivers(self, state: Float) -> Float:
         """[num ops, width]"""
-        heard = np.zeros_like(state)
-        if not len(self._hearers):
-            return heard
+        messages = np.zeros_like(state)
+        if not len(self._receivers):
+            return messages
         hidden = (state @ self._of_source)[self._source]
         hidden += (state @ self._of_target)[self._target]
         hidden += self._from_edges
@@ -147,8 +147,8 @@ class _Messages:
         total, count = np.add.reduceat(hidden, self._first), self._count
         if self._is_mean:
             total, count = total / count, np.ones_like(count)
-        heard[self._hearers] = total @ self._out + count * self._bias
-        return heard
+        messages[self._receivers] = total @ self._out + count * self._bias
+        return messages
 
 
 def _two_layers(weights: Weights, name: str, x: Float) -> Float:

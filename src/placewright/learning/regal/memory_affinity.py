@@ -21,12 +21,12 @@ NUM_KINDS = len(_KINDS)
 _NUM_WEIGHTS = 2
 
 
-def num_memory_leanings(num_devices: int) -> int:
+def num_memory_affinities(num_devices: int) -> int:
     return _NUM_WEIGHTS + NUM_KINDS * num_devices
 
 
-def memory_leanings(lowered: Lowered, leaning: Float, position: Float, fixed_op: int | None) -> Float:
-    """What each op leans to, and whether it matters: float64 [ops, num_memory_leanings].
+def memory_affinities(lowered: Lowered, leaning: Float, position: Float, fixed_op: int | None) -> Float:
+    """What each op leans to, and whether it matters: float64 [ops, num_memory_affinities].
 
     First the heaviest tensor that an op makes or reads, by its bytes and as the last kind weighs, as a share of the
     peak. Then for each kind and device, from -1 to 1, what share of all that weighs leans to the device less than the
@@ -35,7 +35,7 @@ def memory_leanings(lowered: Lowered, leaning: Float, position: Float, fixed_op:
     leaning: of each op to each device, each op's sum to 1, [ops, devices]. position: of each op in time, [ops].
     fixed_op: stands on the first device, so the one to which it leans changes places with the first.
     """
-    memory = _Memory(lowered, position)
+    memory = _TensorLifetimes(lowered, position)
     weights = {share: memory.weights(share) for _, share in _KINDS}
     columns = [memory.heaviest(weights[share]) / memory.peak for share in (None, _KINDS[-1][1])]
     for share, weight in weights.items():
@@ -49,7 +49,7 @@ def memory_leanings(lowered: Lowered, leaning: Float, position: Float, fixed_op:
     return np.column_stack(columns)
 
 
-class _Memory:
+class _TensorLifetimes:
     """Tensors of a graph, residents after those that ops make, and who makes or reads them: op[i] uses tensor[i].
 
     peak: of the bytes in use, on all devices together, when ops run as their positions say.

@@ -72,7 +72,7 @@ def _silent(layers: TwoLayers) -> TwoLayers:
 
 
 class Messages(nn.Module):
-    """What ops hear along their edges from one side: the sum or mean of a two-layer network's outputs.
+    """Messages that ops get along their edges in one direction: the sum or mean of a two-layer network's outputs.
 
     Its second layer is linear, so it is applied to what is summed instead of to every edge."""
 
@@ -87,7 +87,7 @@ class Messages(nn.Module):
         return linear(edge, self.hidden.weight[:, 2 * self.width :], self.hidden.bias)
 
     def forward(self, state: Tensor, from_edges: Tensor, source: Tensor, target: Tensor, at: Tensor) -> Tensor:
-        """state: [ops, width]. at: the end of each edge that hears it, source or target. -> [ops, width]"""
+        """state: [ops, width]. at: the end of each edge that receives, source or target. -> [ops, width]"""
         weight = self.hidden.weight
         of_source = linear(state, weight[:, : self.width])
         of_target = linear(state, weight[:, self.width : 2 * self.width])
@@ -117,9 +117,11 @@ class GraphNetwork(nn.Module):
         state, edge = self.encode_op(batch.op), self.encode_edge(batch.edge)
         along, against = self.along.of_edges(edge), self.against.of_edges(edge)
         for _ in range(self.rounds):
-            heard = self.along(state, along, batch.source, batch.target, batch.target)
-            heard = heard + self.against(state, against, batch.source, batch.target, batch.source)
-            state = self.update(heard, state) if self.is_gated else state + self.update(torch.cat([state, heard], 1))
+            messages = self.along(state, along, batch.source, batch.target, batch.target)
+            messages = messages + self.against(state, against, batch.source, batch.target, batch.source)
+            state = (
+                self.update(messages, state) if self.is_gated else state + self.update(torch.cat([state, messages], 1))
+            )
         return state
 
 

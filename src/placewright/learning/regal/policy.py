@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.learning.regal.actions import ActionSpace
-from placewright.learning.regal.configuration import PolicyConfiguration
+from placewright.learning.regal.configuration import PolicyConfiguration, under_former_names
 from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.learning.regal.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
@@ -52,6 +52,7 @@ class RegalPolicy:
         that are as by default do not count, so that a new one changes no title."""
         defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
         varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
+        varied = under_former_names(varied)  # titles stand in rows and plans
         digest = hashlib.sha256(json.dumps(varied).encode())
         for name in sorted(self.weights):
             digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
@@ -69,7 +70,7 @@ class RegalPolicy:
     def observe(self, problem: Problem, seed: int) -> Context:
         """Features, after a search of 400 evaluations."""
         configuration = self.configuration
-        return context_of(problem, seed, configuration.decoder, with_leanings=configuration.with_leanings)
+        return context_of(problem, seed, configuration.decoder, with_affinities=configuration.with_affinities)
 
     def guide(self, problem: Problem, observation: Context, seed: int) -> Proposal:
         """Actions drawn from what the network makes of the features, as the distributions they stand for."""
@@ -80,7 +81,7 @@ class RegalPolicy:
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
     """Levels for each choice of each op, [num ops, num choices], in the way the policy is for."""
-    if configuration.taken == "expected":
+    if configuration.action_selection == "mean":
         assert not isinstance(logits, LogitsInOrder)
         return expected_levels(logits, configuration.action_space)
     return sample(logits, configuration.action_space, seed)

@@ -19,12 +19,12 @@ Int = NDArray[np.int32]
 _KINDS: tuple[tuple[int, int | None], ...] = ((3, None), (8, None), (20, None), (60, 100), (20, 30))
 
 
-def num_leanings(num_devices: int) -> int:
+def num_smoothed_affinities(num_devices: int) -> int:
     return len(_KINDS) * num_devices
 
 
-def leanings_together(source: Int, target: Int, leaning: Float, position: Float) -> Float:
-    """Of several kinds, each of variance 1 over the graph: float64 [ops, num_leanings].
+def smoothed_affinities(source: Int, target: Int, leaning: Float, position: Float) -> Float:
+    """Of several kinds, each of variance 1 over the graph: float64 [ops, num_smoothed_affinities].
 
     source, target: ends of the edges, [edges]. leaning: of each op to each device, [ops, devices]. position: of each op
     in time, [ops].

@@ -55,7 +55,7 @@ class RegalTraining(TrainingConfiguration):
             raise InputError(
                 f"expert_rounds is {self.expert_rounds}; it must be at least 0, and 0 without imitation_steps"
             )
-        if self.imitation_steps and not self.policy.with_leanings:
+        if self.imitation_steps and not self.policy.with_affinities:
             raise InputError(f"imitation_steps is {self.imitation_steps}; the expert needs a policy that sees leanings")
 
     @property
@@ -77,8 +77,8 @@ class RegalTraining(TrainingConfiguration):
         policy, core = self.policy, problem.core
         evaluations = self.evaluations if split == "train" else self.validation_evaluations
         reference = uniform_objective(problem, evaluations, self.reference_seeds)
-        context = context_of(problem, number, policy.decoder, with_leanings=policy.with_leanings)
-        kept = (core.encode(*core.decode(context.keys, policy.decoder), policy.decoder),) if policy.keeps_best else ()
+        context = context_of(problem, number, policy.decoder, with_affinities=policy.with_affinities)
+        kept = (core.encode(*core.decode(context.keys, policy.decoder), policy.decoder),) if policy.warm_start else ()
         return GuidedSearch(
             problem=problem,
             observation=context,
@@ -107,7 +107,7 @@ def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
     )
     if is_zoo:
         training = replace(training, augmentations=3, max_ops=600, reference_seeds=1, validation_graphs=40)
-    return _imitating(training) if policy.with_leanings else training
+    return _imitating(training) if policy.with_affinities else training
 
 
 def _imitating(training: RegalTraining) -> RegalTraining:

@@ -1,0 +1,2 @@
+"""What solves a problem: how a search runs, constructive heuristics, metaheuristics, exact searches; `auto` puts them
+together."""

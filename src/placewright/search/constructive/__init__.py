@@ -1,0 +1,1 @@
+"""Heuristics that build a few plans, each from nothing."""

@@ -1,0 +1,142 @@
+"""What all baselines share: they make a few candidates, evaluate them within the budget and keep the best."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.problem import Problem
+from placewright.problem.objective import StopReason
+from placewright.search.run.budget import UNLIMITED
+from placewright.search.run.result import Result, Solution, TracePoint, measure
+from placewright.search.run.search_run import SearchRun
+
+Fitness = tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A solution to be evaluated.
+
+    name: the part of the method that made it. device_of: int32 [num scheduled ops].
+    order: int32 [num scheduled ops], ops to which transfers are added, the best of early, late and (where transfers
+        block) batched ones, each an evaluation; or int32 [num steps, 2], a whole order as it is.
+    """
+
+    name: str
+    device_of: NDArray[np.int32]
+    order: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluated:
+    """A candidate's whole solution with what it costs (Metrics.fitness) and the evaluations that took."""
+
+    name: str
+    solution: Solution
+    fitness: Fitness
+    evaluations: int
+
+
+def evaluate(problem: Problem, candidate: Candidate, evaluations_left: int) -> Evaluated:
+    """Costs one to three evaluations, never more than are left."""
+    if candidate.order.ndim == 2:
+        solution = Solution(device_of=candidate.device_of, order=candidate.order)
+        fitness = measure(problem, solution).fitness(problem.objective)
+        return Evaluated(name=candidate.name, solution=solution, fitness=fitness, evaluations=1)
+    order, fitness, evaluations = _core.best_transfers(
+        problem.core, candidate.device_of, candidate.order, evaluations_left
+    )
+    solution = Solution(device_of=candidate.device_of, order=order)
+    return Evaluated(name=candidate.name, solution=solution, fitness=fitness, evaluations=evaluations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(ABC):
+    """A cheap known method: makes a few candidates and keeps the best, the first of equals. The first is
+    always made; the others while the budget lasts and until one `is_enough`. What was made counts."""
+
+    name: str
+
+    @abstractmethod
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        """At least one."""
+
+    def is_enough(self, fitness: Fitness) -> bool:
+        """Whether a candidate of that fitness makes the rest superfluous."""
+        return False
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve; the seed does not matter."""
+        trial = Trial(self, problem, run)
+        while trial.advance(run.evaluations_left):
+            if (reason := run.reason_to_stop()) is not None:
+                return trial.result(reason)
+        return trial.result("complete")
+
+
+class Trial:
+    """A baseline at work on a problem, one candidate at a time, as a part of a run.
+
+    evaluations, seconds: what its candidates took. is_complete: whether there is no other candidate worth making.
+    """
+
+    def __init__(self, method: Baseline, problem: Problem, run: SearchRun) -> None:
+        self.method = method
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.is_complete = False
+        self._problem, self._run = problem, run
+        self._candidates = method.candidates(problem)
+        self._best: Evaluated | None = None
+        self._trace: list[TracePoint] = []
+
+    @property
+    def best(self) -> Fitness:
+        """Of the candidates so far; there must have been one."""
+        assert self._best is not None, f"method '{self.method.name}' has no candidates"
+        return self._best.fitness
+
+    def advance(self, evaluations_left: int = UNLIMITED) -> bool:
+        """Makes and evaluates the next candidate, in no more evaluations than are left, and reports to the run; whether
+        there was one."""
+        began = time.perf_counter()
+        candidate = next(self._candidates, None) if not self.is_complete else None
+        if candidate is None:
+            self.is_complete = True
+            return False
+        found = evaluate(self._problem, candidate, evaluations_left)
+        self.evaluations += found.evaluations
+        self.seconds += time.perf_counter() - began
+        self.is_complete = self.method.is_enough(found.fitness)
+        if self._best is None or found.fitness < self._best.fitness:
+            self._best = found
+            self._trace.append(
+                TracePoint(
+                    evaluations=self.evaluations, seconds=self.seconds, best=self.best[1], bytes_over_limit=self.best[0]
+                )
+            )
+        self._run.report(self.method.name, self.best[1], self.best[0], evaluations=found.evaluations)
+        return True
+
+    def result(self, stopped_because: StopReason) -> Result:
+        """With the best candidate, the first of equals."""
+        name, best = self.method.name, self._best
+        assert best is not None, f"method '{name}' has no candidates"
+        return Result(
+            method=name,
+            solution=best.solution,
+            metrics=measure(self._problem, best.solution),
+            found_by=name if best.name == name else f"{name}: {best.name}",
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            stopped_because=stopped_because,
+            seed=self._run.seed,
+            trace=tuple(self._trace),
+        )

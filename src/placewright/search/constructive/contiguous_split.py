@@ -1,0 +1,96 @@
+"""The captured order cut into one run of ops per device, by memory: pipeline placement without a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.problem import Problem
+from placewright.search.constructive.baseline import Baseline, Candidate
+from placewright.search.constructive.inputs_aside import scopes
+from placewright.search.constructive.one_device import INPUT_ORDER
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContiguousSplit(Baseline):
+    """Cuts of the captured order, the best kept: "filled", one device after another up to its memory limit, as
+    accelerate's infer_auto_device_map fills devices with layers; "balanced", memory divided in proportion to the limits
+    (evenly when a device has none). An op counts its outputs and the parameters no earlier op reads. A training step is
+    also cut by layers: its forward ops alone are cut, by memory or by time, and every later op stands where most of
+    what it reads is held."""
+
+    name: str = "contiguous-split"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        ops = INPUT_ORDER.order(problem)
+        for scope in scopes(problem.core):
+            captured = np.arange(scope.core.num_ops, dtype=np.int32)
+            for name, cut in (("filled", _core.runs_filling_memory), ("balanced", _core.runs_balancing_memory)):
+                device_of, order = scope.with_inputs(cut(scope.core), captured)
+                yield Candidate(name=name + scope.suffix, device_of=device_of, order=order)
+        is_forward = np.array([problem.graph.ops[i].phase == "forward" for i in problem.lowered.graph_op])
+        if is_forward.any() and not is_forward.all():
+            for name, weight in (("layers by memory", _held_bytes(problem)), ("layers by time", _time_ns(problem))):
+                yield Candidate(name=name, device_of=_cut_by_layers(problem, is_forward, weight), order=ops)
+
+
+def _time_ns(problem: Problem) -> NDArray[np.float64]:
+    """Per op its mean time, that of a group counted at its first op: a layer's backward ops mostly share its group."""
+    return _at_first_of_group(problem, problem.time_ns[problem.lowered.graph_op].mean(axis=1))
+
+
+def _held_bytes(problem: Problem) -> NDArray[np.float64]:
+    """Per op its outputs, and at a group's first op all residents of the group: parameters and optimizer states."""
+    lowered = problem.lowered
+    outputs = np.bincount(lowered.producer, lowered.home_bytes, minlength=len(lowered.graph_op)).astype(np.float64)
+    first_reader = np.full(len(lowered.resident_bytes), len(lowered.graph_op))
+    np.minimum.at(first_reader, lowered.residents, lowered.resident_reader)
+    residents = np.bincount(first_reader, lowered.resident_bytes, minlength=len(lowered.graph_op) + 1).astype(
+        np.float64
+    )
+    return outputs + _at_first_of_group(problem, residents[: len(lowered.graph_op)])
+
+
+def _at_first_of_group(problem: Problem, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    group, _ = problem.groups
+    return np.bincount(group, weight, minlength=len(group)).astype(np.float64)
+
+
+def _cut_by_layers(problem: Problem, is_forward: NDArray[np.bool_], weight: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Placement: int32 [num scheduled ops]. Forward ops in runs whose weights are proportional to the memory limits."""
+    limits = [float(limit) if limit is not None else None for limit in problem.memory_limits_bytes]
+    shares = np.cumsum([1.0 if None in limits or limit is None else limit for limit in limits])
+    run = np.cumsum(np.where(is_forward, weight, 0.0))
+    cut = np.searchsorted(shares[:-1] / shares[-1] * run[-1], run - 0.5 * weight, side="right")
+    group, allowed = (array.tolist() for array in problem.groups)
+    holdings = _Holdings(problem)
+    device_of = [-1] * len(group)
+    for op, first in enumerate(group):
+        if first != op:
+            device_of[op] = device_of[first]
+            continue
+        wanted = int(cut[op]) if is_forward[op] else holdings.where_most_is(op, device_of)
+        device_of[op] = wanted if allowed[op] >> wanted & 1 else (allowed[op] & -allowed[op]).bit_length() - 1
+    return np.array(device_of, np.int32)
+
+
+class _Holdings:
+    """What ops read, as lists: they are looked at one by one."""
+
+    def __init__(self, problem: Problem) -> None:
+        lowered = problem.lowered
+        self.num_devices = problem.machine.num_devices
+        self.begin: list[int] = lowered.input_begin.tolist()
+        self.makers: list[int] = lowered.producer[lowered.inputs].tolist()
+        self.sizes: list[int] = lowered.remote_bytes[lowered.inputs].tolist()
+
+    def where_most_is(self, op: int, device_of: list[int]) -> int:
+        """The device that holds most bytes of what an op reads; the first device when it reads nothing."""
+        held = [0] * self.num_devices
+        for place in range(self.begin[op], self.begin[op + 1]):
+            held[device_of[self.makers[place]]] += self.sizes[place]
+        return held.index(max(held))

@@ -1,0 +1,39 @@
+"""List scheduling: ops in order of a priority, each where it finishes first (HEFT, Topcuoglu et al. 2002)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.problem import Problem
+from placewright.search.constructive.baseline import Baseline, Candidate
+from placewright.search.constructive.inputs_aside import Scope, scopes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListScheduling(Baseline):
+    """Two priorities, the best result kept: bottom level, HEFT's; and the captured order, which on training graphs
+    needs far less memory. Devices whose memory limit an op would exceed are passed over while another is left. For the
+    peak-memory objective, and once more in captured order where there are limits, an op goes where the device's peak
+    stays least."""
+
+    name: str = "list"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        by_memory = problem.objective == "peak-memory"
+        has_limits = any(limit is not None for limit in problem.memory_limits_bytes)
+        for scope in scopes(problem.core):
+            captured = np.arange(scope.core.num_ops, dtype=np.int32)
+            yield _placed("bottom level", scope, _core.bottom_level_order(scope.core), by_memory)
+            yield _placed("captured order", scope, captured, by_memory)
+            if not by_memory and has_limits:
+                yield _placed("captured order, least peak", scope, captured, True)
+
+
+def _placed(name: str, scope: Scope, priority: NDArray[np.int32], least_peak: bool) -> Candidate:
+    device_of, ops = scope.with_inputs(*_core.list_schedule(scope.core, priority, least_peak))
+    return Candidate(name=name + scope.suffix, device_of=device_of, order=ops)

@@ -1,0 +1,1 @@
+"""Searches that can prove that nothing is better."""

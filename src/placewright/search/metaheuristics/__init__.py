@@ -1,0 +1,1 @@
+"""Searches that go from plan to plan, as long as the budget lasts."""

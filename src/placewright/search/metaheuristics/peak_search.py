@@ -1,0 +1,88 @@
+"""Annealing for the least peak memory: moves aimed at the peak, transfers put in by evicting on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.problem import Problem
+from placewright.search.constructive.contiguous_split import ContiguousSplit
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.exact.exact_order import is_provable, proven
+from placewright.search.run.drive import drive
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun, settings_of
+from placewright.support.errors import InputError
+
+#: Of the budget, where a proof follows: what is found without it has come by then, in most cases.
+_ANNEALED_SHARE = 0.5
+#: Devices and an order of all ops, both int32 [num scheduled ops].
+Start = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakSearch:
+    """Anneals devices and an order of ops (Kirkpatrick, Gelatt & Vecchi 1983), from the best of some list schedules,
+    contiguous runs and one-device orders.
+
+    A tensor that must move leaves late, or when its device would exceed the best peak so far. Most moves take a tensor
+    that is alive near the peak and put its producer past the peak, its last reader before it, or either of them on
+    another device; what must stay before or after a moved op goes with it. Bytes held near the peak count a little, so
+    that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
+    device only the order is searched, and a move costs what it changes, not what the graph is long; half of the budget
+    then goes to a proof that no order is better (exact_order.py). docs/algorithms.md has the argument.
+
+    first_temperature, last_temperature: relative to the peak; falls geometrically over the evaluations of the budget.
+    With more than 200,000 of them, or a time limit alone, it falls in rounds, each from the best so far and twice as
+    long as the one before.
+    """
+
+    name: str = "peak-search"
+    first_temperature: float = 0.05
+    last_temperature: float = 0.001
+
+    def __post_init__(self) -> None:
+        if not 0 < self.last_temperature <= self.first_temperature < float("inf"):
+            raise InputError(
+                f"temperatures must be positive and fall, not from {self.first_temperature} to {self.last_temperature}"
+            )
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
+        proves = is_provable(problem)
+        annealed = run.part(_ANNEALED_SHARE) if proves else run
+        search = _core.PeakSearch(
+            problem=problem.core,
+            seed=run.seed,
+            evaluations=annealed.budget.evaluations,
+            first_temperature=self.first_temperature,
+            last_temperature=self.last_temperature,
+            starts=list(islice(_starts(problem), annealed.budget.evaluations)),
+        )
+        reason = drive(annealed, search, self.name)
+        device_of, order = search.best()
+        solution = Solution(device_of=device_of, order=order)
+        result = run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
+        return proven(problem, result, run) if proves and reason not in ("optimal", "interrupted") else result
+
+
+def _starts(problem: Problem) -> Iterator[Start]:
+    """Every order on one device; with several devices the captured order on one of them, cut into runs, and every order
+    placed op by op where the peak stays least, or, where the objective is the step time, where an op finishes first."""
+    core = problem.core
+    captured = INPUT_ORDER.order(problem)
+    yield _core.all_on(core, 0), captured
+    by_memory = (_core.lpmf_order, _core.xla_list_order, _core.reverse_greedy_order)
+    if core.num_devices == 1:
+        yield from ((_core.all_on(core, 0), order(core)) for order in by_memory)
+        return
+    yield from ((cut.device_of, cut.order) for cut in ContiguousSplit().candidates(problem))
+    orders = [captured, *(order(core) for order in by_memory), _core.bottom_level_order(core)]
+    for least_peak in (True,) if problem.objective == "peak-memory" else (False, True):
+        for ops in orders:
+            yield _core.list_schedule(core, ops, least_peak)

@@ -1,0 +1,1 @@
+"""One run of a search: what it may spend, how it is driven, what it returns."""

@@ -1,0 +1,37 @@
+"""The seam where methods plug in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from placewright.problem import Problem
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
+
+
+class Search(Protocol):
+    """Anything that solves a problem. The same problem, seed and evaluations give the same solution, bit for bit."""
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """The best solution found within the run's budget; always one, feasible or not.
+
+        Parameters
+        ----------
+        problem
+            What to solve.
+        run
+            What may be spent, the seed, where to begin; to be asked `reason_to_stop` now and then.
+
+        Returns
+        -------
+        Result
+            As `run.result` makes it.
+        """
+        ...
+
+
+class Method(Search, Protocol):
+    """A search with a name that users give."""
+
+    @property
+    def name(self) -> str: ...

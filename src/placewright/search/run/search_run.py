@@ -1,0 +1,269 @@
+"""One run of a search: what it may spend, what it has found, and whom it tells."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from placewright.problem import Problem
+from placewright.problem.objective import Metrics, StopReason, status_of
+from placewright.proposal import Proposal
+from placewright.search.run.budget import Budget, Interrupted, OnProgress, Progress
+from placewright.search.run.result import Result, Solution, TracePoint, measure
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MAX_THREADS = 1024
+#: A part of a run whose time is over still gets so many seconds.
+_LEAST_SECONDS = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incumbent:
+    """The best solution offered so far, what it costs, and the part of the method that found it."""
+
+    solution: Solution
+    metrics: Metrics
+    found_by: str
+
+
+class SearchRun:
+    """Budget, clock, seed, best so far and reports of one run, which a method gets with the problem and asks.
+
+    A run can be given to one method only: its clock starts when it is made. A method that runs others gives each a part
+    of it; what a part spends and finds counts for the whole.
+
+    Parameters
+    ----------
+    budget
+        What may be spent.
+    seed
+        Decides all that is drawn.
+    threads
+        How many the method may use. With a budget of evaluations the result does not depend on it.
+    initial_solutions
+        Where the search may begin, for methods that begin anywhere.
+    guide
+        The distributions from which keys are drawn, for methods that draw keys.
+    bound
+        No solution within limits has a lower objective, in ns or bytes; a search that meets it may end.
+    on_progress
+        Called now and then with the best so far, by one thread at a time.
+    interrupted
+        Asked now and then; True ends the search with what it has.
+
+    Attributes
+    ----------
+    evaluations
+        Spent so far, those of parts included.
+    trace
+        A point wherever the best so far changed.
+    incumbent
+        The best solution that was offered; None where none was.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        initial_solutions: Sequence[Solution] = (),
+        guide: Proposal | None = None,
+        bound: int | None = None,
+        on_progress: OnProgress | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> None:
+        if not 1 <= threads <= MAX_THREADS:
+            raise InputError(f"threads is {threads}; it must be a number from 1 to {MAX_THREADS}")
+        self.budget = budget or Budget()
+        self.seed, self.threads = seed, threads
+        self.initial_solutions, self.guide, self.bound = initial_solutions, guide, bound
+        self.evaluations = 0
+        self.trace: list[TracePoint] = []
+        self.incumbent: Incumbent | None = None
+        self._on_progress, self._interrupted = on_progress, interrupted
+        self._began = time.perf_counter()
+        self._whole: SearchRun | None = None
+        self._is_of_other_problem = False
+        self._lock = threading.RLock()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run was made."""
+        return time.perf_counter() - self._began
+
+    @property
+    def evaluations_left(self) -> int:
+        return max(0, self.budget.evaluations - self.evaluations)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None where there is no time limit; below 0 when it is over."""
+        return None if self.budget.seconds is None else self.budget.seconds - self.seconds
+
+    def is_interrupted(self) -> bool:
+        """Whether the user, or the run that this is a part of, wants it to end."""
+        asked = self._interrupted is not None and self._interrupted()
+        return asked or (self._whole is not None and self._whole.is_interrupted())
+
+    def reason_to_stop(self) -> StopReason | None:
+        """The limit that is reached, or "interrupted"; None while the search may go on."""
+        if self.evaluations_left == 0:
+            return "evaluations"
+        if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
+            return "time"
+        return "interrupted" if self.is_interrupted() else None
+
+    def is_optimal(self, best: int, bytes_over_limit: int) -> bool:
+        """Whether a solution of that objective is within limits and meets the bound."""
+        return status_of(best, bytes_over_limit, self.bound) == "optimal"
+
+    def part(
+        self,
+        share: float = 1.0,
+        *,
+        evaluations: int | None = None,
+        seconds: float | None = None,
+        seed: int | None = None,
+        threads: int | None = None,
+        initial_solutions: Sequence[Solution] = (),
+        guide: Proposal | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> SearchRun:
+        """A run that may spend a share of what is left of this one, of evaluations and of time.
+
+        evaluations, seconds: in place of the share, no more than what is left. The other arguments are the part's own;
+        seed and threads are this run's where none are given.
+        """
+        # A float may round up beyond what is left.
+        left = self.evaluations_left if share == 1 else min(self.evaluations_left, int(self.evaluations_left * share))
+        if evaluations is not None:
+            left = min(self.evaluations_left, evaluations)
+        time_left = self.seconds_left
+        if time_left is not None:
+            time_left = time_left * share if seconds is None else min(time_left, seconds)
+            time_left = max(_LEAST_SECONDS, time_left)
+        part = SearchRun(
+            Budget(evaluations=max(1, left), seconds=time_left),
+            seed=self.seed if seed is None else seed,
+            threads=self.threads if threads is None else threads,
+            initial_solutions=initial_solutions,
+            guide=guide,
+            bound=self.bound,
+            interrupted=interrupted,
+        )
+        part._whole, part._lock = self, self._lock
+        return part
+
+    def part_until(self, share: float) -> SearchRun:
+        """A run on another problem, one that stands for this run's: it may spend what is left until a share of this
+        run's whole budget is spent. What it spends counts for this run, what it finds does not."""
+        until, limit = max(1, int(self.budget.evaluations * share)), self.budget.seconds
+        part = self.part(
+            evaluations=max(1, until - self.evaluations),
+            seconds=None if limit is None else limit * share - self.seconds,
+        )
+        part._is_of_other_problem = True
+        return part
+
+    def spend(self, evaluations: int) -> None:
+        """Counts evaluations that found nothing to report."""
+        with self._lock:
+            run: SearchRun | None = self
+            while run is not None:
+                run.evaluations += evaluations
+                run = run._whole
+
+    def report(self, method: str, best: int, bytes_over_limit: int, *, evaluations: int = 0) -> None:
+        """Counts evaluations and tells what the best of the search is now: its objective, in ns or bytes, and its bytes
+        over the limits."""
+        with self._lock:
+            self.spend(evaluations)
+            run = self
+            while True:
+                run._note(best, bytes_over_limit)
+                if run._whole is None or run._is_of_other_problem:
+                    break
+                run = run._whole
+            if run._on_progress is not None:
+                last = run.trace[-1]
+                run._on_progress(
+                    Progress(
+                        method=method,
+                        evaluations=run.evaluations,
+                        seconds=run.seconds,
+                        best=last.best,
+                        bytes_over_limit=last.bytes_over_limit,
+                    )
+                )
+
+    def _note(self, best: int, bytes_over_limit: int) -> None:
+        if not self.trace or (bytes_over_limit, best) < (self.trace[-1].bytes_over_limit, self.trace[-1].best):
+            self.trace.append(
+                TracePoint(
+                    evaluations=self.evaluations, seconds=self.seconds, best=best, bytes_over_limit=bytes_over_limit
+                )
+            )
+
+    def offer(
+        self, problem: Problem, solution: Solution, method: str, *, found_by: str | None = None, evaluations: int = 1
+    ) -> Metrics:
+        """Simulates a solution, counts that as so many evaluations, and keeps it where it is better than those offered
+        before. found_by: the part of the method, where it is not the method itself."""
+        metrics = measure(problem, solution)
+        fitness = metrics.fitness(problem.objective)
+        if self.incumbent is None or fitness < self.incumbent.metrics.fitness(problem.objective):
+            self.incumbent = Incumbent(solution=solution, metrics=metrics, found_by=found_by or method)
+        best = metrics.objective_value(problem.objective)
+        self.report(method, best, metrics.bytes_over_limit, evaluations=evaluations)
+        return metrics
+
+    def result(
+        self,
+        problem: Problem,
+        method: str,
+        solution: Solution | None = None,
+        *,
+        stopped_because: StopReason = "complete",
+        configuration: Mapping[str, Any] | None = None,
+        proven_bound: int | None = None,
+        baselines: tuple[Result, ...] = (),
+    ) -> Result:
+        """What the method returns: a solution, or the best that was offered, with what was spent.
+
+        configuration: JSON values; those of a frozen configuration come from `settings_of`.
+        """
+        found = self.incumbent
+        if solution is not None:
+            found = Incumbent(solution=solution, metrics=measure(problem, solution), found_by=method)
+        if found is None:
+            raise InputError(f"method '{method}' made no solution")
+        return Result(
+            method=method,
+            solution=found.solution,
+            metrics=found.metrics,
+            found_by=found.found_by,
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            stopped_because=stopped_because,
+            seed=self.seed,
+            configuration=configuration or {},
+            trace=tuple(self.trace),
+            baselines=baselines,
+            proven_bound=proven_bound,
+        )
+
+
+def settings_of(method: DataclassInstance) -> dict[str, Any]:
+    """The fields of a frozen configuration as JSON values; its name, which decides nothing, is left out."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(method).items()
+        if name != "name"
+    }

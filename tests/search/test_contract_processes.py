@@ -1,0 +1,27 @@
+"""What every method must satisfy in another process, whose hashes and addresses are others."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+from test_contract import middling_problem, solve
+
+from placewright.methods.table import METHODS
+
+
+def solutions(names: list[str]) -> dict[str, tuple[list[int], list[list[int]], int]]:
+    """By method its devices and order, and how many evaluations it took."""
+    results = {name: solve(middling_problem(), name) for name in names}
+    return {
+        name: (result.solution.device_of.tolist(), result.solution.order.tolist(), result.evaluations)
+        for name, result in results.items()
+    }
+
+
+def test_every_method_finds_the_same_in_another_process() -> None:
+    names = list(METHODS)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        elsewhere = pool.submit(solutions, names)
+        here = solutions(names)
+        assert elsewhere.result() == here
