@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from placewright.plans.record import Buffer, BufferKind, MemoryCurve
 from placewright.plans.schedule import Schedule
+from placewright.support.arrays import sorted_unique
 from placewright.support.garbage import collection_paused
 
 Int = NDArray[np.int64]
@@ -75,7 +76,7 @@ def _curve(schedule: Schedule, resident_bytes: int, size: Int, begin: Int, end: 
 def _residents(schedule: Schedule) -> list[Buffer]:
     problem, lowered = schedule.problem, schedule.problem.lowered
     num_devices = problem.machine.num_devices
-    seen = np.unique(lowered.residents.astype(np.int64) * num_devices + schedule.device_of[lowered.resident_reader])
+    seen = sorted_unique(lowered.residents.astype(np.int64) * num_devices + schedule.device_of[lowered.resident_reader])
     end = int(schedule.finish_ns.max())
     tensors = [problem.graph.tensors[index] for index in lowered.graph_resident[seen // num_devices].tolist()]
     return [

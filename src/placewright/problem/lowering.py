@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph
+from placewright.support.arrays import sorted_unique
 from placewright.support.garbage import collection_paused
 
 Int32 = NDArray[np.int32]
@@ -118,7 +119,7 @@ def lower(graph: Graph, control: str) -> Lowered:
         needed = ~np.isin(control_edges[0] * num_ops + control_edges[1], implied)
         control_edges = control_edges[0][needed], control_edges[1][needed]
     residents = _resident_reads(arrays, reads)
-    graph_resident = np.unique(residents[1])
+    graph_resident = sorted_unique(residents[1])
     storage, kept = _storage(arrays, graph_tensor, tensor_of)
     real = graph_tensor >= 0
     remote_bytes, copy_bytes = np.zeros((2, len(graph_tensor)), np.int64)
@@ -222,11 +223,11 @@ def _scheduled_outputs(arrays: _Arrays, reads: Pairs, control_edges: Pairs | Non
     """Per scheduled op its own outputs, then the smaller views of them that some op reads, then -1 for the control
     tensor of an op that others must follow, where there are such tensors."""
     op, tensor = arrays.of_scheduled(arrays.outputs)
-    views = np.unique(reads[1])
+    views = sorted_unique(reads[1])
     producer = arrays.producer[views]
     views = views[(producer >= 0) & arrays.is_view[producer]]
     owner = arrays.op_of[[_scheduled_producer(arrays.graph, view) for view in views.tolist()]] if len(views) else views
-    control = np.unique(control_edges[0]) if control_edges is not None else views[:0]
+    control = sorted_unique(control_edges[0]) if control_edges is not None else views[:0]
     pairs = np.concatenate([op, owner, control]), np.concatenate([tensor, views, np.full(len(control), -1)])
     return _csr(len(arrays.scheduled), pairs)
 
@@ -251,7 +252,7 @@ def _resident_reads(arrays: _Arrays, reads: Pairs) -> Pairs:
     base = arrays.base[written]
     parameter = arrays.producer[base] < 0
     op = np.append(reads[0][resident], writer[parameter])
-    keys = np.unique(op * len(arrays.base) + np.append(arrays.base[reads[1][resident]], base[parameter]))
+    keys = sorted_unique(op * len(arrays.base) + np.append(arrays.base[reads[1][resident]], base[parameter]))
     return keys // len(arrays.base), keys % len(arrays.base)
 
 

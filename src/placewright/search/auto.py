@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from placewright.bounds import lower_bound, nothing_fits
@@ -44,8 +45,17 @@ class Auto:
         """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
         says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
         proves that nothing is left to gain."""
-        baselines = run_baselines(problem, run)
-        run.bound = lower_bound(problem).value
+        if run.threads > 1:
+            _ = problem.core
+            with ThreadPoolExecutor(
+                1
+            ) as beside:  # the bound takes as long as the baselines, and mostly without the GIL
+                bound = beside.submit(lower_bound, problem)
+                baselines = run_baselines(problem, run)
+                run.bound = bound.result().value
+        else:
+            baselines = run_baselines(problem, run)
+            run.bound = lower_bound(problem).value
         ranked = sorted(baselines, key=fitness_in(problem))
         reason: StopReason | None = None
         for search, share in _searches(problem, ranked, run):

@@ -17,6 +17,7 @@ from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.metaheuristics.brkga import Brkga
+from placewright.support.arrays import sorted_unique
 
 #: Keeps the search for features and the one that follows from drawing the same numbers.
 _OWN_SEED = 0x5EED_F0F_FEA7
@@ -127,7 +128,7 @@ def _time_features(problem: Problem, source: Int, target: Int) -> NDArray[np.flo
     """Times of predecessors, of successors and of the op itself, divided by the longest, and which op that is. Ops that
     several tensors join are neighbours once."""
     own = problem.time_ns[problem.lowered.graph_op].mean(axis=1)
-    pairs = np.unique(source.astype(np.int64) * len(own) + target)
+    pairs = sorted_unique(source.astype(np.int64) * len(own) + target)
     source, target = np.divmod(pairs, len(own))
     before = np.bincount(target, own[source], len(own))
     after = np.bincount(source, own[target], len(own))

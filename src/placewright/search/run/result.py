@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics, StopReason
+from placewright.support.arrays import sorted_unique
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
@@ -25,7 +26,7 @@ class Solution:
     order: NDArray[np.int32]
 
     def __repr__(self) -> str:
-        used = len(np.unique(self.device_of))
+        used = len(sorted_unique(self.device_of))
         return f"Solution({counted(len(self.device_of), 'op')} on {counted(used, 'device')})"
 
 
