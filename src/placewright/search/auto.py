@@ -46,10 +46,9 @@ class Auto:
         says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
         proves that nothing is left to gain."""
         if run.threads > 1:
-            _ = problem.core
-            with ThreadPoolExecutor(
-                1
-            ) as beside:  # the bound takes as long as the baselines, and mostly without the GIL
+            _ = problem.core  # both need it
+            # The bound takes as long as the baselines, and most of it holds no interpreter lock.
+            with ThreadPoolExecutor(1) as beside:
                 bound = beside.submit(lower_bound, problem)
                 baselines = run_baselines(problem, run)
                 run.bound = bound.result().value
