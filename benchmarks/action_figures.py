@@ -69,18 +69,18 @@ def sizes(problem: Problem) -> NDArray[np.float64]:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gathered:
     """share, size: percent of all ops and their mean size, [preference, priority]. entropies: of each graph.
-    most_entropy: that any of them could have."""
+    max_entropy: that any of them could have."""
 
     share: Float
     size: Float
     entropies: list[float]
-    most_entropy: float
+    max_entropy: float
 
 
 def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
     space = policy.configuration.action_space
     count, size = np.zeros((space.num_devices + 1, 2)), np.zeros((space.num_devices + 1, 2))
-    entropies, most_ops = [], 0
+    entropies, max_ops = [], 0
     for index in spread(len(suite.labels), take):
         problem = suite.problem(suite.graph(index))
         actions = actions_of(policy, problem, index)
@@ -88,12 +88,12 @@ def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
         np.add.at(count, where, 1)
         np.add.at(size, where, sizes(problem))
         entropies.append(entropy(space, actions))
-        most_ops = max(most_ops, len(actions))
+        max_ops = max(max_ops, len(actions))
     return Gathered(
         share=100 * count / count.sum(),
         size=size / np.maximum(1, count),
         entropies=entropies,
-        most_entropy=float(np.log(min(most_ops, space.placement_levels ** (2 * space.num_devices)))),
+        max_entropy=float(np.log(min(max_ops, space.placement_levels ** (2 * space.num_devices)))),
     )
 
 
@@ -122,14 +122,14 @@ def draw_entropies(policy: RegalPolicy, found: Gathered) -> Any:
     figure: Any = Figure(figsize=(5.6, 3.6), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 3.6))
     axes = figure.subplots()
-    axes.hist(found.entropies, bins=np.linspace(0, found.most_entropy, 41), color=LINE_COLOURS[0])
+    axes.hist(found.entropies, bins=np.linspace(0, found.max_entropy, 41), color=LINE_COLOURS[0])
     axes.set_xlabel("nats")
     axes.set_ylabel("graphs")
     mean = float(np.mean(found.entropies))
     headline(
         figure,
         f"Placement actions of {policy.name}",
-        f"entropy over the ops of a graph: mean {mean:.2f} of at most {found.most_entropy:.2f} nats",
+        f"entropy over the ops of a graph: mean {mean:.2f} of at most {found.max_entropy:.2f} nats",
     )
     return figure
 

@@ -36,7 +36,7 @@ from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun
 
 HERE = Path(__file__).parent
-MOST_OPS = 1500
+MAX_OPS = 1500
 REFERENCE_SEEDS = (1, 2)
 SCHEDULING_LEVELS = 16
 EXPERT_ROUNDS = (8, 16)
@@ -160,7 +160,7 @@ def main() -> None:
     arguments = parser().parse_args()
     take = arguments.take
     suite: Suite = replace(read_suite(arguments.suite), graphs=read_graph_set(arguments.graphs), copies=0)
-    small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= MOST_OPS]
+    small = [index for index in range(len(suite.graphs)) if len(suite.graphs[index].ops) <= MAX_OPS]
     totals: dict[str, list[float]] = defaultdict(list)
     for index in (small[number] for number in spread(len(small), take)):
         for what, gain in gains(

@@ -61,7 +61,7 @@ def real_graphs() -> Iterator[tuple[int, Graph]]:
         makers = np.split(lowered.producer[lowered.inputs], lowered.input_begin[1:-1])[first : first + num_ops]
         reads = [sorted({int(maker) - first for maker in own if maker >= first}) for own in makers]
         times = problem.time_ns[lowered.graph_op, 0].tolist()[first : first + num_ops]
-        sizes = np.add.reduceat(np.append(lowered.remote_bytes, 0), lowered.output_begin[:-1]).tolist()
+        sizes = np.add.reduceat(np.append(lowered.transfer_bytes, 0), lowered.output_begin[:-1]).tolist()
         yield num_ops, _graph(problem.graph.name, reads, times, sizes[first : first + num_ops])
 
 

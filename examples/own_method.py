@@ -27,7 +27,7 @@ class NearInputs(Baseline):
             for op in range(num_ops):  # the captured order
                 tensors = lowered.inputs[lowered.input_begin[op] : lowered.input_begin[op + 1]]
                 here = np.zeros(num_devices)
-                np.add.at(here, device_of[lowered.producer[tensors]], lowered.remote_bytes[tensors])
+                np.add.at(here, device_of[lowered.producer[tensors]], lowered.transfer_bytes[tensors])
                 cost = busy_ns + time_ns[op] + price_ns * (here.sum() - here)
                 cost[[not int(allowed[op]) >> device & 1 for device in range(num_devices)]] = np.inf
                 device_of[op] = np.argmin(cost) if group[op] == op else device_of[group[op]]

@@ -127,7 +127,7 @@ def _op_time(problem: Problem, op: int, device: int) -> int:
 
 
 def _transfer_time(problem: Problem, tensor: int, source: int, destination: int) -> int:
-    size_bytes = int(problem.lowered.remote_bytes[tensor])
+    size_bytes = int(problem.lowered.transfer_bytes[tensor])
     return problem.machine.links[source][destination].transfer_time_ns(size_bytes)
 
 
@@ -230,8 +230,8 @@ def _peaks(problem: Problem, device_of: list[int], order: Order, times: list[tup
         for tensor in structure_of(problem).outputs[index]:
             sharing = {t for t, owner in enumerate(problem.lowered.storage) if owner == tensor}
             uses = _uses(problem, device_of, order, finishes, sharing, device)
-            last = after_all if problem.lowered.kept[tensor] else max([*uses, finishes[position]])
-            held.append((device, starts[position], last, int(problem.lowered.home_bytes[tensor])))
+            last = after_all if problem.lowered.live_out[tensor] else max([*uses, finishes[position]])
+            held.append((device, starts[position], last, int(problem.lowered.allocated_bytes[tensor])))
     return [
         max(
             sum(size for where, first, last, size in held if where == device and first <= event < last)
@@ -360,7 +360,7 @@ def least_peak_on_one_device(problem: Problem) -> tuple[int, Order]:
                 needs = {structure.producer[t] for t in structure.inputs[op]} | set(structure.predecessors[op])
                 if not needs <= done:
                     continue
-                new = sum(int(problem.lowered.home_bytes[t]) for t in structure.outputs[op])
+                new = sum(int(problem.lowered.allocated_bytes[t]) for t in structure.outputs[op])
                 during = fixed + held_after(problem, done) + new + int(problem.lowered.workspace_bytes[op])
                 candidate = (max(peak, during), [*order, (op, -1)])
                 key = done | {op}
@@ -376,5 +376,8 @@ def held_after(problem: Problem, done: frozenset[int]) -> int:
         int(lowered.storage[t]) for op in range(structure.num_ops) if op not in done for t in structure.inputs[op]
     }
     return sum(
-        int(lowered.home_bytes[t]) for op in done for t in structure.outputs[op] if lowered.kept[t] or t in waited_for
+        int(lowered.allocated_bytes[t])
+        for op in done
+        for t in structure.outputs[op]
+        if lowered.live_out[t] or t in waited_for
     )

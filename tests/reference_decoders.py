@@ -77,7 +77,7 @@ def early_free(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
 
     def free_by_sending(memory: int) -> None:
         sharing = [t for t, owner in enumerate(storage) if owner == memory]
-        if any(problem.lowered.kept[t] for t in sharing):
+        if any(problem.lowered.live_out[t] for t in sharing):
             return
         uses = [step for step in needed if step[0] in sharing and step not in order]
         for op in range(structure.num_ops):

@@ -58,7 +58,7 @@ def insert(
             if source == device or (tensor, device) in arrived:
                 continue
             made = plan.finish[structure.producer[tensor]]
-            took = machine.links[source][device].transfer_time_ns(int(problem.lowered.remote_bytes[tensor]))
+            took = machine.links[source][device].transfer_time_ns(int(problem.lowered.transfer_bytes[tensor]))
             if links_queue:
                 made = max([made, *(end for _, other, _, end in coming if other == source)])
                 made = _first_fit(links.get((source, device), []), made, took)
@@ -141,7 +141,7 @@ def optimistic_costs(problem: Problem) -> list[list[int]]:
     for op in reversed(range(structure.num_ops)):
         for later in range(op + 1, structure.num_ops):
             read = [t for t in structure.inputs[later] if structure.producer[t] == op]
-            moving = [latency + (int(problem.lowered.remote_bytes[t]) * inverse >> 32) for t in read]
+            moving = [latency + (int(problem.lowered.transfer_bytes[t]) * inverse >> 32) for t in read]
             moving += [0] * (op in structure.predecessors[later])
             for device in range(count):
                 for took in moving:
@@ -188,10 +188,10 @@ def _mean_transfer_ns(problem: Problem) -> list[int]:
     count = problem.machine.num_devices
     links = [problem.machine.links[a][b] for a in range(count) for b in range(count) if a != b]
     if not links:
-        return [0] * len(problem.lowered.remote_bytes)
+        return [0] * len(problem.lowered.transfer_bytes)
     latency = sum(link.latency_ns for link in links) // len(links)
     inverse_bandwidth = sum(link.inverse_bandwidth for link in links) // len(links)
-    return [latency + (size * inverse_bandwidth >> 32) for size in problem.lowered.remote_bytes.tolist()]
+    return [latency + (size * inverse_bandwidth >> 32) for size in problem.lowered.transfer_bytes.tolist()]
 
 
 def _edges(plan: ContentionFree, transfer_ns: Sequence[int]) -> list[list[Edge]]:

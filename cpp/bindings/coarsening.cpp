@@ -15,7 +15,7 @@ namespace {
 
 using Placed = std::pair<ArrayOut<int32_t>, ArrayOut<int32_t>>;
 
-Placed to_arrays(PlacedOrder&& placed) {
+Placed to_arrays(PlacementAndOrder&& placed) {
     return {to_array(std::move(placed.device_of)), to_array(std::move(placed.ops))};
 }
 

@@ -36,7 +36,7 @@ void bind_inputs_aside(nb::module_& m) {
             [](const HeldInputsAside& held, ArrayIn<int32_t> device_of, ArrayIn<int32_t> ops) {
                 const Problem& rest = *held.inputs.rest();
                 const auto devices = as_placement(rest, device_of), order = as_op_order(rest, ops);
-                PlacedOrder placed{{devices.begin(), devices.end()}, {order.begin(), order.end()}};
+                PlacementAndOrder placed{{devices.begin(), devices.end()}, {order.begin(), order.end()}};
                 placed = held.inputs.whole(placed);
                 return std::pair(to_array(std::move(placed.device_of)), to_array(std::move(placed.ops)));
             },

@@ -18,7 +18,7 @@ using Arrays = std::pair<ArrayOut<int32_t>, ArrayOut<int32_t>>;
 
 template <class F>
 Arrays placed_by(F&& method) {
-    PlacedOrder placed;
+    PlacementAndOrder placed;
     {
         nb::gil_scoped_release release;
         placed = method();

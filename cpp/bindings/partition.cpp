@@ -17,7 +17,8 @@ void bind_partition(nb::module_& m) {
             return to_array(std::move(device_of));
         },
         nb::arg("problem"), nb::arg("imbalance"), nb::arg("passes"),
-        "Device of each op: few bytes between devices, time balanced; see placewright.search.constructive.graph_partition.");
+        "Device of each op: few bytes between devices, time balanced; see "
+        "placewright.search.constructive.graph_partition.");
 }
 
 }  // namespace placewright

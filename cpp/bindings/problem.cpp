@@ -21,8 +21,8 @@ struct SimulationResult {
 
 std::shared_ptr<Problem> make_problem(
     int32_t num_devices, ArrayIn<int64_t, 2> op_time_ns, ArrayIn<int64_t> workspace_bytes,
-    ArrayIn<int32_t> output_begin, ArrayIn<int64_t> remote_bytes, ArrayIn<int64_t> copy_bytes,
-    ArrayIn<int64_t> home_bytes, ArrayIn<int32_t> storage, ArrayIn<uint8_t> kept, ArrayIn<int32_t> input_begin,
+    ArrayIn<int32_t> output_begin, ArrayIn<int64_t> transfer_bytes, ArrayIn<int64_t> copy_bytes,
+    ArrayIn<int64_t> allocated_bytes, ArrayIn<int32_t> storage, ArrayIn<uint8_t> live_out, ArrayIn<int32_t> input_begin,
     ArrayIn<int32_t> inputs, ArrayIn<int32_t> control_begin, ArrayIn<int32_t> controls, ArrayIn<int32_t> resident_begin,
     ArrayIn<int32_t> residents, ArrayIn<int64_t> resident_bytes, ArrayIn<int32_t> group, ArrayIn<uint64_t> allowed,
     ArrayIn<int64_t, 2> latency_ns, ArrayIn<int64_t, 2> inverse_bandwidth, ArrayIn<int64_t> memory_limit,
@@ -33,20 +33,20 @@ std::shared_ptr<Problem> make_problem(
     if (!is_table(op_time_ns, group.size()) || !is_table(latency_ns, size_t(num_devices)) ||
         !is_table(inverse_bandwidth, size_t(num_devices)))
         throw std::invalid_argument("a table needs one column per device, and one row per op or device");
-    if (std::max(group.size(), remote_bytes.size()) > INT32_MAX)
+    if (std::max(group.size(), transfer_bytes.size()) > INT32_MAX)
         throw std::invalid_argument("a problem holds fewer than 2^31 ops and tensors");
     auto p = std::make_shared<Problem>();
     p->num_ops = static_cast<int32_t>(group.size());
-    p->num_tensors = static_cast<int32_t>(remote_bytes.size());
+    p->num_tensors = static_cast<int32_t>(transfer_bytes.size());
     p->num_devices = num_devices;
     p->op_time_ns = as_vector(op_time_ns);
     p->workspace_bytes = as_vector(workspace_bytes);
     p->output_begin = as_vector(output_begin);
-    p->remote_bytes = as_vector(remote_bytes);
+    p->transfer_bytes = as_vector(transfer_bytes);
     p->copy_bytes = as_vector(copy_bytes);
-    p->home_bytes = as_vector(home_bytes);
+    p->allocated_bytes = as_vector(allocated_bytes);
     p->storage = as_vector(storage);
-    p->kept = as_vector(kept);
+    p->live_out = as_vector(live_out);
     p->inputs = {as_vector(input_begin), as_vector(inputs)};
     p->controls = {as_vector(control_begin), as_vector(controls)};
     p->residents = {as_vector(resident_begin), as_vector(residents)};
@@ -130,10 +130,10 @@ void bind_problem(nb::module_& m) {
     nb::class_<Problem>(m, "Problem", "The immutable problem; see placewright.problem.Problem.core for the arrays.")
         .def(nb::new_(&make_problem), nb::kw_only(), nb::arg("num_devices"), nb::arg("op_time_ns").noconvert(),
              nb::arg("workspace_bytes").noconvert(), nb::arg("output_begin").noconvert(),
-             nb::arg("remote_bytes").noconvert(), nb::arg("copy_bytes").noconvert(), nb::arg("home_bytes").noconvert(),
-             nb::arg("storage").noconvert(), nb::arg("kept").noconvert(), nb::arg("input_begin").noconvert(),
-             nb::arg("inputs").noconvert(), nb::arg("control_begin").noconvert(), nb::arg("controls").noconvert(),
-             nb::arg("resident_begin").noconvert(), nb::arg("residents").noconvert(),
+             nb::arg("transfer_bytes").noconvert(), nb::arg("copy_bytes").noconvert(),
+             nb::arg("allocated_bytes").noconvert(), nb::arg("storage").noconvert(), nb::arg("live_out").noconvert(),
+             nb::arg("input_begin").noconvert(), nb::arg("inputs").noconvert(), nb::arg("control_begin").noconvert(),
+             nb::arg("controls").noconvert(), nb::arg("resident_begin").noconvert(), nb::arg("residents").noconvert(),
              nb::arg("resident_bytes").noconvert(), nb::arg("group").noconvert(), nb::arg("allowed").noconvert(),
              nb::arg("latency_ns").noconvert(), nb::arg("inverse_bandwidth").noconvert(),
              nb::arg("memory_limit").noconvert(), nb::arg("host_of").noconvert(), nb::arg("launch_ns").noconvert(),

@@ -16,7 +16,7 @@ void bind_schedule_annealing(nb::module_& m) {
     const auto init = [](ScheduleAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
                          const std::vector<Start>& starts, double first_temperature, double last_temperature,
                          bool ignores_limits) {
-        std::vector<PlacedOrder> placed;
+        std::vector<PlacementAndOrder> placed;
         for (const auto& start : starts) {
             const auto device_of = as_placement(*problem, start.first);
             for (size_t op = 0; op < device_of.size(); ++op)
@@ -27,8 +27,9 @@ void bind_schedule_annealing(nb::module_& m) {
         const ScheduleAnnealingConfig config{first_temperature, last_temperature, ignores_limits};
         new (self) ScheduleAnnealing(std::move(problem), config, placed, seed);
     };
-    bind_search<ScheduleAnnealing>(m, "ScheduleAnnealing",
-                                   "Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.")
+    bind_search<ScheduleAnnealing>(
+        m, "ScheduleAnnealing",
+        "Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
              arg("last_temperature"), arg("ignores_limits") = false)
         .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.");

@@ -14,8 +14,9 @@ void bind_superstep(nb::module_& m) {
                          int64_t evaluations) { new (self) SuperstepAnnealing(std::move(problem), evaluations, seed); };
     m.def("has_free_barriers", &has_free_barriers, arg("problem"),
           "Whether transfers block and cost nothing and the step time is the objective.");
-    bind_search<SuperstepAnnealing>(m, "SuperstepAnnealing",
-                                    "Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing.")
+    bind_search<SuperstepAnnealing>(
+        m, "SuperstepAnnealing",
+        "Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations"));
 }
 

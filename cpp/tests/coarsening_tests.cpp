@@ -22,8 +22,8 @@ int64_t peak_on_one_device(const Problem& p, std::span<const int32_t> ops) {
 TEST("a coarse solution is a solution of the fine problem") {
     for_each_problem(400, [](const auto& p, uint64_t seed) {
         const Coarsening c = coarsen(*p, clusters_for(seed));
-        const PlacedOrder placed = list_schedule(*c.coarse, bottom_level_order(*c.coarse));
-        const PlacedOrder fine = expand(*p, c.cluster_of, placed.device_of, placed.ops);
+        const PlacementAndOrder placed = list_schedule(*c.coarse, bottom_level_order(*c.coarse));
+        const PlacementAndOrder fine = expand(*p, c.cluster_of, placed.device_of, placed.ops);
         for (const TransferTiming timing : {TransferTiming::early, TransferTiming::late, TransferTiming::batched})
             CHECK(is_valid(*p, fine.device_of, with_transfers(*p, fine.device_of, fine.ops, timing)));
     });
@@ -34,7 +34,7 @@ TEST("clusters of one op each are the problem itself") {
         std::vector<int32_t> own(size_t(p->num_ops));
         for (int32_t op = 0; op < p->num_ops; ++op) own[size_t(op)] = op;
         const auto coarse = coarse_problem(*p, own);
-        const PlacedOrder placed = list_schedule(*p, own);
+        const PlacementAndOrder placed = list_schedule(*p, own);
         const auto fine = with_transfers(*p, placed.device_of, own, TransferTiming::late);
         const auto copy = with_transfers(*coarse, placed.device_of, own, TransferTiming::late);
         SimulationScratch scratch(*p), coarse_scratch(*coarse);
@@ -75,8 +75,8 @@ TEST("without constraints there are no more clusters than asked for") {
 TEST("a solution projected onto any clusters is a solution there") {
     for_each_problem(200, [](const auto& p, uint64_t seed) {
         const Coarsening c = coarsen(*p, clusters_for(seed));
-        const PlacedOrder placed = list_schedule(*p, bottom_level_order(*p));
-        const PlacedOrder coarse = project(*c.coarse, c.cluster_of, placed.device_of, placed.ops);
+        const PlacementAndOrder placed = list_schedule(*p, bottom_level_order(*p));
+        const PlacementAndOrder coarse = project(*c.coarse, c.cluster_of, placed.device_of, placed.ops);
         CHECK(is_valid(*c.coarse, coarse.device_of,
                        with_transfers(*c.coarse, coarse.device_of, coarse.ops, TransferTiming::late)));
     });
@@ -91,7 +91,7 @@ TEST("on one device no order takes more memory than the coarse order it comes fr
         const Coarsening c = coarsen(*p, clusters_for(seed));
         const std::vector<int32_t> device_of(size_t(c.coarse->num_ops), 0);
         const std::vector<int32_t> order = bottom_level_order(*c.coarse);
-        const PlacedOrder fine = expand(*p, c.cluster_of, device_of, order);
+        const PlacementAndOrder fine = expand(*p, c.cluster_of, device_of, order);
         CHECK(peak_on_one_device(*p, fine.ops) <= peak_on_one_device(*c.coarse, order));
     }
 }
@@ -113,9 +113,9 @@ TEST("a chain becomes one op after another, each as heavy as the next") {
         p->controls = p->residents = Csr::from_rows(std::vector<std::vector<int32_t>>(12));
         p->op_time_ns.assign(12, 5);
         p->workspace_bytes.assign(12, 1);
-        p->home_bytes.assign(12, 10);
-        p->remote_bytes.assign(12, 10);
-        p->kept.assign(12, 0);
+        p->allocated_bytes.assign(12, 10);
+        p->transfer_bytes.assign(12, 10);
+        p->live_out.assign(12, 0);
         p->allowed.assign(12, 1);
         p->latency_ns = p->inverse_bandwidth = {0};
         p->memory_limit = {Problem::kNoLimit};

@@ -6,11 +6,11 @@ namespace placewright::testing {
 
 namespace {
 
-std::shared_ptr<const Problem> small_problem(uint64_t seed, int32_t most_ops) {
+std::shared_ptr<const Problem> small_problem(uint64_t seed, int32_t max_ops) {
     RandomProblemConfig config = varied(seed);
     config.num_devices = 1;
     config.minimize_memory = true;
-    config.num_ops = 1 + static_cast<int32_t>(seed % uint64_t(most_ops));
+    config.num_ops = 1 + static_cast<int32_t>(seed % uint64_t(max_ops));
     return random_problem(config, seed);
 }
 
@@ -29,13 +29,13 @@ int64_t held(const Problem& p, uint32_t finished) {
         for (int32_t r : p.residents[op]) resident[size_t(r)] = 1;
     for (size_t r = 0; r < resident.size(); ++r) bytes += resident[r] ? p.resident_bytes[r] : 0;
     for (int32_t storage = 0; storage < p.num_tensors; ++storage) {
-        bool wanted = p.kept[storage];
+        bool wanted = p.live_out[storage];
         for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
             if (p.storage[tensor] != storage) continue;
             wanted |= !(finished >> p.producer[tensor] & 1);
             for (int32_t reader : p.consumers[tensor]) wanted |= !(finished >> reader & 1);
         }
-        if (wanted && (finished >> p.producer[storage] & 1)) bytes += p.home_bytes[storage];
+        if (wanted && (finished >> p.producer[storage] & 1)) bytes += p.allocated_bytes[storage];
     }
     return bytes;
 }
@@ -85,11 +85,11 @@ TEST("what counts as nothing leaves a bound, and an order no worse than the star
         CHECK(search.best_fitness().objective == peak_of(*p, ops_of(search.best().order)));
         CHECK(search.best_fitness().objective <= peak_of(*p, captured_order(*p)));
         auto without = std::make_shared<Problem>(*p);
-        for (int64_t& bytes : without->home_bytes) bytes = bytes < 45 ? 0 : bytes;
+        for (int64_t& bytes : without->allocated_bytes) bytes = bytes < 45 ? 0 : bytes;
         for (int32_t op = 0; op < p->num_ops; ++op) {
             without->output_bytes[op] = 0;
             for (int32_t t = p->output_begin[op]; t < p->output_begin[op + 1]; ++t)
-                without->output_bytes[op] += without->home_bytes[t];
+                without->output_bytes[op] += without->allocated_bytes[t];
         }
         CHECK(search.bound_bytes() == least_peak(*without));
     }

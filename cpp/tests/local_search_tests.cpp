@@ -58,9 +58,9 @@ TEST("a local search finds the order and placement of two chains") {
     p->op_time_ns.assign(8, 10);
     p->workspace_bytes.assign(4, 0);
     p->output_begin = {0, 1, 2, 3, 4};
-    p->home_bytes = p->remote_bytes = {1, 1, 1, 1};
+    p->allocated_bytes = p->transfer_bytes = {1, 1, 1, 1};
     p->storage = p->group = {0, 1, 2, 3};
-    p->kept.assign(4, 0);
+    p->live_out.assign(4, 0);
     p->inputs = Csr::from_rows({{}, {}, {0}, {1}});
     p->controls = p->residents = Csr::from_rows({{}, {}, {}, {}});
     p->allowed.assign(4, 3);

@@ -8,8 +8,8 @@
 namespace placewright::testing {
 
 void report_failure(const char* file, int line, const char* what) {
-    constexpr int kMostReports = 50;
-    if (++failures <= kMostReports)
+    constexpr int kMaxReports = 50;
+    if (++failures <= kMaxReports)
         std::fprintf(stderr, "%s:%d: seed %llu: %s\n", file, line, static_cast<unsigned long long>(current_seed), what);
 }
 

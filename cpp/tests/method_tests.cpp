@@ -22,8 +22,8 @@ std::vector<std::vector<int32_t>> orders_of_all_heuristics(const Problem& p) {
             bottom_level_order(p)};
 }
 
-std::vector<PlacedOrder> placed_by_all_methods(const Problem& p) {
-    std::vector<PlacedOrder> placed{earliest_task_first(p), earliest_task_first(p, 1)};
+std::vector<PlacementAndOrder> placed_by_all_methods(const Problem& p) {
+    std::vector<PlacementAndOrder> placed{earliest_task_first(p), earliest_task_first(p, 1)};
     for (const auto& ops : orders_of_all_heuristics(p)) placed.push_back(list_schedule(p, ops));
     return placed;
 }
@@ -127,7 +127,7 @@ TEST("the best transfers are the best of those allowed, and the evaluations are 
 
 TEST("list methods place every op where it may go, in a valid order") {
     for_each_problem(300, [](const auto& p, uint64_t) {
-        for (const PlacedOrder& placed : placed_by_all_methods(*p)) {
+        for (const PlacementAndOrder& placed : placed_by_all_methods(*p)) {
             CHECK(is_valid_order(*p, placed.ops));
             const auto order = with_transfers(*p, placed.device_of, placed.ops, TransferTiming::late);
             CHECK(is_valid(*p, placed.device_of, order));
@@ -195,7 +195,7 @@ TEST("what is decided without the inputs of groups is valid with them, and so ar
             if (!inputs.any()) continue;
             ++found;
             const Problem& rest = *inputs.rest();
-            const PlacedOrder placed = inputs.whole(list_schedule(rest, bottom_level_order(rest)));
+            const PlacementAndOrder placed = inputs.whole(list_schedule(rest, bottom_level_order(rest)));
             CHECK(is_valid_order(*p, placed.ops));
             const auto order = with_transfers(*p, placed.device_of, placed.ops, TransferTiming::late);
             CHECK(is_valid(*p, placed.device_of, order));

@@ -144,8 +144,8 @@ class ExpectedPeaks {
         hold(workspace, device, op, problem_.workspace_bytes[op], start(k), finish(k));
         for (int32_t t = problem_.output_begin[op]; t < problem_.output_begin[op + 1]; ++t)
             if (problem_.storage[t] == t)
-                hold(tensor, device, t, problem_.home_bytes[t], start(k),
-                     problem_.kept[t] ? Event{INT64_MAX, 0} : finish(k));
+                hold(tensor, device, t, problem_.allocated_bytes[t], start(k),
+                     problem_.live_out[t] ? Event{INT64_MAX, 0} : finish(k));
         for (int32_t t : problem_.inputs[op]) {
             const int32_t held = device_of_[problem_.producer[t]] == device ? problem_.storage[t] : t;
             hold(tensor, device, held, 0, finish(k), finish(k));

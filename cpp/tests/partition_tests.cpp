@@ -12,7 +12,7 @@ int64_t bytes_moved(const Problem& p, std::span<const int32_t> device_of) {
     for (int32_t op = 0; op < p.num_ops; ++op) ops[size_t(op)] = op;
     int64_t bytes = 0;
     for (const Step& step : with_transfers(p, device_of, ops, TransferTiming::late))
-        if (!step.is_op()) bytes += p.remote_bytes[size_t(step.id)];
+        if (!step.is_op()) bytes += p.transfer_bytes[size_t(step.id)];
     return bytes;
 }
 

@@ -19,8 +19,8 @@ OpOrder::Window random_move(OpOrder& order, const Problem& p, uint64_t seed, uin
     return order.move(below(0), below(1));
 }
 
-std::vector<PlacedOrder> random_starts(const Problem& p, uint64_t seed) {
-    std::vector<PlacedOrder> starts{{all_on(p, 0), captured_order(p)}};
+std::vector<PlacementAndOrder> random_starts(const Problem& p, uint64_t seed) {
+    std::vector<PlacementAndOrder> starts{{all_on(p, 0), captured_order(p)}};
     for (uint64_t i = 0; i < seed % 3; ++i) {
         DecodeScratch decoded(p);
         decode(p, random_keys(p, seed + i), decoded);
@@ -62,9 +62,9 @@ TEST("an op that nothing holds back moves to the place asked for") {
     p.op_time_ns = {1, 1, 1, 1};
     p.workspace_bytes = {0, 0, 0, 0};
     p.output_begin = {0, 1, 1, 2, 2};
-    p.home_bytes = p.remote_bytes = {1, 1};
+    p.allocated_bytes = p.transfer_bytes = {1, 1};
     p.storage = {0, 1};
-    p.kept = {0, 0};
+    p.live_out = {0, 0};
     p.inputs = Csr::from_rows({{}, {}, {}, {0, 1}});
     p.controls = p.residents = Csr::from_rows({{}, {}, {}, {}});
     p.group = {0, 1, 2, 3};

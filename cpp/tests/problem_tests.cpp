@@ -25,7 +25,7 @@ TEST("a problem is accepted as it is and refused when its arrays contradict each
     CHECK(refused([](Problem& p) { p.num_devices = 0; }));
     CHECK(refused([](Problem& p) { p.num_devices = 65; }));
     CHECK(refused([](Problem& p) { p.op_time_ns.pop_back(); }));
-    CHECK(refused([](Problem& p) { p.remote_bytes.push_back(1); }));
+    CHECK(refused([](Problem& p) { p.transfer_bytes.push_back(1); }));
     CHECK(refused([](Problem& p) { p.inputs.values.back() = p.num_tensors; }));
     CHECK(refused([](Problem& p) { p.inputs.values.front() = -1; }));
     CHECK(refused([](Problem& p) { p.inputs.values.front() = p.num_tensors - 1; }));
@@ -62,9 +62,9 @@ TEST("a transfer takes the latency and its bytes over the bandwidth, rounded up,
     Problem p = *random_problem({.num_ops = 20, .free_links = false}, 3);
     p.latency_ns.assign(4, 20);
     p.inverse_bandwidth.assign(4, int64_t{1} << 31);  // half a nanosecond per byte
-    p.remote_bytes.front() = 7;
+    p.transfer_bytes.front() = 7;
     CHECK(p.transfer_time(0, 0, 1) == 20 + 4);
-    p.remote_bytes.front() = int64_t{1} << 50;
+    p.transfer_bytes.front() = int64_t{1} << 50;
     CHECK(p.transfer_time(0, 1, 0) == 20 + (int64_t{1} << 49));
 }
 

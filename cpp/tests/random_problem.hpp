@@ -54,10 +54,10 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
             if (config.with_empty_tensors && chance(0.2)) size = 0;
             const bool view = config.with_views && i == 1;
             p->storage.push_back(view ? tensor - 1 : tensor);
-            p->home_bytes.push_back(view ? 0 : size);
-            p->remote_bytes.push_back(view ? size / 2 : size);
-            p->copy_bytes.push_back(tensor % 11 == 5 ? 0 : p->remote_bytes.back());
-            p->kept.push_back(!view && chance(0.02));
+            p->allocated_bytes.push_back(view ? 0 : size);
+            p->transfer_bytes.push_back(view ? size / 2 : size);
+            p->copy_bytes.push_back(tensor % 11 == 5 ? 0 : p->transfer_bytes.back());
+            p->live_out.push_back(!view && chance(0.02));
         }
         p->output_begin.push_back(static_cast<int32_t>(p->storage.size()));
         int64_t reads =
@@ -83,7 +83,7 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
             const auto owner = std::ranges::upper_bound(p->output_begin, storage) - p->output_begin.begin() - 1;
             for (int32_t t = result; t < p->output_begin[op + 1]; ++t)
                 if (p->storage[t] == result) p->storage[t] = storage;
-            p->home_bytes[result] = p->kept[result] = 0;
+            p->allocated_bytes[result] = p->live_out[result] = 0;
             p->group[op] = p->group[size_t(owner)];
         }
     }
@@ -101,9 +101,9 @@ inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& 
     }
     for (int32_t op = 0; op < n; ++op) {
         int64_t bytes = 0;
-        for (int32_t tensor : inputs[op]) bytes += p->remote_bytes[tensor];
+        for (int32_t tensor : inputs[op]) bytes += p->transfer_bytes[tensor];
         for (int32_t tensor = p->output_begin[op]; tensor < p->output_begin[op + 1]; ++tensor)
-            bytes += p->remote_bytes[tensor];
+            bytes += p->transfer_bytes[tensor];
         const int64_t time =
             std::max<int64_t>(0, std::lround(double(bytes) * std::normal_distribution<>(1.0, 0.1)(random)));
         const bool is_idle = config.with_inputs && op % 2 == 0;

@@ -8,7 +8,7 @@ namespace placewright::testing {
 namespace {
 
 // Some keys, and everything on as few devices as may be.
-std::vector<PlacedOrder> some_starts(const Problem& p, uint64_t seed) {
+std::vector<PlacementAndOrder> some_starts(const Problem& p, uint64_t seed) {
     DecodeScratch decoded(p);
     decode(p, random_keys(p, seed), decoded);
     const std::vector<int32_t> ops = ops_of(decoded_order(decoded));
@@ -25,7 +25,7 @@ Fitness simulated(const Problem& p, const ScheduleAnnealing& search) {
 }
 
 // A start with all tensors sent early or all late.
-Fitness fitness_of(const std::shared_ptr<const Problem>& p, const PlacedOrder& start, uint8_t sent) {
+Fitness fitness_of(const std::shared_ptr<const Problem>& p, const PlacementAndOrder& start, uint8_t sent) {
     DisjunctiveGraph graph(p);
     graph.load(start.device_of, start.ops, std::vector<uint8_t>(size_t(p->num_tensors), sent));
     std::vector<Step> order;
@@ -43,7 +43,7 @@ TEST("the best of schedule annealing is valid and costs what it says, no more th
             CHECK(is_valid(*p, search.best().device_of, search.best().order));
             CHECK(simulated(*p, search) == search.best_fitness());
         }
-        for (const PlacedOrder& start : some_starts(*p, seed))
+        for (const PlacementAndOrder& start : some_starts(*p, seed))
             for (uint8_t sent : {uint8_t{0}, uint8_t{1}}) CHECK(search.best_fitness() <= fitness_of(p, start, sent));
     });
 }
@@ -52,7 +52,7 @@ TEST("after its starts schedule annealing has the best of them, late ones first"
     for_each_problem(48, [](const auto& p, uint64_t seed) {
         ScheduleAnnealing search = annealing(p, seed);
         Fitness best;
-        for (const PlacedOrder& start : some_starts(*p, seed))
+        for (const PlacementAndOrder& start : some_starts(*p, seed))
             for (uint8_t sent : {uint8_t{0}, uint8_t{1}}) {
                 search.advance(100, 1);
                 best = std::min(best, fitness_of(p, start, sent));
@@ -93,7 +93,7 @@ TEST("schedule annealing keeps groups together and ops where they may be, and st
         ScheduleAnnealing search = annealing(p, seed);
         search.advance(1000);
         CHECK(is_valid(*p, search.best().device_of, search.best().order));
-        for (const PlacedOrder& start : some_starts(*p, seed))
+        for (const PlacementAndOrder& start : some_starts(*p, seed))
             moved += !std::ranges::equal(search.best().device_of, start.device_of);
     }
     CHECK(moved > 24);
@@ -123,7 +123,7 @@ TEST("schedule annealing finds its way within memory limits") {
         current_seed = seed;
         const auto free = random_problem({.num_ops = 60, .blocking = false, .free_links = false}, seed);
         SimulationScratch scratch(*free);
-        const std::vector<PlacedOrder> starts = some_starts(*free, seed);
+        const std::vector<PlacementAndOrder> starts = some_starts(*free, seed);
         std::vector<Step> order;
         for (int32_t op : starts[1].ops) order.push_back(Step::op(op));
         auto p = std::make_shared<Problem>(*free);

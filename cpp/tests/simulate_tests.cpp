@@ -43,7 +43,7 @@ std::vector<int64_t> peaks_of(const Problem& p, std::span<const int32_t> device_
     };
     for (const auto& [tensor, device, begin, end] : lifetimes(p, device_of, order)) {
         const bool is_home = device == device_of[size_t(p.producer[size_t(tensor)])];
-        hold(device, is_home ? p.home_bytes[size_t(tensor)] : p.copy_bytes[size_t(tensor)], begin, end);
+        hold(device, is_home ? p.allocated_bytes[size_t(tensor)] : p.copy_bytes[size_t(tensor)], begin, end);
     }
     std::set<std::pair<int32_t, int32_t>> residents;
     for (int32_t k = 0; k < int32_t(order.size()); ++k) {

@@ -125,14 +125,14 @@ TEST("repacking never raises the value and leaves room for new segments") {
         const std::vector<Place> merged = state.merged(state.places());
         const int32_t num_merged = std::ranges::max(merged, {}, &Place::segment).segment + 1;
         const int64_t before = state.value();
-        int32_t most_segments = 0;
+        int32_t max_segments = 0;
         for (uint64_t generation = 0; generation < 20; ++generation) {
             state.repack(RandomStream(seed, generation, 1, 0));
             CHECK(state.value() <= before && state.is_consistent());
             CHECK(state.num_segments() <= 2 * num_merged);
-            most_segments = std::max(most_segments, state.num_segments());
+            max_segments = std::max(max_segments, state.num_segments());
         }
-        CHECK(num_merged == 1 || most_segments > num_merged);
+        CHECK(num_merged == 1 || max_segments > num_merged);
     });
 }
 

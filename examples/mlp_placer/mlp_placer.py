@@ -33,7 +33,7 @@ def features(problem: Problem) -> Tensor:
     of the largest; how many tensors it reads and makes."""
     lowered, num_ops = problem.lowered, problem.core.num_ops
     time = problem.time_ns[lowered.graph_op].mean(axis=1)
-    size = np.bincount(lowered.producer, lowered.remote_bytes, num_ops)
+    size = np.bincount(lowered.producer, lowered.transfer_bytes, num_ops)
     reads, makes = np.diff(lowered.input_begin), np.diff(lowered.output_begin)
     columns = [np.arange(num_ops), core.bottom_levels(problem.core), time, size, reads, makes]
     return torch.tensor(np.column_stack([column / max(1, column.max()) for column in columns]), dtype=torch.float32)

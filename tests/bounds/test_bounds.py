@@ -299,10 +299,10 @@ def best_objective_on_one_device(graph: Graph) -> int:
 def test_the_live_tensors_of_one_device_are_no_less_than_some_op_finds_in_any_case(problem: Problem) -> None:
     bytes_found, _, exact = _core.live_memory_bound(problem.core, 10**6)
     assert exact
-    assert most_of_least_held(problem) <= bytes_found <= least_peak_on_one_device(problem)[0]
+    assert max_of_least_held(problem) <= bytes_found <= least_peak_on_one_device(problem)[0]
 
 
-def most_of_least_held(problem: Problem) -> int:
+def max_of_least_held(problem: Problem) -> int:
     """By all sets of ops that may have run when an op starts."""
     structure = structure_of(problem)
     before = [
@@ -319,7 +319,7 @@ def most_of_least_held(problem: Problem) -> int:
     lowered = problem.lowered
 
     def own(op: int) -> int:
-        return int(lowered.workspace_bytes[op]) + sum(int(lowered.home_bytes[t]) for t in structure.outputs[op])
+        return int(lowered.workspace_bytes[op]) + sum(int(lowered.allocated_bytes[t]) for t in structure.outputs[op])
 
     return int(lowered.resident_bytes.sum()) + max(
         own(op) + min(held_after(problem, done) for done in closed if op not in done and before[op] <= done)

@@ -111,7 +111,7 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
             users[tensor].append(op)
         for resident in lowered.residents[lowered.resident_begin[op] : lowered.resident_begin[op + 1]]:
             users[made + resident].append(op)
-    sizes = np.concatenate([lowered.remote_bytes, lowered.resident_bytes])
+    sizes = np.concatenate([lowered.transfer_bytes, lowered.resident_bytes])
     place = np.argsort(np.argsort(position))
     lives = [
         range(min(place[own]), max(place[own]) + 1) if tensor < made else range(count)

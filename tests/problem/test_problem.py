@@ -78,7 +78,7 @@ def test_an_expanded_view_moves_its_base() -> None:
     sketch.op("a", makes="x=8")
     sketch.view("expand", "x", "v=800:x")
     sketch.op("b", reads="v")
-    assert lower(sketch.graph(), "signal").remote_bytes.tolist() == [8]
+    assert lower(sketch.graph(), "signal").transfer_bytes.tolist() == [8]
 
 
 def test_a_smaller_view_moves_itself_and_takes_no_memory_at_home() -> None:
@@ -90,8 +90,8 @@ def test_a_smaller_view_moves_itself_and_takes_no_memory_at_home() -> None:
     lowered = lower(sketch.graph(), "signal")
     assert tensor_names(sketch, lowered) == ["x", "v"]
     assert rows(lowered.input_begin, lowered.inputs) == [[], [1], [0, 1]]
-    assert lowered.remote_bytes.tolist() == [8, 3]
-    assert lowered.home_bytes.tolist() == [8, 0]
+    assert lowered.transfer_bytes.tolist() == [8, 3]
+    assert lowered.allocated_bytes.tolist() == [8, 0]
     assert lowered.storage.tolist() == [0, 0]
 
 
@@ -142,10 +142,10 @@ def test_an_in_place_result_shares_memory_and_stands_with_its_base() -> None:
     sketch.op("c", reads="x", makes="y=8:x!")
     sketch.op("d", reads="y", makes="z=8:y")
     lowered = lower(sketch.graph(), "signal")
-    assert lowered.home_bytes.tolist() == [8, 0, 0]
-    assert lowered.remote_bytes.tolist() == [8, 8, 8]
+    assert lowered.allocated_bytes.tolist() == [8, 0, 0]
+    assert lowered.transfer_bytes.tolist() == [8, 8, 8]
     assert lowered.storage.tolist() == [0, 0, 0]
-    assert lowered.kept.tolist() == [1, 0, 0]  # y is an output, so the memory of x stays
+    assert lowered.live_out.tolist() == [1, 0, 0]  # y is an output, so the memory of x stays
     assert set(lowered.together) == {(2, 0), (3, 0)}
 
 
@@ -164,7 +164,7 @@ def test_two_outputs_of_one_op_that_share_memory_need_nothing_of_each_other() ->
     lowered = lower(sketch.graph(), "signal")
     assert lowered.inputs.tolist() == []
     assert lowered.storage.tolist() == [0, 0]
-    assert lowered.home_bytes.tolist() == [8, 0]
+    assert lowered.allocated_bytes.tolist() == [8, 0]
     assert lowered.together == ()
 
 
@@ -181,15 +181,15 @@ def test_all_that_hold_a_changed_parameter_stand_together() -> None:
     assert [lowered.graph_resident[r] for r in lowered.residents] == [w, u, u, w, w]
     group, _ = placement_groups(sketch.graph(), lowered, two_devices(), Constraints())
     assert group.tolist() == [0, 1, 0, 0]
-    assert lowered.home_bytes.tolist() == [0, 0]
-    assert lowered.kept.tolist() == [0, 0]  # residents stay anyway
+    assert lowered.allocated_bytes.tolist() == [0, 0]
+    assert lowered.live_out.tolist() == [0, 0]  # residents stay anyway
 
 
 def test_a_graph_output_that_is_a_view_keeps_its_base() -> None:
     sketch = Sketch()
     sketch.op("a", makes="x=8 y=2")
     sketch.view("slice", "x", "v=3:x!")
-    assert lower(sketch.graph(), "signal").kept.tolist() == [1, 0]
+    assert lower(sketch.graph(), "signal").live_out.tolist() == [1, 0]
 
 
 def controlled() -> Sketch:
@@ -213,7 +213,7 @@ def test_in_transfer_mode_controls_are_one_empty_tensor_per_producing_op() -> No
     lowered = lower(sketch.graph(), "transfer")
     assert tensor_names(sketch, lowered) == ["x", "control", "control"]
     assert lowered.output_begin.tolist() == [0, 2, 3, 3]
-    assert lowered.remote_bytes.tolist() == [8, 0, 0]
+    assert lowered.transfer_bytes.tolist() == [8, 0, 0]
     assert rows(lowered.input_begin, lowered.inputs) == [[], [0, 1], [1, 2]]
     assert lowered.controls.tolist() == []
 
@@ -394,5 +394,9 @@ def test_memory_that_is_not_what_a_transfer_moves_counts_at_home_and_in_copies()
     tensor = Tensor(name="x", size_bytes=8, memory_bytes=3)
     graph = Graph(name="g", ops=(Op(name="a", kind="other", outputs=(0,)),), tensors=(tensor,))
     lowered = lower(graph, "signal")
-    assert (lowered.remote_bytes.tolist(), lowered.home_bytes.tolist(), lowered.copy_bytes.tolist()) == ([8], [3], [3])
+    assert (lowered.transfer_bytes.tolist(), lowered.allocated_bytes.tolist(), lowered.copy_bytes.tolist()) == (
+        [8],
+        [3],
+        [3],
+    )
     assert graph.fingerprint != replace(graph, tensors=(replace(tensor, memory_bytes=None),)).fingerprint

@@ -452,7 +452,7 @@ def test_hostile_names_stay_text(open_report: OpenReport) -> None:
 def test_what_a_frame_draws_is_bounded_by_its_pixels_and_not_by_the_ops(
     open_report: OpenReport, large_plan: Plan
 ) -> None:
-    def most_drawn(plan: Plan) -> int:
+    def max_drawn(plan: Plan) -> int:
         page = open_report(plan)
         page.locator("#viewport").focus()
         frames: list[int] = []
@@ -464,7 +464,7 @@ def test_what_a_frame_draws_is_bounded_by_its_pixels_and_not_by_the_ops(
         return max(frames)
 
     # 12,000 and 25,000 calls, of 33,000 that any number of ops needs; ops one by one would be 4 times.
-    assert most_drawn(large_plan) < 3 * most_drawn(layered_plan(2_500, 4, memory_bytes=16 * 2**30))
+    assert max_drawn(large_plan) < 3 * max_drawn(layered_plan(2_500, 4, memory_bytes=16 * 2**30))
 
 
 def test_sixty_four_devices_scroll_inside_the_timeline(open_report: OpenReport) -> None:

@@ -48,7 +48,7 @@ CP_METHODS: dict[str, Method] = {
     "cp-sat": CpSat(effort=0.02),
     "cp-windows": CpWindows(effort=0.01, total_effort=0.05),
 }
-MOST_OPS_FOR_CP = {"cp-sat": 43, "cp-windows": 60}
+MAX_OPS_FOR_CP = {"cp-sat": 43, "cp-windows": 60}
 #: Another processor may sum the products of a policy's network in another order, and its float32 numbers then differ by
 #: some 1e-6 of their size. Actions are drawn from them, so what is drawn is compared exactly, and only where weights
 #: that are off by ten times as much draw the same: each problem has the first seed with which they do.
@@ -76,7 +76,7 @@ def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:
                     yield f"{name}:{policy.name}", make_method(name, policy=policy)
         elif name not in CP_METHODS:
             yield name, METHODS[name]
-        elif problem.core.num_ops <= MOST_OPS_FOR_CP[name] and ortools_version() is not None:
+        elif problem.core.num_ops <= MAX_OPS_FOR_CP[name] and ortools_version() is not None:
             yield name, CP_METHODS[name]
 
 

@@ -129,7 +129,7 @@ def test_memory_is_given_back_once_all_is_placed(problem: Problem) -> None:
         memory.place(op, device)
     used = np.array(before) - np.array(memory.free)
     expected = np.zeros(problem.machine.num_devices, np.int64)
-    np.add.at(expected, device_of[lowered.producer], lowered.home_bytes * lowered.kept)
+    np.add.at(expected, device_of[lowered.producer], lowered.allocated_bytes * lowered.live_out)
     reader = np.repeat(np.arange(len(device_of)), np.diff(lowered.resident_begin))
     held = {(int(device_of[op]), int(r)) for op, r in zip(reader, lowered.residents, strict=True)}
     for device, resident in held:

@@ -144,8 +144,8 @@ def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for large problems: too few segments to bound anything, and orders left out, which only relaxes."""
-    monkeypatch.setattr(segments, "MOST_LITERALS", 0)
-    monkeypatch.setattr(intervals, "MOST_PAIRS", -1)
+    monkeypatch.setattr(segments, "MAX_LITERALS", 0)
+    monkeypatch.setattr(intervals, "MAX_PAIRS", -1)
     problem = replace(problem, objective="step-time")
     start = weak_start(problem)
     for model in exact_models(problem):

@@ -87,7 +87,7 @@ def test_no_single_move_that_keeps_the_balance_lessens_the_cut(problem: Problem)
 
 
 def bytes_between(problem: Problem, device_of: list[int]) -> int:
-    return sum(int(problem.lowered.remote_bytes[t]) for t, _ in structure_of(problem).needed_transfers(device_of))
+    return sum(int(problem.lowered.transfer_bytes[t]) for t, _ in structure_of(problem).needed_transfers(device_of))
 
 
 def times_of(problem: Problem) -> NDArray[np.float64]:

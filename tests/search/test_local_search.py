@@ -113,7 +113,9 @@ class SlowSearch:
     def some_limit_could_be_exceeded(self) -> bool:
         """By everything standing on one device at once: each tensor, all residents, the largest workspace."""
         lowered = self.problem.lowered
-        everything = int(np.maximum(lowered.home_bytes, lowered.remote_bytes).sum() + lowered.resident_bytes.sum())
+        everything = int(
+            np.maximum(lowered.allocated_bytes, lowered.transfer_bytes).sum() + lowered.resident_bytes.sum()
+        )
         everything += int(lowered.workspace_bytes.max())
         return any(limit is not None and limit < everything for limit in self.problem.memory_limits_bytes)
 

@@ -37,14 +37,14 @@ class SlowMemory:
     def held_after(self, done: set[int]) -> int:
         """Bytes once exactly the ops in `done` have run."""
         return sum(
-            int(self.lowered.home_bytes[storage])
+            int(self.lowered.allocated_bytes[storage])
             for storage, users in self.users.items()
-            if self.structure.producer[storage] in done and (self.lowered.kept[storage] or users - done)
+            if self.structure.producer[storage] in done and (self.lowered.live_out[storage] or users - done)
         )
 
     def need(self, op: int) -> int:
         """Bytes added while the op runs."""
-        own = sum(int(self.lowered.home_bytes[tensor]) for tensor in self.structure.outputs[op])
+        own = sum(int(self.lowered.allocated_bytes[tensor]) for tensor in self.structure.outputs[op])
         return own + int(self.lowered.workspace_bytes[op])
 
     def before(self, op: int) -> set[int]:

@@ -115,7 +115,7 @@ class HeadSearch {
             }
         };
         reach_from(op, 0, Delays::kNever);
-        for (int64_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMostLate; ++count) {
+        for (int64_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMaxLate; ++count) {
             --budget_;
             std::ranges::pop_heap(by_index_);
             const int32_t other = by_index_.back();
@@ -128,7 +128,7 @@ class HeadSearch {
     }
 
     static constexpr int64_t kLeastReach = 8;
-    static constexpr size_t kMostLate = 64;
+    static constexpr size_t kMaxLate = 64;
 
     const Delays& delays_;
     const Durations& durations_;

@@ -16,16 +16,16 @@ namespace {
 // Bytes that are in use somewhere from the start of `owner` until all `readers` have finished, or to the end.
 struct Holding {
     int32_t owner;
-    bool kept;
+    bool live_out;
     int64_t bytes;
     std::vector<int32_t> readers;
 };
 
 // Views of one tensor in more sizes than this are left out, the smallest first, to stay linear.
-constexpr size_t kMostLevels = 8;
+constexpr size_t kMaxLevels = 8;
 
 // How many ops may join another one.
-constexpr int64_t kMostTried = 64;
+constexpr int64_t kMaxTried = 64;
 
 // What a storage holds at least while ops still want it: all of it at home, or a copy of one of the tensors in it. So a
 // tensor smaller than the storage counts for no more than its own bytes, and each byte for those who want that much.
@@ -33,19 +33,19 @@ std::vector<Holding> holdings_of(const Problem& p) {
     std::vector<std::vector<std::pair<int64_t, int32_t>>> readers_of(p.num_tensors);  // [storage] (bytes, reader)
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
         const int32_t storage = p.storage[tensor];
-        const int64_t home = p.home_bytes[storage];
+        const int64_t home = p.allocated_bytes[storage];
         const int64_t bytes = p.num_devices == 1 ? home : std::min(home, p.copy_bytes[tensor]);
         for (int32_t reader : p.consumers[tensor]) readers_of[storage].emplace_back(bytes, reader);
     }
     std::vector<Holding> holdings;
     for (int32_t storage = 0; storage < p.num_tensors; ++storage) {
         auto& readers = readers_of[storage];
-        if (p.kept[storage]) {
-            holdings.push_back({p.producer[storage], true, p.home_bytes[storage], {}});
+        if (p.live_out[storage]) {
+            holdings.push_back({p.producer[storage], true, p.allocated_bytes[storage], {}});
             continue;
         }
         std::ranges::sort(readers, std::greater{});
-        for (size_t i = 0, levels = 0; i < readers.size() && levels < kMostLevels; ++i) {
+        for (size_t i = 0, levels = 0; i < readers.size() && levels < kMaxLevels; ++i) {
             const int64_t less = i + 1 < readers.size() ? readers[i + 1].first : 0;
             if (readers[i].first == less) continue;
             Holding holding{p.producer[storage], false, readers[i].first - less, {}};
@@ -125,7 +125,7 @@ class LiveMemory {
         std::vector<int32_t> ops{best.op}, candidates(size_t(p_.num_ops));
         int64_t most = best.bytes;
         std::iota(candidates.begin(), candidates.end(), 0);
-        const auto num_tried = std::min<int64_t>(kMostTried, p_.num_ops);
+        const auto num_tried = std::min<int64_t>(kMaxTried, p_.num_ops);
         std::ranges::partial_sort(candidates, candidates.begin() + num_tried, std::greater{},
                                   [&](int32_t op) { return at_most_[op]; });
         candidates.resize(size_t(num_tried));
@@ -201,7 +201,7 @@ class LiveMemory {
     // Returns the bytes if they are in use whenever the owner has finished; otherwise adds what frees them.
     int64_t add_holding(const Holding& holding) {
         const auto in = [&](State state) { return [&, state](int32_t reader) { return state_[reader] == state; }; };
-        if (holding.kept || std::ranges::any_of(holding.readers, in(kLater))) return holding.bytes;
+        if (holding.live_out || std::ranges::any_of(holding.readers, in(kLater))) return holding.bytes;
         const auto num_free = std::ranges::count_if(holding.readers, in(kFree));
         if (num_free == 0) return 0;
         const int32_t owner = state_[holding.owner] == kDone ? 0 : node_of_[holding.owner];

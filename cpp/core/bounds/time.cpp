@@ -11,7 +11,7 @@ namespace placewright {
 
 namespace {
 
-constexpr size_t kMostAncestorSets = 1 << 14;  // of so many bits: 32 MiB
+constexpr size_t kMaxAncestorSets = 1 << 14;  // of so many bits: 32 MiB
 
 using Wide = __int128;  // work of all ops times scale, and heads times scale, may pass 2^63
 
@@ -115,7 +115,7 @@ int64_t divided(int64_t time, int64_t hosts) { return (time + hosts - 1) / hosts
 std::vector<int64_t> launched_heads(const Delays& delays, std::span<const int64_t> launch, int64_t num_hosts) {
     std::vector<int64_t> head;
     for (int64_t time : launch) head.push_back(divided(time, num_hosts));
-    if (head.size() > kMostAncestorSets) return head;
+    if (head.size() > kMaxAncestorSets) return head;
     int64_t least = INT64_MAX;
     for (int64_t time : launch) least = time > 0 ? std::min(least, time) : least;
     const size_t words = (head.size() + 63) / 64;

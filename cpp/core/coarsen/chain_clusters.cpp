@@ -69,7 +69,8 @@ class Merging {
     template <class F>
     void for_each_edge(F&& f) const {
         for (int32_t op = 0; op < problem_.num_ops; ++op) {
-            for (int32_t tensor : problem_.inputs[op]) f(problem_.producer[tensor], op, problem_.remote_bytes[tensor]);
+            for (int32_t tensor : problem_.inputs[op])
+                f(problem_.producer[tensor], op, problem_.transfer_bytes[tensor]);
             for (int32_t next : problem_.controls[op]) f(op, next, int64_t{0});
         }
     }

@@ -41,11 +41,11 @@ class Components {
 
     // Whether two vertices may become one: with a device for all, and without tying ever more of the graph to one. A
     // component of one vertex may always go where another stands: nothing elsewhere follows it.
-    bool may_join(int32_t a, int32_t b, double most_work) {
+    bool may_join(int32_t a, int32_t b, double max_work) {
         a = sets_.find(a), b = sets_.find(b);
         if (a == b) return true;
         if ((allowed_[a] & allowed_[b]) == 0) return false;
-        return vertices_[a] == 1 || vertices_[b] == 1 || work_[a] + work_[b] <= most_work;
+        return vertices_[a] == 1 || vertices_[b] == 1 || work_[a] + work_[b] <= max_work;
     }
 
     void join(int32_t a, int32_t b) {
@@ -202,7 +202,7 @@ class Clustering {
           cluster_of_(p.num_ops) {
         std::iota(cluster_of_.begin(), cluster_of_.end(), 0);
         now_.path = longest_path(now_.quotient);
-        most_path_ = std::max(kStretch * now_.path, total_ / (2 * p.num_devices));
+        max_path_ = std::max(kStretch * now_.path, total_ / (2 * p.num_devices));
     }
 
     std::vector<int32_t> clusters(int32_t max_clusters) {
@@ -226,10 +226,10 @@ class Clustering {
     // along dependencies, with groups apart; with groups tied together; however long the path; and at last what may run
     // at the same time. Whether there was any.
     bool connected_round(double share) {
-        const std::pair<RunLimits, Order> rules[] = {{{share, kGroupShare * share, most_path_, true}, Order::along},
-                                                     {{share, together_, most_path_, true}, Order::along},
+        const std::pair<RunLimits, Order> rules[] = {{{share, kGroupShare * share, max_path_, true}, Order::along},
+                                                     {{share, together_, max_path_, true}, Order::along},
                                                      {{share, together_, total_, true}, Order::along},
-                                                     {{share, together_, most_path_, false}, Order::across}};
+                                                     {{share, together_, max_path_, false}, Order::across}};
         Stage best{now_.components, {}, INFINITY, {}};
         for (const auto& [limits, order] : rules) {
             Stage stage = join_runs(now_, limits, order);
@@ -248,7 +248,7 @@ class Clustering {
         return gains;
     }
 
-    double total_, together_, most_path_ = 0;
+    double total_, together_, max_path_ = 0;
     Stage now_;
     std::vector<int32_t> cluster_of_;  // [op] vertex of the quotient
 };

@@ -98,7 +98,7 @@ class CoarseBuilder {
     // Tensors that other clusters read, that stay to the end, or in whose memory such a tensor or another cluster's
     // lies.
     void find_outside() {
-        outside_.assign(f_.kept.begin(), f_.kept.end());
+        outside_.assign(f_.live_out.begin(), f_.live_out.end());
         shared_.assign(f_.num_tensors, 0);
         for (int32_t tensor = 0; tensor < f_.num_tensors; ++tensor)
             for (int32_t op : f_.consumers[tensor]) outside_[tensor] |= cluster_of_[op] != cluster(tensor);
@@ -131,7 +131,7 @@ class CoarseBuilder {
     }
 
     int32_t cluster(int32_t tensor) const { return cluster_of_[f_.producer[tensor]]; }
-    bool is_plain(int32_t tensor) const { return !shared_[tensor] && !f_.kept[tensor]; }
+    bool is_plain(int32_t tensor) const { return !shared_[tensor] && !f_.live_out[tensor]; }
 
     std::vector<int32_t> readers(int32_t tensor) const {
         std::vector<int32_t> result;
@@ -144,15 +144,15 @@ class CoarseBuilder {
     void add_tensor(int32_t tensor, bool joins_last) {
         if (!joins_last) {
             ++coarse_->num_tensors;
-            coarse_->home_bytes.push_back(0);
-            coarse_->remote_bytes.push_back(0);
+            coarse_->allocated_bytes.push_back(0);
+            coarse_->transfer_bytes.push_back(0);
             coarse_->copy_bytes.push_back(0);
             coarse_->storage.push_back(f_.storage[tensor]);
-            coarse_->kept.push_back(f_.kept[tensor]);
+            coarse_->live_out.push_back(f_.live_out[tensor]);
         }
         coarse_of_[tensor] = coarse_->num_tensors - 1;
-        coarse_->home_bytes.back() += f_.home_bytes[tensor];
-        coarse_->remote_bytes.back() += f_.remote_bytes[tensor];
+        coarse_->allocated_bytes.back() += f_.allocated_bytes[tensor];
+        coarse_->transfer_bytes.back() += f_.transfer_bytes[tensor];
         coarse_->copy_bytes.back() += f_.copy_bytes[tensor];
     }
 
@@ -168,10 +168,10 @@ class CoarseBuilder {
                 held += f_.output_bytes[op];
                 most = std::max(most, held + f_.workspace_bytes[op]);
                 for (int32_t storage : uses.used[op])
-                    if (--left[storage] == 0 && !outside_[storage]) held -= f_.home_bytes[storage];
+                    if (--left[storage] == 0 && !outside_[storage]) held -= f_.allocated_bytes[storage];
             }
             for (int32_t t = coarse_->output_begin[own]; t < coarse_->output_begin[own + 1]; ++t)
-                outputs += coarse_->home_bytes[t];
+                outputs += coarse_->allocated_bytes[t];
             coarse_->workspace_bytes.push_back(std::max<int64_t>(0, most - outputs));
         }
     }
@@ -246,10 +246,10 @@ Coarsening coarsen(const Problem& fine, int32_t max_clusters) {
     return {coarse_problem(fine, cluster_of), std::move(cluster_of)};
 }
 
-PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
-                   std::span<const int32_t> coarse_ops) {
+PlacementAndOrder expand(const Problem& fine, std::span<const int32_t> cluster_of,
+                         std::span<const int32_t> coarse_device_of, std::span<const int32_t> coarse_ops) {
     const Csr members = members_by(cluster_of, static_cast<int32_t>(coarse_device_of.size()));
-    PlacedOrder result;
+    PlacementAndOrder result;
     result.device_of.reserve(fine.num_ops);
     result.ops.reserve(fine.num_ops);
     for (int32_t op = 0; op < fine.num_ops; ++op) result.device_of.push_back(coarse_device_of[cluster_of[op]]);
@@ -257,9 +257,9 @@ PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std
     return result;
 }
 
-PlacedOrder project(const Problem& coarse, std::span<const int32_t> cluster_of, std::span<const int32_t> device_of,
-                    std::span<const int32_t> ops) {
-    PlacedOrder result{std::vector<int32_t>(coarse.num_ops, -1), {}};
+PlacementAndOrder project(const Problem& coarse, std::span<const int32_t> cluster_of,
+                          std::span<const int32_t> device_of, std::span<const int32_t> ops) {
+    PlacementAndOrder result{std::vector<int32_t>(coarse.num_ops, -1), {}};
     std::vector<int32_t> position(coarse.num_ops);
     for (size_t k = 0; k < ops.size(); ++k) position[cluster_of[ops[k]]] = static_cast<int32_t>(k);
     for (size_t op = 0; op < cluster_of.size(); ++op) {

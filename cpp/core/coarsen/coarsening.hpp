@@ -32,12 +32,12 @@ std::shared_ptr<Problem> coarse_problem(const Problem& fine, std::span<const int
 Coarsening coarsen(const Problem& fine, int32_t max_clusters);
 
 // A solution of the coarse problem as one of the fine: valid whenever the coarse one is.
-PlacedOrder expand(const Problem& fine, std::span<const int32_t> cluster_of, std::span<const int32_t> coarse_device_of,
-                   std::span<const int32_t> coarse_ops);
+PlacementAndOrder expand(const Problem& fine, std::span<const int32_t> cluster_of,
+                         std::span<const int32_t> coarse_device_of, std::span<const int32_t> coarse_ops);
 
 // A solution of the fine problem as one of the coarse, as near as may be: a cluster stands where its first op does (the
 // first of its group), and comes where its last op did.
-PlacedOrder project(const Problem& coarse, std::span<const int32_t> cluster_of, std::span<const int32_t> device_of,
-                    std::span<const int32_t> ops);
+PlacementAndOrder project(const Problem& coarse, std::span<const int32_t> cluster_of,
+                          std::span<const int32_t> device_of, std::span<const int32_t> ops);
 
 }  // namespace placewright

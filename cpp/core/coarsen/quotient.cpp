@@ -43,7 +43,7 @@ Quotient quotient_of(const Problem& p, const std::vector<double>& work) {
     EdgeMerger merger(q, p.num_ops);
     for (int32_t op = 0; op < p.num_ops; ++op) {
         for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor)
-            for (int32_t next : p.consumers[tensor]) merger.add(p.remote_bytes[tensor], next);
+            for (int32_t next : p.consumers[tensor]) merger.add(p.transfer_bytes[tensor], next);
         for (int32_t next : p.controls[op]) merger.add(0, next);
         merger.end_vertex();
     }

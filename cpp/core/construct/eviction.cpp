@@ -10,7 +10,7 @@ namespace placewright {
 namespace {
 
 // Evictable memory that its destination has no room for is passed over so often before an op; keeps the walk linear.
-constexpr int32_t kMostRefusals = 8;
+constexpr int32_t kMaxRefusals = 8;
 
 template <class F>
 void for_each_device(uint64_t mask, F&& f) {
@@ -37,18 +37,18 @@ Eviction::Eviction(const Problem& problem)
         const int32_t storage = problem.storage[tensor];
         if (storage != tensor) next_alias_[tensor] = std::exchange(next_alias_[storage], tensor);
     }
-    int64_t most_transfers = 0;
+    int64_t max_transfers = 0;
     for (int32_t tensor = 0; tensor < problem.num_tensors; ++tensor)
-        most_transfers += std::min<int64_t>(std::ssize(problem.consumers[tensor]), problem.num_devices - 1);
-    order_.reserve(size_t(problem.num_ops + most_transfers));
+        max_transfers += std::min<int64_t>(std::ssize(problem.consumers[tensor]), problem.num_devices - 1);
+    order_.reserve(size_t(problem.num_ops + max_transfers));
 }
 
 std::span<const Step> Eviction::order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
-                                      std::span<const int64_t> target, int64_t most_bytes) {
+                                      std::span<const int64_t> target, int64_t max_bytes) {
     prepare(device_of);
     for (int32_t place = 0; place < problem_.num_ops; ++place) {
         run(ops[place], place, target);
-        if (largest_ > most_bytes) return {};
+        if (largest_ > max_bytes) return {};
     }
     return order_;
 }
@@ -73,7 +73,7 @@ void Eviction::count_uses(std::span<const int32_t> device_of) {
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
         const int32_t home = device_of[p.producer[tensor]];
         int32_t& at_home = uses_left(p.storage[tensor], home);
-        at_home += p.kept[tensor];
+        at_home += p.live_out[tensor];
         uint64_t needed_on = 0;
         for (int32_t consumer : p.consumers[tensor]) {
             const int32_t device = device_of[consumer];
@@ -123,9 +123,9 @@ void Eviction::run(int32_t op, int32_t place, std::span<const int64_t> target) {
 }
 
 void Eviction::make_room(int32_t device, int64_t needed, std::span<const int64_t> target) {
-    std::array<Evictable, kMostRefusals> refused;
+    std::array<Evictable, kMaxRefusals> refused;
     int32_t refusals = 0;
-    while (in_use_[device] + needed > target[device] && heap_size_[device] > 0 && refusals < kMostRefusals) {
+    while (in_use_[device] + needed > target[device] && heap_size_[device] > 0 && refusals < kMaxRefusals) {
         const Evictable next = pop(device);
         if (sends_left_[next.storage] == 0) continue;
         if (fits_elsewhere(next.storage, target))
@@ -156,21 +156,21 @@ void Eviction::send(int32_t tensor, int32_t destination) {
     waiting_for_[tensor] &= ~(uint64_t{1} << destination);
     --sends_left_[storage];
     occupy(destination, problem_.copy_bytes[tensor]);
-    if (--uses_left(storage, home) == 0) in_use_[home] -= problem_.home_bytes[storage];
+    if (--uses_left(storage, home) == 0) in_use_[home] -= problem_.allocated_bytes[storage];
 }
 
 void Eviction::finish(int32_t op, int32_t device) {
     const Problem& p = problem_;
     int64_t freed = p.workspace_bytes[op];
     for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor) {
-        if (uses_left(tensor, device) == 0 && p.storage[tensor] == tensor) freed += p.home_bytes[tensor];
+        if (uses_left(tensor, device) == 0 && p.storage[tensor] == tensor) freed += p.allocated_bytes[tensor];
         waiting_for_[tensor] = needed_on_[tensor];
         sends_left_[p.storage[tensor]] += std::popcount(needed_on_[tensor]);
     }
     for (int32_t tensor : p.inputs[op]) {
         const bool local = device_of_[p.producer[tensor]] == device;
         const int32_t held = local ? p.storage[tensor] : tensor;
-        const int64_t bytes = local ? p.home_bytes[held] : p.copy_bytes[held];
+        const int64_t bytes = local ? p.allocated_bytes[held] : p.copy_bytes[held];
         freed += --uses_left(held, device) == 0 ? bytes : 0;
         if (local) offer_if_evictable(held, device);
     }
@@ -182,8 +182,8 @@ void Eviction::finish(int32_t op, int32_t device) {
 // Where its last other use came just now.
 void Eviction::offer_if_evictable(int32_t storage, int32_t home) {
     if (sends_left_[storage] == 0 || sends_left_[storage] != uses_left(storage, home)) return;
-    if (problem_.home_bytes[storage] == 0) return;
-    push(home, {problem_.home_bytes[storage], storage});
+    if (problem_.allocated_bytes[storage] == 0) return;
+    push(home, {problem_.allocated_bytes[storage], storage});
 }
 
 void Eviction::push(int32_t device, const Evictable& evictable) {

@@ -23,14 +23,14 @@ class Eviction {
     explicit Eviction(const Problem& problem);
 
     // `ops` holds every op once, after all it depends on; target: bytes per device, residents included. The order stays
-    // until the next call. It is empty when a peak exceeds `most_bytes`: who would not take it need not see its end.
+    // until the next call. It is empty when a peak exceeds `max_bytes`: who would not take it need not see its end.
     std::span<const Step> order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
-                                std::span<const int64_t> target, int64_t most_bytes = INT64_MAX);
+                                std::span<const int64_t> target, int64_t max_bytes = INT64_MAX);
 
     std::span<const Step> last_order() const { return order_; }
 
     // No order has more.
-    size_t most_steps() const { return order_.capacity(); }
+    size_t max_steps() const { return order_.capacity(); }
 
     // [device] largest number of bytes in use in the last order.
     std::span<const int64_t> peak() const { return peak_; }

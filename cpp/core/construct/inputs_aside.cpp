@@ -143,10 +143,10 @@ void InputsAside::make_tensors() {
         for (int32_t tensor = whole_.output_begin[op]; tensor < whole_.output_begin[op + 1]; ++tensor) {
             number[tensor] = rest_->num_tensors++;
             tensor_of_.push_back(tensor);
-            rest_->home_bytes.push_back(whole_.home_bytes[tensor]);
-            rest_->remote_bytes.push_back(whole_.remote_bytes[tensor]);
+            rest_->allocated_bytes.push_back(whole_.allocated_bytes[tensor]);
+            rest_->transfer_bytes.push_back(whole_.transfer_bytes[tensor]);
             rest_->copy_bytes.push_back(whole_.copy_bytes[tensor]);
-            rest_->kept.push_back(whole_.kept[tensor]);
+            rest_->live_out.push_back(whole_.live_out[tensor]);
         }
         rest_->output_begin.push_back(rest_->num_tensors);
     }
@@ -175,8 +175,8 @@ void InputsAside::make_residents() {
         neighbours.insert(neighbours.end(), whole_.residents[op].begin(), whole_.residents[op].end());
         for (int32_t tensor = whole_.output_begin[op]; tensor < whole_.output_begin[op + 1]; ++tensor) {
             const auto resident = static_cast<int32_t>(rest_->resident_bytes.size());
-            rest_->resident_bytes.push_back(std::max(whole_.home_bytes[tensor], whole_.copy_bytes[tensor]));
-            if (whole_.home_bytes[tensor] > 0) neighbours.push_back(resident);
+            rest_->resident_bytes.push_back(std::max(whole_.allocated_bytes[tensor], whole_.copy_bytes[tensor]));
+            if (whole_.allocated_bytes[tensor] > 0) neighbours.push_back(resident);
             for (int32_t reader : whole_.consumers[tensor])
                 if (!is_aside_[reader]) rows[rest_of_[reader]].push_back(resident);
         }
@@ -262,8 +262,8 @@ class InputsAside::Inserter {
     std::vector<Step> order_;
 };
 
-PlacedOrder InputsAside::whole(const PlacedOrder& placed) const {
-    PlacedOrder result{whole_placement(placed.device_of), {}};
+PlacementAndOrder InputsAside::whole(const PlacementAndOrder& placed) const {
+    PlacementAndOrder result{whole_placement(placed.device_of), {}};
     std::vector<Step> rest;
     for (int32_t op : placed.ops) rest.push_back(Step::op(op_of_[op]));
     for (const Step& step : Inserter(*this, result.device_of, rest).run(rest, false)) result.ops.push_back(step.id);

@@ -42,7 +42,7 @@ class InputsAside {
 
     // What was decided about the rest, with the inputs. One that another device reads stands at the beginning, where it
     // delays nothing, any other right before its first reader.
-    PlacedOrder whole(const PlacedOrder& placed) const;
+    PlacementAndOrder whole(const PlacementAndOrder& placed) const;
 
     // The same with transfers. An input leaves right before its first reader there, or where transfers block at the
     // beginning, as nothing has to wait yet.

@@ -36,7 +36,7 @@ std::vector<int32_t> ordered_by(const Problem& problem, const std::vector<Key>& 
 template <class F>
 void for_each_edge(const Problem& problem, const StandIn& link, int32_t op, F&& f) {
     for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
-        for (int32_t next : problem.consumers[tensor]) f(next, link.transfer_time(problem.remote_bytes[tensor]));
+        for (int32_t next : problem.consumers[tensor]) f(next, link.transfer_time(problem.transfer_bytes[tensor]));
     for (int32_t next : problem.controls[op]) f(next, 0);
 }
 

@@ -25,7 +25,7 @@ struct InsertionRule {
 };
 
 struct InsertionSchedule {
-    PlacedOrder placed;  // ops by start
+    PlacementAndOrder placed;  // ops by start
     int64_t step_time_ns = 0;
 };
 

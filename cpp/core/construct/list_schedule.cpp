@@ -65,7 +65,7 @@ std::vector<int64_t> bottom_levels(const Problem& problem, Outlook outlook) {
         int64_t longest = 0;
         for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
             for (int32_t next : problem.consumers[tensor])
-                longest = std::max(longest, link.transfer_time(problem.remote_bytes[tensor]) + level[next]);
+                longest = std::max(longest, link.transfer_time(problem.transfer_bytes[tensor]) + level[next]);
         for (int32_t next : problem.controls[op]) longest = std::max(longest, level[next]);
         level[op] = stand_in_time(problem, op, outlook) + longest;
     }
@@ -104,13 +104,13 @@ void list_schedule(const Problem& problem, std::span<const int32_t> order, Devic
     }
 }
 
-PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice) {
+PlacementAndOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice) {
     PartialSchedule schedule(problem);
     list_schedule(problem, order, choice, schedule);
     return std::move(schedule).take();
 }
 
-PlacedOrder earliest_task_first(const Problem& problem, int32_t max_pairs) {
+PlacementAndOrder earliest_task_first(const Problem& problem, int32_t max_pairs) {
     const auto window = static_cast<size_t>(std::max(1, max_pairs / problem.num_devices));
     const std::vector<int64_t> level = bottom_levels(problem);
     const auto lower = [&](int32_t a, int32_t b) { return std::tie(level[a], b) < std::tie(level[b], a); };

@@ -45,7 +45,7 @@ enum class DeviceChoice {
 // Places ops in the given order, each on the device its choice prefers; transfers are counted as PartialSchedule does
 // (HEFT without insertion into gaps, where the ops already placed would move). A device whose memory limit the op would
 // exceed is passed over while another is left; when none is, the one least exceeded is taken.
-PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice);
+PlacementAndOrder list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice);
 
 class PartialSchedule;
 
@@ -57,7 +57,7 @@ void list_schedule(const Problem& problem, std::span<const int32_t> order, Devic
 inline DeviceChoice choice_for(const Problem& problem) {
     return problem.minimize_memory ? DeviceChoice::least_peak : DeviceChoice::earliest_finish;
 }
-inline PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t> order) {
+inline PlacementAndOrder list_schedule(const Problem& problem, std::span<const int32_t> order) {
     return list_schedule(problem, order, choice_for(problem));
 }
 
@@ -65,6 +65,6 @@ inline PlacedOrder list_schedule(const Problem& problem, std::span<const int32_t
 // first, ties by bottom level, then by earliest finish; memory limits as in list_schedule. Only the ready ops of
 // highest bottom level are compared, as many as make `max_pairs` pairs with the devices, but at least one: a departure
 // from the paper that keeps wide graphs near-linear.
-PlacedOrder earliest_task_first(const Problem& problem, int32_t max_pairs = 256);
+PlacementAndOrder earliest_task_first(const Problem& problem, int32_t max_pairs = 256);
 
 }  // namespace placewright

@@ -24,7 +24,7 @@ class OneDeviceMemory {
             const auto users = uses_.users[storage];
             users_left_[storage] = static_cast<int32_t>(users.size());
             user_sum_[storage] = std::accumulate(users.begin(), users.end(), int64_t{0});
-            if (users.size() == 1 && !problem.kept[storage]) net_[users[0]] -= problem.home_bytes[storage];
+            if (users.size() == 1 && !problem.live_out[storage]) net_[users[0]] -= problem.allocated_bytes[storage];
         }
     }
 
@@ -42,9 +42,9 @@ class OneDeviceMemory {
         in_use_ += net_[op];
         for (int32_t storage : uses_.used[op]) {
             user_sum_[storage] -= op;
-            if (--users_left_[storage] != 1 || problem_.kept[storage]) continue;
+            if (--users_left_[storage] != 1 || problem_.live_out[storage]) continue;
             const auto last_user = static_cast<int32_t>(user_sum_[storage]);
-            net_[last_user] -= problem_.home_bytes[storage];
+            net_[last_user] -= problem_.allocated_bytes[storage];
             net_fell(last_user);
         }
     }
@@ -150,13 +150,13 @@ int64_t num_users(const Problem& problem, int32_t op) {
 // Sums are capped at the whole graph's, as in XLA, since shared history counts once per path.
 History history(const Problem& problem) {
     History result{std::vector<int64_t>(problem.num_ops), problem.output_bytes};
-    const int64_t most_bytes = std::accumulate(problem.output_bytes.begin(), problem.output_bytes.end(), int64_t{0});
+    const int64_t max_bytes = std::accumulate(problem.output_bytes.begin(), problem.output_bytes.end(), int64_t{0});
     for (int32_t op = 0; op < problem.num_ops; ++op) {
         result.extra_users[op] = std::max<int64_t>(0, num_users(problem, op) - 1);
         for (int32_t operand : operands(problem, op)) {
             result.extra_users[op] =
                 std::min<int64_t>(problem.num_ops, result.extra_users[op] + result.extra_users[operand]);
-            result.bytes[op] = std::min(most_bytes, result.bytes[op] + result.bytes[operand]);
+            result.bytes[op] = std::min(max_bytes, result.bytes[op] + result.bytes[operand]);
         }
     }
     return result;
@@ -293,7 +293,7 @@ std::vector<int32_t> reverse_greedy_order(const Problem& problem) {
     const StorageUses uses(problem);
     // Bytes in use before the op less those after it; falls when a storage it uses becomes alive through a later user.
     std::vector<int64_t> rise(problem.num_ops);
-    std::vector<uint8_t> alive(problem.kept);
+    std::vector<uint8_t> alive(problem.live_out);
     std::vector<int32_t> successors_left(problem.num_ops);
     std::vector<uint8_t> ready(problem.num_ops);
     // Among equals the op that was captured last goes last.
@@ -308,7 +308,7 @@ std::vector<int32_t> reverse_greedy_order(const Problem& problem) {
     };
     for (int32_t op = 0; op < problem.num_ops; ++op) {
         rise[op] = -problem.output_bytes[op];
-        for (int32_t storage : uses.used[op]) rise[op] += alive[storage] ? 0 : problem.home_bytes[storage];
+        for (int32_t storage : uses.used[op]) rise[op] += alive[storage] ? 0 : problem.allocated_bytes[storage];
         successors_left[op] = static_cast<int32_t>(num_users(problem, op) + int64_t(problem.controls[op].size()));
     }
     for (int32_t op : sinks(problem)) became_ready(op);
@@ -323,7 +323,7 @@ std::vector<int32_t> reverse_greedy_order(const Problem& problem) {
             if (alive[storage]) continue;
             alive[storage] = 1;
             for (int32_t user : uses.users[storage]) {
-                rise[user] -= problem.home_bytes[storage];
+                rise[user] -= problem.allocated_bytes[storage];
                 if (ready[user]) push(user);
             }
         }

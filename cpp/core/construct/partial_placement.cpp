@@ -47,7 +47,7 @@ void PartialPlacement::reset() {
     for (auto* bytes : {&in_use_, &peak_, &resident_}) std::ranges::fill(*bytes, 0);
     std::ranges::fill(resident_on_, 0);
     for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor) {
-        users_left_[tensor] = static_cast<int32_t>(uses_.users[tensor].size()) + problem_.kept[tensor];
+        users_left_[tensor] = static_cast<int32_t>(uses_.users[tensor].size()) + problem_.live_out[tensor];
         readers_left_[tensor] = static_cast<int32_t>(problem_.consumers[tensor].size());
     }
 }
@@ -121,7 +121,7 @@ void PartialPlacement::free_what_was_last_used_by(int32_t op) {
     for (int32_t tensor : problem_.inputs[op])
         if (--readers_left_[tensor] == 0) free_copies(tensor);
     for (int32_t storage : uses_.used[op])
-        if (--users_left_[storage] == 0) in_use_[home(storage)] -= problem_.home_bytes[storage];
+        if (--users_left_[storage] == 0) in_use_[home(storage)] -= problem_.allocated_bytes[storage];
 }
 
 }  // namespace placewright

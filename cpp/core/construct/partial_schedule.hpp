@@ -31,7 +31,7 @@ class PartialSchedule {
     // Appends the op and what it needs; its predecessors must have been appended.
     void append(int32_t op, int32_t device);
 
-    PlacedOrder take() && { return {std::move(placement_).take_devices(), std::move(ops_)}; }
+    PlacementAndOrder take() && { return {std::move(placement_).take_devices(), std::move(ops_)}; }
 
   private:
     // Clocks (blocking) or links into one device (overlapped) as they would stand after some transfers; one entry per

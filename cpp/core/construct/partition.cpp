@@ -43,9 +43,9 @@ Hypergraph hypergraph_of(const Problem& p) {
         for (int32_t op : p.consumers[tensor]) own.push_back(h.vertex_of[op]);
         std::ranges::sort(own);
         own.erase(std::unique(own.begin(), own.end()), own.end());
-        if (own.size() < 2 || p.remote_bytes[tensor] == 0) continue;
+        if (own.size() < 2 || p.transfer_bytes[tensor] == 0) continue;
         for (int32_t vertex : own) nets[vertex].push_back(static_cast<int32_t>(pins.size()));
-        h.bytes.push_back(p.remote_bytes[tensor]);
+        h.bytes.push_back(p.transfer_bytes[tensor]);
         pins.push_back(std::move(own));
     }
     h.pins = Csr::from_rows(pins);

@@ -9,7 +9,7 @@
 namespace placewright {
 
 // What list methods decide: `ops` holds every op once, after all it depends on.
-struct PlacedOrder {
+struct PlacementAndOrder {
     std::vector<int32_t> device_of;
     std::vector<int32_t> ops;
 };

@@ -11,7 +11,7 @@ namespace placewright {
 
 namespace {
 
-size_t most_transfers(const Problem& problem) { return size_t(problem.num_tensors) * size_t(problem.num_devices - 1); }
+size_t max_transfers(const Problem& problem) { return size_t(problem.num_tensors) * size_t(problem.num_devices - 1); }
 
 }  // namespace
 
@@ -36,8 +36,8 @@ SegmentFill::SegmentFill(const Problem& problem)
     std::iota(devices_.begin(), devices_.end(), 0);
     waiting_.reserve(problem.num_ops);
     ops_.reserve(problem.num_ops);
-    transfers_.reserve(most_transfers(problem));
-    order_.reserve(size_t(problem.num_ops) + most_transfers(problem));
+    transfers_.reserve(max_transfers(problem));
+    order_.reserve(size_t(problem.num_ops) + max_transfers(problem));
 }
 
 void SegmentFill::reset(std::span<const int32_t> sequence, BarrierTiming timing) {

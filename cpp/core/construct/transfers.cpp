@@ -8,7 +8,7 @@ namespace placewright {
 
 namespace {
 
-int64_t most_transfers(const Problem& problem) {
+int64_t max_transfers(const Problem& problem) {
     int64_t most = 0;
     for (int32_t tensor = 0; tensor < problem.num_tensors; ++tensor)
         most += std::min<int64_t>(problem.num_devices - 1, int64_t(problem.consumers[tensor].size()));
@@ -38,7 +38,7 @@ TransferPlacer::TransferPlacer(const Problem& problem)
       unsent_(problem.num_tensors),
       uses_left_(problem.num_tensors),
       links_(size_t(problem.num_devices) * size_t(problem.num_devices)),
-      waiting_(size_t(most_transfers(problem))),
+      waiting_(size_t(max_transfers(problem))),
       order_(size_t(problem.num_ops) + waiting_.size()) {}
 
 void TransferPlacer::find_destinations(std::span<const int32_t> device_of) {
@@ -54,7 +54,7 @@ void TransferPlacer::count_uses(std::span<const int32_t> device_of) {
     std::ranges::fill(uses_left_, 0);
     for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor) {
         const int32_t home = device_of[problem_.producer[tensor]];
-        int32_t uses = std::popcount(destinations_[tensor]) + problem_.kept[tensor];
+        int32_t uses = std::popcount(destinations_[tensor]) + problem_.live_out[tensor];
         for (int32_t consumer : problem_.consumers[tensor]) uses += device_of[consumer] == home;
         uses_left_[problem_.storage[tensor]] += uses;
     }

@@ -14,7 +14,7 @@ constexpr uint64_t pack(Key key, uint32_t item) { return uint64_t(~key) << 32 | 
 
 // Packed keys and what it takes to sort them, for up to so many items.
 struct PackedKeys {
-    explicit PackedKeys(size_t most_items) : packed(most_items), buffer(most_items), digit_counts(2 << 11) {}
+    explicit PackedKeys(size_t max_items) : packed(max_items), buffer(max_items), digit_counts(2 << 11) {}
 
     // Sorts the first `count`, whose items must already rise.
     void sort(size_t count);

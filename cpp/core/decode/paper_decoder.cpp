@@ -67,7 +67,7 @@ void run_queue(const Problem& p, DecodeScratch& s) {
 }
 
 // One more than the most steps there can be: rank() writes one entry ahead.
-size_t most_items(const Problem& problem) {
+size_t max_items(const Problem& problem) {
     return problem.num_ops + size_t(problem.num_tensors) * (problem.num_devices - 1) + 1;
 }
 
@@ -75,14 +75,14 @@ size_t most_items(const Problem& problem) {
 
 DecodeScratch::DecodeScratch(const Problem& problem)
     : device_of(problem.num_ops),
-      order(most_items(problem)),
+      order(max_items(problem)),
       destinations(problem.num_tensors),
       waiting(problem.num_ops),
-      items(most_items(problem)),
-      ranked(most_items(problem)),
-      rank_of_item(most_items(problem)),
-      keys(most_items(problem)),
-      ready(most_items(problem)) {}
+      items(max_items(problem)),
+      ranked(max_items(problem)),
+      rank_of_item(max_items(problem)),
+      keys(max_items(problem)),
+      ready(max_items(problem)) {}
 
 void place_by_affinity(const Problem& p, std::span<const Key> keys, std::vector<int32_t>& device_of) {
     const int32_t D = p.num_devices;
@@ -107,7 +107,7 @@ void place_by_affinity(const Problem& p, std::span<const Key> keys, std::vector<
 void decode(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
     place_by_affinity(p, keys, s.device_of);
     rank(p, keys, s);
-    s.num_steps <= ReadySet<true>::kMostSmall ? run_queue<true>(p, s) : run_queue<false>(p, s);
+    s.num_steps <= ReadySet<true>::kMaxSmall ? run_queue<true>(p, s) : run_queue<false>(p, s);
 }
 
 }  // namespace placewright

@@ -38,7 +38,7 @@ void PriorityOrder::empty_queue() {
 std::span<const int32_t> PriorityOrder::order(std::span<const Key> key_of_op) {
     ranked(key_of_op);
     for (uint32_t rank = 0; rank < op_of_rank_.size(); ++rank) rank_of_op_[op_of_rank_[rank]] = rank;
-    order_.size() <= ReadySet<true>::kMostSmall ? empty_queue<true>() : empty_queue<false>();
+    order_.size() <= ReadySet<true>::kMaxSmall ? empty_queue<true>() : empty_queue<false>();
     return order_;
 }
 

@@ -26,7 +26,7 @@ Csr transposed(const Csr& rows) {
 ExactOrder::ExactOrder(std::shared_ptr<const Problem> problem, std::vector<int32_t> start, int64_t least_bytes)
     : problem_(std::move(problem)),
       uses_(*problem_),
-      bytes_(problem_->home_bytes),
+      bytes_(problem_->allocated_bytes),
       made_(size_t(problem_->num_ops)),
       waits_(size_t(problem_->num_ops)),
       rank_(size_t(problem_->num_ops)),
@@ -60,7 +60,7 @@ ExactOrder::ExactOrder(std::shared_ptr<const Problem> problem, std::vector<int32
     ready_.reserve(size_t(p.num_ops));
     for (int32_t op = 0; op < p.num_ops; ++op)
         if (!waits_[op] && missing_[op] == 0) add_ready(op);
-    best_peak_ = peak_of(best_, p.home_bytes);
+    best_peak_ = peak_of(best_, p.allocated_bytes);
     below_ = peak_of(best_, bytes_);
 }
 
@@ -69,7 +69,7 @@ ExactOrder::ExactOrder(std::shared_ptr<const Problem> problem, std::vector<int32
 bool ExactOrder::may_wait(int32_t op, const Csr& before, const Csr& after) const {
     int64_t read = 0, held = 0;
     for (int32_t storage : uses_.used[op]) {
-        const bool is_own = problem_->producer[storage] == op, kept = problem_->kept[storage];
+        const bool is_own = problem_->producer[storage] == op, kept = problem_->live_out[storage];
         if (!is_own && !kept) read += bytes_[storage];
         if (is_own && (kept || uses_.users[storage].size() > 1)) held += bytes_[storage];
     }
@@ -173,7 +173,7 @@ int32_t ExactOrder::next_candidate() const {
 void ExactOrder::complete() {
     below_ = path_.back().peak;
     std::ranges::transform(path_, found_.begin(), &Ran::op);
-    const int64_t peak = peak_of(found_, problem_->home_bytes);
+    const int64_t peak = peak_of(found_, problem_->allocated_bytes);
     if (peak >= best_peak_) return;
     best_peak_ = peak;
     std::swap(best_, found_);
@@ -245,7 +245,7 @@ int64_t ExactOrder::level_of(int32_t op) const { return in_use_ + made_[op] + pr
 int64_t ExactOrder::freed_by(int32_t op) const {
     int64_t freed = 0;
     for (int32_t storage : uses_.used[op])
-        if (users_left_[storage] == 1 && !problem_->kept[storage]) freed += bytes_[storage];
+        if (users_left_[storage] == 1 && !problem_->live_out[storage]) freed += bytes_[storage];
     return freed;
 }
 
@@ -264,7 +264,7 @@ int64_t ExactOrder::peak_of(std::span<const int32_t> ops, std::span<const int64_
             in_use += bytes[tensor];
         peak = std::max(peak, in_use + problem_->workspace_bytes[op]);
         for (int32_t storage : uses_.used[op])
-            if (--left_to_run_[storage] == 0 && !problem_->kept[storage]) in_use -= bytes[storage];
+            if (--left_to_run_[storage] == 0 && !problem_->live_out[storage]) in_use -= bytes[storage];
     }
     return peak;
 }

@@ -22,7 +22,7 @@ void check(const LocalSearchConfig& c) {
     if (c.reach < 1) throw std::invalid_argument("reach must be at least 1");
 }
 
-size_t most_steps(const Problem& p) { return p.num_ops + size_t(p.num_tensors) * (p.num_devices - 1); }
+size_t max_steps(const Problem& p) { return p.num_ops + size_t(p.num_tensors) * (p.num_devices - 1); }
 
 }  // namespace
 
@@ -37,7 +37,7 @@ LocalSearch::LocalSearch(std::shared_ptr<const Problem> problem, const LocalSear
     current_.device_of.resize(problem_->num_ops);
     current_.ops.resize(problem_->num_ops);
     best_ = current_;
-    order_.reserve(most_steps(*problem_));
+    order_.reserve(max_steps(*problem_));
 }
 
 void LocalSearch::advance(int64_t evaluations, int64_t at_most) {

@@ -79,10 +79,10 @@ void MemoryProfile::find_frees(const OpOrder& order, OpOrder::Window window) {
         const int32_t op = ops[place];
         int64_t freed = problem_.workspace_bytes[op];
         for (int32_t storage : uses_.used[op]) {
-            if (std::exchange(seen_at_[storage], pass_) == pass_ || problem_.kept[storage]) continue;
+            if (std::exchange(seen_at_[storage], pass_) == pass_ || problem_.live_out[storage]) continue;
             const int32_t last = order.place_of(last_user_[storage]);
             if (last > window.last || last < window.first) continue;
-            freed += problem_.home_bytes[storage];
+            freed += problem_.allocated_bytes[storage];
             if (last_user_[storage] == op) continue;
             last_user_before_.push_back({storage, last_user_[storage]});
             last_user_[storage] = op;

@@ -17,23 +17,23 @@ enum Purpose : uint64_t { kMove = 1 };
 enum Draw : uint64_t { kAccept, kTargeted, kKind, kOp, kPlace, kDevice, kCluster, kPeak, kTensor };
 
 // Tuned on synthetic training graphs; docs/notes/searches.md says what they gain.
-constexpr double kTargetedShare = 0.7;                                   // of the moves; the others may be of any op
-constexpr double kDeviceShare = 0.25;                                    // of the moves; the others change the order
-constexpr double kLeastReach = 20, kMostReach = 200, kReachPerOp = 0.1;  // places of a move beyond the peak
-constexpr int32_t kLongestMove = 2000;        // places, so that a move costs the same in a large graph
-constexpr double kExcessWeight = 0.05;        // per op, in graphs of up to kExcessOps
-constexpr double kExcessOps = 130;            // in larger ones the excess counts by its mean
-constexpr double kExcessMargin = 0.05;        // below the target
-constexpr double kNearPeak = 0.02;            // what targeted moves aim at
-constexpr double kOverWeight = 8;             // of bytes over the limit, once some solution has none
-constexpr double kHeatPerMove = 0.0025;       // a round with few moves per op starts cooler
-constexpr int64_t kFirstRound = 5000;         // evaluations
-constexpr int64_t kMostInLastRound = 200000;  // evaluations
+constexpr double kTargetedShare = 0.7;                                  // of the moves; the others may be of any op
+constexpr double kDeviceShare = 0.25;                                   // of the moves; the others change the order
+constexpr double kLeastReach = 20, kMaxReach = 200, kReachPerOp = 0.1;  // places of a move beyond the peak
+constexpr int32_t kLongestMove = 2000;       // places, so that a move costs the same in a large graph
+constexpr double kExcessWeight = 0.05;       // per op, in graphs of up to kExcessOps
+constexpr double kExcessOps = 130;           // in larger ones the excess counts by its mean
+constexpr double kExcessMargin = 0.05;       // below the target
+constexpr double kNearPeak = 0.02;           // what targeted moves aim at
+constexpr double kOverWeight = 8;            // of bytes over the limit, once some solution has none
+constexpr double kHeatPerMove = 0.0025;      // a round with few moves per op starts cooler
+constexpr int64_t kFirstRound = 5000;        // evaluations
+constexpr int64_t kMaxInLastRound = 200000;  // evaluations
 
 constexpr uint64_t kClusterDoublings = 6;  // clusters of 2 to 64 ops change their device together
 
-constexpr uint64_t kMostAttempts = 20;
-constexpr uint64_t kMostDraws = 4;
+constexpr uint64_t kMaxAttempts = 20;
+constexpr uint64_t kMaxDraws = 4;
 
 void check(const PeakSearchConfig& c) {
     const auto require = [](bool holds, const char* what) {
@@ -44,7 +44,7 @@ void check(const PeakSearchConfig& c) {
             "temperatures must be positive and must not rise");
 }
 
-const PlacedOrder& first_of(const std::vector<PlacedOrder>& starts) {
+const PlacementAndOrder& first_of(const std::vector<PlacementAndOrder>& starts) {
     if (starts.empty()) throw std::invalid_argument("a search needs a start");
     return starts.front();
 }
@@ -52,12 +52,12 @@ const PlacedOrder& first_of(const std::vector<PlacedOrder>& starts) {
 }  // namespace
 
 PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchConfig& config,
-                       std::vector<PlacedOrder> starts, uint64_t seed)
+                       std::vector<PlacementAndOrder> starts, uint64_t seed)
     : problem_(std::move(problem)),
       config_(config),
       starts_(std::move(starts)),
       seed_(seed),
-      reach_(std::clamp(kReachPerOp * problem_->num_ops, kLeastReach, kMostReach)),
+      reach_(std::clamp(kReachPerOp * problem_->num_ops, kLeastReach, kMaxReach)),
       order_(*problem_, first_of(starts_).ops),
       device_of_(starts_.front().device_of),
       eviction_(*problem_),
@@ -67,7 +67,7 @@ PeakSearch::PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchC
       threshold_(problem_->num_devices, INT64_MAX),
       best_(starts_.front()) {
     check(config_);
-    best_order_.reserve(eviction_.most_steps());
+    best_order_.reserve(eviction_.max_steps());
     moved_.reserve(size_t{1} << kClusterDoublings);
     if (problem_->num_devices > 1) return;
     profile_.emplace(*problem_);
@@ -93,7 +93,7 @@ void PeakSearch::evaluate_start() {
 // much of it in a round that cooled down; the last one ends with the evaluations.
 void PeakSearch::begin_round() {
     const int64_t left = config_.evaluations - evaluations_;
-    const bool last = left > 0 && left <= kMostInLastRound;
+    const bool last = left > 0 && left <= kMaxInLastRound;
     round_begin_ = evaluations_;
     round_length_ = last ? left : std::max(kFirstRound, 2 * round_length_);
     load(best_);
@@ -111,16 +111,16 @@ double PeakSearch::temperature() const {
 void PeakSearch::try_move() {
     if (evaluations_ >= round_begin_ + round_length_) begin_round();
     bool moved = false;
-    for (uint64_t draw = 0; draw < kMostDraws && !moved; ++draw)
+    for (uint64_t draw = 0; draw < kMaxDraws && !moved; ++draw)
         moved = draw_move({seed_, static_cast<uint64_t>(evaluations_), draw, kMove});
     if (!moved) return;
     // Metropolis' rule, its random number drawn first: what it will refuse need not be scored to the end.
-    const RandomStream stream(seed_, static_cast<uint64_t>(evaluations_), kMostDraws, kMove);
-    const double most_energy = current_energy_ - temperature() * std::log(1 - uniform(stream.bits(kAccept)));
-    const Scored scored = score(most_energy);
+    const RandomStream stream(seed_, static_cast<uint64_t>(evaluations_), kMaxDraws, kMove);
+    const double max_energy = current_energy_ - temperature() * std::log(1 - uniform(stream.bits(kAccept)));
+    const Scored scored = score(max_energy);
     if (scored.fitness < best_fitness_)
         keep_as_best(scored.fitness);
-    else if (scored.energy <= most_energy)
+    else if (scored.energy <= max_energy)
         settle(scored);
     else
         undo_move();
@@ -140,7 +140,7 @@ bool PeakSearch::draw_targeted(const RandomStream& stream) {
     const auto near_peak = level.max() - static_cast<int64_t>(kNearPeak * double(level.max()));
     const int32_t peak = level.random_place(near_peak, stream.bits(kPeak));
     const int32_t device = device_of_[order_.ops()[size_t(peak)]];
-    for (uint64_t attempt = 0; attempt < kMostAttempts && p.num_tensors > 0; ++attempt) {
+    for (uint64_t attempt = 0; attempt < kMaxAttempts && p.num_tensors > 0; ++attempt) {
         const auto tensor = static_cast<int32_t>(stream.below(kTensor + attempt, uint32_t(p.num_tensors)));
         const int32_t producer = p.producer[tensor];
         if (order_.place_of(producer) > peak || p.copy_bytes[tensor] == 0) continue;
@@ -213,14 +213,14 @@ void PeakSearch::undo_move() {
     if (profile_) profile_->undo();
 }
 
-PeakSearch::Scored PeakSearch::score(double most_energy) {
+PeakSearch::Scored PeakSearch::score(double max_energy) {
     if (profile_) {
         if (!window_.empty()) profile_->change(order_, window_);
     } else {
-        const bool peak_decides = problem_->minimize_memory && problem_->blocking && std::isfinite(most_energy) &&
+        const bool peak_decides = problem_->minimize_memory && problem_->blocking && std::isfinite(max_energy) &&
                                   best_fitness_.bytes_over_limit == 0;
-        const int64_t most_bytes = peak_decides ? static_cast<int64_t>(most_energy * scale_) : INT64_MAX;
-        if (eviction_.order(device_of_, order_.ops(), target_, most_bytes).empty()) return {{}, INFINITY};
+        const int64_t max_bytes = peak_decides ? static_cast<int64_t>(max_energy * scale_) : INT64_MAX;
+        if (eviction_.order(device_of_, order_.ops(), target_, max_bytes).empty()) return {{}, INFINITY};
     }
     const Fitness fitness = profile_ ? fitness_one_device() : fitness_evicted();
     assert(agrees_with_simulation(fitness));
@@ -277,7 +277,7 @@ int64_t PeakSearch::excess() const {
     return excess;
 }
 
-void PeakSearch::load(const PlacedOrder& placed) {
+void PeakSearch::load(const PlacementAndOrder& placed) {
     window_ = {};
     moved_.clear();
     std::ranges::copy(placed.device_of, device_of_.begin());

@@ -28,8 +28,8 @@ class PeakSearch {
   public:
     // starts: at least one; the search begins at the best of them. Throws std::invalid_argument on a configuration that
     // cannot be.
-    PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchConfig& config, std::vector<PlacedOrder> starts,
-               uint64_t seed);
+    PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchConfig& config,
+               std::vector<PlacementAndOrder> starts, uint64_t seed);
 
     // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
     // change where it leads.
@@ -59,7 +59,7 @@ class PeakSearch {
     void move_group(int32_t op, int32_t to);
     void undo_move();
 
-    Scored score(double most_energy);
+    Scored score(double max_energy);
     Fitness fitness_one_device();
     std::span<const Step> order_one_device();
     Fitness fitness_evicted();
@@ -67,14 +67,14 @@ class PeakSearch {
     double energy(const Fitness& fitness) const;
     int64_t excess() const;
 
-    void load(const PlacedOrder& placed);
+    void load(const PlacementAndOrder& placed);
     void settle(const Scored& scored);
     void keep_as_best(const Fitness& fitness);
     void aim_below_best();
 
     std::shared_ptr<const Problem> problem_;
     PeakSearchConfig config_;
-    std::vector<PlacedOrder> starts_;
+    std::vector<PlacementAndOrder> starts_;
     uint64_t seed_;
     double reach_;  // places, at most, beyond the peak or from where an op was; near ones are drawn more often
     OpOrder order_;
@@ -93,7 +93,7 @@ class PeakSearch {
     std::vector<int64_t> threshold_;  // [device] bytes above it are excess
     double scale_ = 1;                // an energy of 1
     double current_energy_ = 0;
-    PlacedOrder best_;
+    PlacementAndOrder best_;
     Fitness best_fitness_;
     std::vector<Step> best_order_;
     int64_t evaluations_ = 0;

@@ -22,7 +22,7 @@ constexpr double kCriticalShare = 0.95;  // of the moves, which start from an op
 // Of 100 moves, so many change devices, the order on a device, and when a tensor is sent; in the others two ops change
 // places.
 constexpr uint32_t kDeviceMoves = 45, kOrderMoves = 40, kSendingMoves = 8;
-constexpr int32_t kMostUnchecked = 64;  // moves accepted by time between two looks at the limits
+constexpr int32_t kMaxUnchecked = 64;  // moves accepted by time between two looks at the limits
 
 double mean_time_ns(const Problem& p) {
     double total = 0;
@@ -36,7 +36,7 @@ int32_t halving(uint64_t bits) { return 1 + std::countr_zero(bits | uint64_t{1} 
 }  // namespace
 
 ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
-                                     std::span<const PlacedOrder> starts, uint64_t seed)
+                                     std::span<const PlacementAndOrder> starts, uint64_t seed)
     : problem_(std::move(problem)),
       config_(config),
       seed_(seed),
@@ -48,7 +48,7 @@ ScheduleAnnealing::ScheduleAnnealing(std::shared_ptr<const Problem> problem, con
     if (starts.empty()) throw std::invalid_argument("there must be a start");
     critical_.reserve(size_t(problem_->num_ops));
     edits_.reserve(size_t(problem_->num_ops));
-    for (const PlacedOrder& start : starts)
+    for (const PlacementAndOrder& start : starts)
         for (uint8_t early : {uint8_t{0}, uint8_t{1}}) starts_.push_back({start, early});
 }
 
@@ -122,7 +122,7 @@ bool ScheduleAnnealing::keeps_limits() {
     }
     const bool is_best = by_time.objective < best_fitness_.objective;
     const bool within = graph_.is_surely_within_limits();
-    if (!is_best && (within || (can_go_back_ && unchecked_ + 1 < most_unchecked_))) {
+    if (!is_best && (within || (can_go_back_ && unchecked_ + 1 < max_unchecked_))) {
         can_go_back_ = !within;
         unchecked_ = within ? 0 : unchecked_ + 1;
         fitness_ = by_time;
@@ -134,7 +134,7 @@ bool ScheduleAnnealing::keeps_limits() {
         copy_to(within_limits_);
         can_go_back_ = true;
         unchecked_ = 0;
-        most_unchecked_ = std::min(2 * most_unchecked_, kMostUnchecked);
+        max_unchecked_ = std::min(2 * max_unchecked_, kMaxUnchecked);
         return true;
     }
     if (unchecked_ == 0) {
@@ -144,7 +144,7 @@ bool ScheduleAnnealing::keeps_limits() {
         fitness_ = {0, graph_.step_time_ns(), INT64_MAX};
     }
     unchecked_ = 0;
-    most_unchecked_ = std::max(1, most_unchecked_ / 2);
+    max_unchecked_ = std::max(1, max_unchecked_ / 2);
     return false;
 }
 

@@ -24,7 +24,7 @@ class ScheduleAnnealing {
   public:
     // Starts from the best of `starts`, of which there is at least one, with all tensors sent early or all late.
     ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
-                      std::span<const PlacedOrder> starts, uint64_t seed);
+                      std::span<const PlacementAndOrder> starts, uint64_t seed);
 
     // Searches until `evaluations` in all are spent, over which the temperature falls, at most `at_most` in this call.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
@@ -38,7 +38,7 @@ class ScheduleAnnealing {
 
   private:
     struct Start {
-        PlacedOrder placed;
+        PlacementAndOrder placed;
         uint8_t early;
     };
 
@@ -87,7 +87,7 @@ class ScheduleAnnealing {
     State within_limits_;       // as simulated last
     bool can_go_back_ = false;  // there, since when only these moves were accepted:
     int32_t unchecked_ = 0;
-    int32_t most_unchecked_ = 1;
+    int32_t max_unchecked_ = 1;
     std::vector<int32_t> critical_;  // ops, as of a while ago
     int64_t critical_until_ = 0;     // when to look again
     std::vector<Edit> edits_;

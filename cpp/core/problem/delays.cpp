@@ -41,7 +41,7 @@ Delays::Delays(const Problem& p) {
         const auto together = [&](int32_t other) { return p.num_devices == 1 || p.group[op] == p.group[other]; };
         for (int32_t tensor : p.inputs[op]) {
             const int32_t other = p.producer[tensor];
-            row.emplace_back(other, together(other) ? kNever : least_transfer_ns(links, p.remote_bytes[tensor]));
+            row.emplace_back(other, together(other) ? kNever : least_transfer_ns(links, p.transfer_bytes[tensor]));
         }
         // A control dependency in mode "order" delays nothing across devices; one that is a tensor is among the inputs.
         for (int32_t other : p.predecessors[op]) {

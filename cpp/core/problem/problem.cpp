@@ -42,8 +42,8 @@ void require_positive(const std::vector<int64_t>& values, const char* name) {
 void require_sums(const Problem& p) {
     require_positive(p.op_time_ns, "op_time_ns");
     require_positive(p.workspace_bytes, "workspace_bytes");
-    require_positive(p.home_bytes, "home_bytes");
-    require_positive(p.remote_bytes, "remote_bytes");
+    require_positive(p.allocated_bytes, "allocated_bytes");
+    require_positive(p.transfer_bytes, "transfer_bytes");
     require_positive(p.copy_bytes, "copy_bytes");
     require_positive(p.resident_bytes, "resident_bytes");
     require_positive(p.latency_ns, "latency_ns");
@@ -54,11 +54,11 @@ void require_sums(const Problem& p) {
     constexpr Wide kEnd = Wide{1} << 62;
     const auto plus = [](Wide sum, int64_t value) { return sum + Wide(value); };
     const Wide devices = Wide(p.num_devices);
-    const Wide moved = std::accumulate(p.remote_bytes.begin(), p.remote_bytes.end(), Wide{0}, plus);
+    const Wide moved = std::accumulate(p.transfer_bytes.begin(), p.transfer_bytes.end(), Wide{0}, plus);
     Wide held = std::accumulate(p.workspace_bytes.begin(), p.workspace_bytes.end(), Wide{0}, plus);
     held = std::accumulate(p.resident_bytes.begin(), p.resident_bytes.end(), held, plus);
-    for (size_t tensor = 0; tensor < p.home_bytes.size(); ++tensor)
-        held += Wide(std::max(p.home_bytes[tensor], p.copy_bytes[tensor]));
+    for (size_t tensor = 0; tensor < p.allocated_bytes.size(); ++tensor)
+        held += Wide(std::max(p.allocated_bytes[tensor], p.copy_bytes[tensor]));
     require(held * devices < kEnd, "the sizes add up to 2^62 bytes or more");
     Wide time = 0;
     for (auto own = p.op_time_ns.begin(); own != p.op_time_ns.end(); own += p.num_devices)
@@ -82,8 +82,9 @@ void require_storage(const Problem& p) {
         require(p.storage[storage] == storage, "storage names a tensor without memory of its own");
         require(p.producer[storage] <= p.producer[tensor], "storage names a tensor that is made later");
         require(p.group[p.producer[storage]] == p.group[p.producer[tensor]], "storage lies on another device");
-        require(storage == tensor || p.home_bytes[tensor] == 0, "a tensor in another's memory has bytes of its own");
-        require(p.kept[tensor] <= 1, "kept holds something else than 0 and 1");
+        require(storage == tensor || p.allocated_bytes[tensor] == 0,
+                "a tensor in another's memory has bytes of its own");
+        require(p.live_out[tensor] <= 1, "live_out holds something else than 0 and 1");
     }
 }
 
@@ -114,11 +115,11 @@ Csr Csr::from_rows(const std::vector<std::vector<int32_t>>& rows) {
 namespace {
 
 // No device ever holds more: every tensor once, at home or as a copy, all residents and the workspace of one op.
-int64_t most_memory(const Problem& p) {
+int64_t max_memory(const Problem& p) {
     int64_t bytes = p.workspace_bytes.empty() ? 0 : std::ranges::max(p.workspace_bytes);
     for (int64_t resident : p.resident_bytes) bytes += resident;
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor)
-        bytes += std::max(p.home_bytes[tensor], p.copy_bytes[tensor]);
+        bytes += std::max(p.allocated_bytes[tensor], p.copy_bytes[tensor]);
     return bytes;
 }
 
@@ -139,12 +140,12 @@ void Problem::finish() {
     require_size(op_time_ns, ops * devices, "op_time_ns");
     require_size(workspace_bytes, ops, "workspace_bytes");
     require_size(output_begin, ops + 1, "output_begin");
-    require_size(home_bytes, tensors, "home_bytes");
-    require_size(remote_bytes, tensors, "remote_bytes");
-    if (copy_bytes.empty()) copy_bytes = remote_bytes;
+    require_size(allocated_bytes, tensors, "allocated_bytes");
+    require_size(transfer_bytes, tensors, "transfer_bytes");
+    if (copy_bytes.empty()) copy_bytes = transfer_bytes;
     require_size(copy_bytes, tensors, "copy_bytes");
     require_size(storage, tensors, "storage");
-    require_size(kept, tensors, "kept");
+    require_size(live_out, tensors, "live_out");
     require_size(group, ops, "group");
     require_size(allowed, ops, "allowed");
     require_size(latency_ns, devices * devices, "latency_ns");
@@ -175,7 +176,7 @@ void Problem::finish() {
     for (int32_t op = 0; op < num_ops; ++op)
         for (int32_t tensor = output_begin[op]; tensor < output_begin[op + 1]; ++tensor) {
             producer[tensor] = op;
-            output_bytes[op] += home_bytes[tensor];
+            output_bytes[op] += allocated_bytes[tensor];
         }
     consumers = transposed(inputs, num_tensors);
     predecessors = transposed(controls, num_ops);
@@ -205,7 +206,7 @@ void Problem::finish() {
     std::vector<std::vector<int32_t>> members_of(num_ops);
     for (int32_t op = 0; op < num_ops; ++op) members_of[group[op]].push_back(op);
     members = Csr::from_rows(members_of);
-    const int64_t most = most_memory(*this);
+    const int64_t most = max_memory(*this);
     needs_memory = minimize_memory || std::ranges::any_of(memory_limit, [&](int64_t limit) { return limit < most; });
 }
 

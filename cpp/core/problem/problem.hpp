@@ -63,11 +63,11 @@ struct Problem {
     std::vector<int64_t> op_time_ns;       // [op][device]
     std::vector<int64_t> workspace_bytes;  // [op]
     std::vector<int32_t> output_begin;     // [op + 1]
-    std::vector<int64_t> home_bytes;       // [tensor] on its producer's device
-    std::vector<int64_t> remote_bytes;     // [tensor] moved by a transfer
-    std::vector<int64_t> copy_bytes;       // [tensor] held by the copy a transfer makes; by default remote_bytes
+    std::vector<int64_t> allocated_bytes;  // [tensor] on its producer's device
+    std::vector<int64_t> transfer_bytes;   // [tensor] moved by a transfer
+    std::vector<int64_t> copy_bytes;       // [tensor] held by the copy a transfer makes; by default transfer_bytes
     std::vector<int32_t> storage;          // [tensor] whose memory it shares at home
-    std::vector<uint8_t> kept;             // [tensor] 1: its memory stays to the end
+    std::vector<uint8_t> live_out;         // [tensor] 1: its memory stays to the end
     Csr inputs;                            // op -> tensors it reads, each once
     Csr controls;                          // op -> ops that must follow it (not tensors)
     Csr residents;                         // op -> residents it reads
@@ -89,7 +89,7 @@ struct Problem {
 
     // Derived by finish().
     std::vector<int32_t> producer;      // [tensor]
-    std::vector<int64_t> output_bytes;  // [op] sum of home_bytes
+    std::vector<int64_t> output_bytes;  // [op] sum of allocated_bytes
     std::vector<int32_t> in_degree;     // [op] input tensors plus control predecessors
     Csr consumers;                      // tensor -> ops reading it
     Csr predecessors;                   // op -> control predecessors
@@ -121,7 +121,7 @@ struct Problem {
     // latency + size / bandwidth rounded up, as placewright.machine.Link.transfer_time_ns.
     int64_t transfer_time(int32_t tensor, int32_t source, int32_t destination) const {
         const size_t link = size_t(source) * num_devices + destination;
-        const auto scaled = static_cast<unsigned __int128>(remote_bytes[tensor]) * uint64_t(inverse_bandwidth[link]);
+        const auto scaled = static_cast<unsigned __int128>(transfer_bytes[tensor]) * uint64_t(inverse_bandwidth[link]);
         return latency_ns[link] + static_cast<int64_t>((scaled + 0xffffffffu) >> 32);
     }
 

@@ -43,7 +43,7 @@ std::vector<Lifetime> lifetimes(const Problem& p, std::span<const int32_t> devic
         result.push_back({tensor, device, begin, end});
     };
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor)
-        if (p.home_bytes[tensor] > 0) add(tensor, device_of[p.producer[tensor]]);
+        if (p.allocated_bytes[tensor] > 0) add(tensor, device_of[p.producer[tensor]]);
     for (const Step& step : order)
         if (!step.is_op()) add(step.id, step.destination);
     return result;

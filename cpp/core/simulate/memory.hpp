@@ -20,7 +20,7 @@ inline void count_uses(const Problem& p, std::span<const int32_t> device_of, Sim
         const int32_t home = device_of[p.producer[tensor]];
         int32_t* at_home = uses + size_t(p.storage[tensor]) * D + home;
         int32_t* copies = uses + size_t(tensor) * D;
-        *at_home += p.kept[tensor];
+        *at_home += p.live_out[tensor];
         for (int32_t consumer : p.consumers[tensor]) {
             const int32_t device = device_of[consumer];
             const bool remote = device != home;
@@ -76,20 +76,20 @@ struct Memory {
     void release_home(int32_t tensor, int32_t home) {
         const int32_t storage = p.storage[tensor];
         if (--s.uses_left[size_t(storage) * p.num_devices + home] > 0) return;
-        s.in_use[home] -= p.home_bytes[storage];
+        s.in_use[home] -= p.allocated_bytes[storage];
         log.end(storage, home);
     }
     void finish_op(int32_t op, int32_t device) {
         int64_t freed = p.workspace_bytes[op];
         for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor)
             if (s.uses_left[size_t(tensor) * p.num_devices + device] == 0 && p.storage[tensor] == tensor) {
-                freed += p.home_bytes[tensor];
+                freed += p.allocated_bytes[tensor];
                 log.end(tensor, device);
             }
         for (int32_t tensor : p.inputs[op]) {
             const bool local = device_of[p.producer[tensor]] == device;
             const int32_t held = local ? p.storage[tensor] : tensor;
-            const int64_t bytes = local ? p.home_bytes[held] : p.copy_bytes[held];
+            const int64_t bytes = local ? p.allocated_bytes[held] : p.copy_bytes[held];
             const bool is_last = --s.uses_left[size_t(held) * p.num_devices + device] == 0;
             freed += is_last ? bytes : 0;
             if constexpr (kLogs)

@@ -156,11 +156,11 @@ SimulationScratch::SimulationScratch(const Problem& problem)
       device_ops(problem.num_ops),
       link_event_begin(problem.num_devices + 1),
       next_of_device(problem.num_devices) {
-    const size_t most_steps = problem.num_ops + size_t(problem.num_tensors) * (problem.num_devices - 1);
+    const size_t max_steps = problem.num_ops + size_t(problem.num_tensors) * (problem.num_devices - 1);
     if (!problem.blocking) {
-        step_start.resize(most_steps);
-        step_finish.resize(most_steps);
-        link_events.resize(2 * most_steps);
+        step_start.resize(max_steps);
+        step_finish.resize(max_steps);
+        link_events.resize(2 * max_steps);
     }
 }
 

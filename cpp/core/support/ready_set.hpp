@@ -15,14 +15,14 @@ struct ReadySetBuffers {
     std::vector<uint64_t> words;    // one bit per rank
     std::vector<uint64_t> summary;  // one bit per word; room for the last group of summaries to be whole
 
-    explicit ReadySetBuffers(size_t most_ranks) : words((most_ranks >> 6) + 1), summary(2 * (words.size() >> 6) + 64) {}
+    explicit ReadySetBuffers(size_t max_ranks) : words((max_ranks >> 6) + 1), summary(2 * (words.size() >> 6) + 64) {}
 };
 
-// kSmall: at most kMostSmall ranks, for which the topmost summary stands directly above the words.
+// kSmall: at most kMaxSmall ranks, for which the topmost summary stands directly above the words.
 template <bool kSmall>
 class ReadySet {
   public:
-    static constexpr size_t kMostSmall = 4096;
+    static constexpr size_t kMaxSmall = 4096;
 
     // Empty, able to hold ranks below `bound`.
     ReadySet(ReadySetBuffers& buffers, size_t bound) : words_(buffers.words.data()), summary_(buffers.summary.data()) {

@@ -9,7 +9,7 @@ from placewright.machine import Device, LaunchMode, Machine
 from placewright.support.quantities import format_time_ns
 
 #: Of a machine with many sorts of devices, how many the line tells the rates of.
-_MOST_SORTS = 3
+_MAX_SORTS = 3
 
 
 _LAUNCHED_BY: Mapping[LaunchMode, str] = {
@@ -71,9 +71,9 @@ def _rates_words(machine: Machine) -> str:
     words = f"{compute:.0%} of peak FLOP/s and {bandwidth:.0%} of bandwidth, {launch}"
     told = [
         f"{', '.join(dict.fromkeys(device.kind for device in sorts[key]))}: {key[0]:.0%}, {key[1]:.0%}, {key[2]}"
-        for key in others[: _MOST_SORTS - 1]
+        for key in others[: _MAX_SORTS - 1]
     ]
-    if len(others) >= _MOST_SORTS:
+    if len(others) >= _MAX_SORTS:
         told.append("others differ")
     return f"{words} ({'; '.join(told)})" if told else words
 

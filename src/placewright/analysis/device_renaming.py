@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from placewright.plans.record import Plan
 
 #: Partial renamings looked at; without an end only where many devices are equal and the plans have little in common.
-_MOST_TRIED = 20_000
+_MAX_TRIED = 20_000
 
 
 def best_renaming(first: Plan, second: Plan) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ class _Renaming:
         if kept + rest <= self._most:
             return
         for other in sorted(free, key=lambda other: -self._shared[device, other]):
-            if self._tried < _MOST_TRIED and self._fits([*chosen, other]):
+            if self._tried < _MAX_TRIED and self._fits([*chosen, other]):
                 self._extend([*chosen, other], kept + self._shared[device, other])
 
     def _fits(self, chosen: list[int]) -> bool:

@@ -12,7 +12,7 @@ from placewright.plans.record import Plan, ScheduledOp
 #: A layer belongs to the device that takes this share of its time.
 _OWNED = 0.9
 #: Layers of one name that change their device more often than this are one row: nobody places so many by hand.
-_MOST_CHANGES = 12
+_MAX_CHANGES = 12
 #: Path components that name a layer where none of them is a number.
 _DEPTH = 2
 
@@ -50,7 +50,7 @@ def _runs(plan: Plan, members: Mapping[int, Sequence[ScheduledOp]]) -> list[list
     """Successive numbers of layers on one device, or all of them where there would be too many runs."""
     numbers = sorted(members)
     runs = [list(run) for _, run in groupby(numbers, lambda number: _owner(plan, members[number]))]
-    return runs if len(runs) <= _MOST_CHANGES else [numbers]
+    return runs if len(runs) <= _MAX_CHANGES else [numbers]
 
 
 def _middle(layers: Iterable[Sequence[ScheduledOp]]) -> int:

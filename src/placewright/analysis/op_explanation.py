@@ -263,7 +263,7 @@ def _inputs(plan: Plan, problem: Problem, op: ScheduledOp, number: int) -> Itera
             tensor=name,
             producer=producer.name,
             device=producer.device,
-            size_bytes=int(lowered.remote_bytes[tensor]),
+            size_bytes=int(lowered.transfer_bytes[tensor]),
             moved=transfer is not None,
             available_ns=producer.finish_ns if transfer is None else transfer.finish_ns,
         )

@@ -10,7 +10,7 @@ from placewright.plans.record import BaselineOutcome, OneDevice, Plan
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
-_MOST_SECONDS = 1e15
+_MAX_SECONDS = 1e15
 _STOPPED = {
     "evaluations": "budget used",
     "time": "time limit",
@@ -90,7 +90,7 @@ def stopped_words(plan: Plan) -> str:
 
 def took_words(plan: Plan) -> str:
     """How long the search took."""
-    return format_time_ns(round(min(max(plan.seconds, 0.0), _MOST_SECONDS) * 1e9))
+    return format_time_ns(round(min(max(plan.seconds, 0.0), _MAX_SECONDS) * 1e9))
 
 
 def found_by_words(plan: Plan) -> str:

@@ -13,16 +13,16 @@ from placewright.bench.solver_setting import REFERENCE
 from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
-_MOST_PANELS = 9
+_MAX_PANELS = 9
 _COLUMNS = 3
-_MOST_BINS = 24
+_MAX_BINS = 24
 
 
 def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
     """A panel for each of the paper's methods and then the best others, at most nine; a sentence without any."""
     from matplotlib.figure import Figure
 
-    chosen = main_settings(found)[:_MOST_PANELS]
+    chosen = main_settings(found)[:_MAX_PANELS]
     if not chosen:
         return "nothing was run beside BRKGA 5K on the same graphs"
     columns = min(_COLUMNS, len(chosen))
@@ -93,7 +93,7 @@ def _bars(axes: Any, improvements: Sequence[float]) -> None:
 def bin_edges(low: float, high: float) -> list[float]:
     """Edges of at most 24 bins or so that hold both; 0 is an edge, so that no bar counts both better and worse."""
     low, high = min(low, 0.0), max(high, 0.0)
-    width = _round_width((high - low) / _MOST_BINS)
+    width = _round_width((high - low) / _MAX_BINS)
     first, last = math.floor(low / width), math.ceil(high / width)
     return [number * width for number in range(first, max(last, first + 1) + 1)]
 

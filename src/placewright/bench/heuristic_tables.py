@@ -13,8 +13,8 @@ from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
 from placewright.support.quantities import format_bytes, format_time_ns
 
 #: A result set of more graphs has no table of single ones; of searches it has the best.
-_MOST_LINES = 100
-_MOST_SEARCHES = 6
+_MAX_LINES = 100
+_MAX_SEARCHES = 6
 NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these results"
 
 
@@ -23,7 +23,7 @@ def heuristics_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable
     best = best_heuristic(results)
     if best is None:
         return NO_HEURISTIC
-    columns = [CONTESTANT, _FEASIBLE, _GAIN, _MOST_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
+    columns = [CONTESTANT, _FEASIBLE, _GAIN, _MAX_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
     rows = sorted(found, key=_by_gain)
     return BenchTable(
         name="table-heuristics",
@@ -90,10 +90,10 @@ def graphs_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str
         return NO_HEURISTIC
     if not best.share:
         return "no solver among these results uses one device alone; single-device does"
-    if len(num_ops) > _MOST_LINES:
-        return f"it is for up to {_MOST_LINES} graphs, and these are {len(num_ops):,}"
+    if len(num_ops) > _MAX_LINES:
+        return f"it is for up to {_MAX_LINES} graphs, and these are {len(num_ops):,}"
     searches = sorted((summary for summary in found if not summary.setting.is_heuristic), key=_by_gain)
-    shown = [best, *searches[:_MOST_SEARCHES]]
+    shown = [best, *searches[:_MAX_SEARCHES]]
     write = format_bytes if results.header.objective == "peak-memory" else format_time_ns
     fixed = [
         Column[str](name="graph", heading="graph", meaning="its label in the suite", value=lambda graph: graph),
@@ -168,7 +168,7 @@ _GAIN = Column[Summary](
     value=lambda summary: summary.mean(summary.gain),
     sign="+",
 )
-_MOST_GAIN = Column[Summary](
+_MAX_GAIN = Column[Summary](
     name="highest_gain_percent",
     heading="best graph",
     meaning="its highest gain on a graph",

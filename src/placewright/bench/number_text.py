@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placewright.bench.statistics import Mean
 
-_MOST_DECIMALS = 4
+_MAX_DECIMALS = 4
 
 
 def decimals_for(value: float) -> int:
@@ -35,6 +35,6 @@ def format_mean(mean: Mean | None, sign: str = "") -> str:
     if mean.value == 0:
         decimals = decimals_for(mean.half_width)
     # An interval is not nothing because there are few decimals.
-    while decimals < _MOST_DECIMALS and round(mean.half_width, decimals) == 0:
+    while decimals < _MAX_DECIMALS and round(mean.half_width, decimals) == 0:
         decimals += 1
     return f"{format_number(mean.value, sign, decimals)} ± {mean.half_width:,.{decimals}f}"

@@ -29,9 +29,9 @@ from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text
 
 #: The paper has 99; the labels of many more would not fit into memory.
-_MOST_COPIES = 1_000
+_MAX_COPIES = 1_000
 #: Of a number below 2**62.
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,8 +122,8 @@ def _suite(fields: Fields, path: Path) -> Suite:
     )
     fields.finish()
     check_column(suite.paper)
-    if not 0 <= suite.copies <= _MOST_COPIES:
-        raise InputError(f"copies is {shown(suite.copies)}; it must be a whole number from 0 to {_MOST_COPIES:,}")
+    if not 0 <= suite.copies <= _MAX_COPIES:
+        raise InputError(f"copies is {shown(suite.copies)}; it must be a whole number from 0 to {_MAX_COPIES:,}")
     if suite.memory_share is not None and not 0 < suite.memory_share <= 1:
         raise InputError(f"memory_share is {shown(suite.memory_share)}; it must be a number above 0, and at most 1")
     _check_labels(suite.labels)
@@ -138,7 +138,7 @@ def _read_optima(path: Path) -> dict[str, int]:
     optima: dict[str, int] = {}
     for line in lines:
         graph, optimum = line.get("graph"), line.get("optimum")
-        if not graph or not (optimum or "").isdecimal() or len(optimum or "") > _MOST_DIGITS or graph in optima:
+        if not graph or not (optimum or "").isdecimal() or len(optimum or "") > _MAX_DIGITS or graph in optima:
             raise InputError(f"'{shown(path)}', line {lines.line_num}: not a graph, named once, and its optimum")
         optima[graph] = int(optimum or "")
     return optima

@@ -12,7 +12,7 @@ from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 
 #: How many arcs `live_tensors` may look at: some 50 ms.
-_MOST_ARCS = 10_000_000
+_MAX_ARCS = 10_000_000
 
 
 def largest_op(problem: Problem) -> Bound:
@@ -72,14 +72,14 @@ _LIVE: WeakKeyDictionary[Problem, int] = WeakKeyDictionary()
 def _live_bytes(problem: Problem) -> int:
     known = _LIVE.get(problem)
     if known is None:
-        known = _LIVE[problem] = _core.live_memory_bound(problem.core, _MOST_ARCS)[0]
+        known = _LIVE[problem] = _core.live_memory_bound(problem.core, _MAX_ARCS)[0]
     return known
 
 
 def _held_by_ops(problem: Problem) -> NDArray[np.int64]:
     """int64 [num scheduled ops]"""
     lowered = problem.lowered
-    held = lowered.workspace_bytes + _row_sums(lowered.home_bytes, lowered.output_begin)
+    held = lowered.workspace_bytes + _row_sums(lowered.allocated_bytes, lowered.output_begin)
     held = held + _row_sums(_least_input_bytes(problem)[lowered.inputs], lowered.input_begin)
     return held + _row_sums(lowered.resident_bytes[lowered.residents], lowered.resident_begin)
 
@@ -89,13 +89,13 @@ def _least_input_bytes(problem: Problem) -> NDArray[np.int64]:
     for an alias, whose base another input may already count."""
     lowered = problem.lowered
     own = lowered.storage == np.arange(len(lowered.storage))
-    least: NDArray[np.int64] = np.where(own, np.minimum(lowered.home_bytes, lowered.copy_bytes), 0)
+    least: NDArray[np.int64] = np.where(own, np.minimum(lowered.allocated_bytes, lowered.copy_bytes), 0)
     return least
 
 
 def _held_at_the_end(problem: Problem) -> int:
     lowered = problem.lowered
-    return int(lowered.resident_bytes.sum()) + int(lowered.home_bytes[lowered.kept == 1].sum())
+    return int(lowered.resident_bytes.sum()) + int(lowered.allocated_bytes[lowered.live_out == 1].sum())
 
 
 def _row_sums(values: NDArray[np.int64], begin: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -14,9 +14,9 @@ from placewright.bounds.bound import Bound, BoundReason
 from placewright.problem import Problem
 
 #: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.
-_MOST_ANCESTORS = 500_000
+_MAX_ANCESTORS = 500_000
 #: How many entries of the table of times are enough to weigh the devices by.
-_MOST_TIMES = 100_000
+_MAX_TIMES = 100_000
 _FORBIDDEN = np.iinfo(np.int64).max
 Number = TypeVar("Number", np.int64, np.float64)
 
@@ -90,7 +90,7 @@ def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
     if known is None:
         weights, scale = _device_weights(problem)
         work = _work(_allowed_ns(problem), weights)
-        known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, _MOST_ANCESTORS)
+        known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, _MAX_ANCESTORS)
     return known
 
 
@@ -168,7 +168,7 @@ def _weights(
 ) -> NDArray[np.float64]:
     """Weights of the devices and behind them of the hosts (`_hosts`), summing to 1, for which the divided work is
     largest among 60 trials, each of which gives more weight to those that have more to do (multiplicative updates)."""
-    every = slice(None, None, 1 + times.size // _MOST_TIMES)
+    every = slice(None, None, 1 + times.size // _MAX_TIMES)
     some, launches = np.where(times[every] == _FORBIDDEN, np.inf, times[every]), launches[every]
     num_devices = len(host)
     rows = np.arange(len(some))

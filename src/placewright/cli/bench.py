@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Exit code when rows are missing though the run went to its end.
 ROWS_MISSING = 1
-_MOST_COMPLAINTS = 5
+_MAX_COMPLAINTS = 5
 
 app = typer.Typer(
     add_completion=False,
@@ -173,10 +173,10 @@ def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list
 
 
 def _warn_of_damage(complaints: Sequence[str]) -> None:
-    for complaint in complaints[:_MOST_COMPLAINTS]:
+    for complaint in complaints[:_MAX_COMPLAINTS]:
         _warn(f"{complaint}; its row is made again")
-    if len(complaints) > _MOST_COMPLAINTS:
-        _warn(f"and {len(complaints) - _MOST_COMPLAINTS:,} more damaged lines, all kept in rows.damaged")
+    if len(complaints) > _MAX_COMPLAINTS:
+        _warn(f"and {len(complaints) - _MAX_COMPLAINTS:,} more damaged lines, all kept in rows.damaged")
 
 
 def _warn_of_other_versions(results: Results) -> None:

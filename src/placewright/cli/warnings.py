@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from placewright.terminal.text import printable
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 class _Handler(logging.Handler):
@@ -21,7 +21,7 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
-        if self.count <= _MOST_SHOWN:
+        if self.count <= _MAX_SHOWN:
             print(f"placewright: {record.levelname.lower()}: {printable(record.getMessage())}", file=sys.stderr)
 
 
@@ -34,5 +34,5 @@ def shown_warnings() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        if handler.count > _MOST_SHOWN:
-            print(f"placewright: warning: and {handler.count - _MOST_SHOWN:,} more", file=sys.stderr)
+        if handler.count > _MAX_SHOWN:
+            print(f"placewright: warning: and {handler.count - _MAX_SHOWN:,} more", file=sys.stderr)

@@ -8,7 +8,7 @@ from random import Random
 from placewright.graph import Graph
 
 #: A size or time is multiplied by a number drawn uniformly between these.
-LEAST_FACTOR, MOST_FACTOR = 0.5, 1.5
+LEAST_FACTOR, MAX_FACTOR = 0.5, 1.5
 
 
 def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
@@ -19,11 +19,11 @@ def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
     seed, the graph's name and its own number alone. Workspaces stay: the paper has noise for tensors and ops.
     """
     random = Random(f"{seed}/{graph.name}/{number}")
-    factor = [random.uniform(LEAST_FACTOR, MOST_FACTOR) for _ in graph.tensors]
+    factor = [random.uniform(LEAST_FACTOR, MAX_FACTOR) for _ in graph.tensors]
     sizes = [
         _scaled(tensor.size_bytes, factor[base]) for tensor, base in zip(graph.tensors, graph.base_of, strict=True)
     ]
-    factors = [random.uniform(LEAST_FACTOR, MOST_FACTOR) for _ in graph.ops]
+    factors = [random.uniform(LEAST_FACTOR, MAX_FACTOR) for _ in graph.ops]
     times = [
         op.time_ns if op.time_ns is None else _scaled(op.time_ns, f) for op, f in zip(graph.ops, factors, strict=True)
     ]

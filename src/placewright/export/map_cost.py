@@ -141,7 +141,7 @@ def _one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
     lowered, machine = problem.lowered, problem.machine
     times = problem.time_ns[lowered.graph_op, device_of].tolist()
     places, homes = device_of.tolist(), device_of[lowered.producer].tolist()
-    begin, inputs, sizes = (column.tolist() for column in (lowered.input_begin, lowered.inputs, lowered.remote_bytes))
+    begin, inputs, sizes = (column.tolist() for column in (lowered.input_begin, lowered.inputs, lowered.transfer_bytes))
     launched = [0] * machine.num_devices
     present: set[tuple[int, int]] = set()
     now = 0

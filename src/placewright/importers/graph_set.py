@@ -25,7 +25,7 @@ from placewright.support.quantities import counted
 SCHEMA_VERSION = 1
 SUFFIX = ".graphs.gz"
 #: No header is longer.
-_MOST_HEADER = 2**20
+_MAX_HEADER = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -91,7 +91,7 @@ def is_graph_set(path: Path) -> bool:
         with open(path, "rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         with gzip.open(path, "rb") if packed else open(path, "rb") as file:
-            header = json.loads(file.readline(_MOST_HEADER))
+            header = json.loads(file.readline(_MAX_HEADER))
     except (OSError, EOFError, ValueError, zlib.error, RecursionError):
         return False
     return isinstance(header, dict) and header.keys() == {"schema_version", "metadata"}

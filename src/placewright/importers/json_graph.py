@@ -22,7 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 #: What a file unpacks to is refused rather than held in memory where it is more than this in all, or more than so many
 #: times the file and some bytes beside: graphs and plans unpack to 8 to 20 times their size.
 MAX_UNPACKED_BYTES = 2**31
-_MOST_TIMES_UNPACKED, _FREE_BYTES = 50, 2**23
+_MAX_TIMES_UNPACKED, _FREE_BYTES = 50, 2**23
 #: Text in which an object begins every 16 bytes, or a list every 8, becomes Python objects of many times its size;
 #: graphs and plans have 50 and more. So many are allowed beside, for small files.
 _BYTES_PER_OBJECT, _BYTES_PER_LIST, _FREE_LISTS = 16, 8, 200_000
@@ -93,7 +93,7 @@ def unpack(data: bytes, name: str) -> bytes:
 
 
 def _unpacked(data: bytes, name: str) -> bytes:
-    most = min(MAX_UNPACKED_BYTES, _FREE_BYTES + _MOST_TIMES_UNPACKED * len(data))
+    most = min(MAX_UNPACKED_BYTES, _FREE_BYTES + _MAX_TIMES_UNPACKED * len(data))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             unpacked = file.read(most + 1)
@@ -104,7 +104,7 @@ def _unpacked(data: bytes, name: str) -> bytes:
     if most == MAX_UNPACKED_BYTES:
         raise InputError(f"'{name}' unpacks to more than {MAX_UNPACKED_BYTES} bytes")
     raise InputError(
-        f"'{name}' unpacks to more than {_MOST_TIMES_UNPACKED} times its {len(data):,} bytes, as no graph or plan "
+        f"'{name}' unpacks to more than {_MAX_TIMES_UNPACKED} times its {len(data):,} bytes, as no graph or plan "
         "does; unpack it yourself to have it read"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from placewright.importers.torch_origin import source_of_frames
 
 #: Longer texts are no list of the layers around a call.
-_MOST_CHARACTERS = 10_000
+_MAX_CHARACTERS = 10_000
 
 
 def origin_of(node: Any) -> tuple[str, str]:
@@ -32,7 +32,7 @@ def _is_text(entry: Any) -> bool:
 def _list(text: str) -> list[str]:
     """A list of texts from how Python prints it; empty when it is none."""
     try:
-        value = ast.literal_eval(text) if len(text) <= _MOST_CHARACTERS else None
+        value = ast.literal_eval(text) if len(text) <= _MAX_CHARACTERS else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return []
     return value if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else []

@@ -18,7 +18,7 @@ _EXAMPLE = "example:"
 #: The parts of a split set; what is measured is measured on the last.
 PARTS = ("train", "valid", "test")
 #: Of a set, as many names as a sentence lists.
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
@@ -135,5 +135,5 @@ def _chosen(graphs: GraphSet, name: str | None, source: str | Path) -> int:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(map(shown, names[:_MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(map(shown, names[:_MAX_NAMES])) + (f" and {more:,} more" if more > 0 else "")

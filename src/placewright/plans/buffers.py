@@ -129,4 +129,5 @@ def _held_tensors(schedule: Schedule) -> tuple[_Held, _Held]:
 
     lifetimes = schedule.lifetimes
     copies = lifetimes[:, 1] != schedule.home[lifetimes[:, 0]]
-    return held("tensor", lowered.home_bytes, lifetimes[~copies]), held("copy", lowered.copy_bytes, lifetimes[copies])
+    originals = held("tensor", lowered.allocated_bytes, lifetimes[~copies])
+    return originals, held("copy", lowered.copy_bytes, lifetimes[copies])

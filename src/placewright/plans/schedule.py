@@ -124,7 +124,7 @@ def scheduled_ops(schedule: Schedule) -> tuple[ScheduledOp, ...]:
     """One row per op, by position."""
     lowered, graph = schedule.problem.lowered, schedule.problem.graph
     waits = schedule.waits_for
-    up_to = np.concatenate([[0], np.cumsum(lowered.home_bytes)])[lowered.output_begin]
+    up_to = np.concatenate([[0], np.cumsum(lowered.allocated_bytes)])[lowered.output_begin]
     ops, positions = schedule.ops, schedule.op_position[schedule.ops]
     columns = (lowered.graph_op[ops], schedule.device_of[ops], positions, schedule.start_ns[positions],
                schedule.finish_ns[positions], np.diff(up_to)[ops])  # fmt: skip
@@ -154,7 +154,7 @@ def transfers(schedule: Schedule) -> tuple[Transfer, ...]:
     tensors, sources, destinations = schedule.transfers
     positions = schedule.transfer_position
     columns = (tensors, lowered.graph_op[lowered.producer[tensors]], sources, destinations,
-               lowered.remote_bytes[tensors], positions, schedule.start_ns[positions],
+               lowered.transfer_bytes[tensors], positions, schedule.start_ns[positions],
                schedule.finish_ns[positions])  # fmt: skip
     return tuple(
         Transfer(

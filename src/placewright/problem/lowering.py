@@ -29,10 +29,10 @@ class Lowered:
     bytes only), or a control tensor. Tensors are numbered by producer: op i owns [output_begin[i], output_begin[i+1]).
 
     graph_op: graph index of each scheduled op. graph_tensor: graph index of each scheduled tensor, -1 for control.
-    home_bytes: what a tensor adds on its producer's device, 0 for aliases. remote_bytes: what a transfer moves;
+    allocated_bytes: what a tensor adds on its producer's device, 0 for aliases. transfer_bytes: what a transfer moves;
     copy_bytes: what the copy takes. storage: the scheduled tensor whose memory it shares at home (itself when it has
     its own).
-    kept: 1 where the memory stays to the end of the step. inputs, controls (successors), residents: CSR per op.
+    live_out: 1 where the memory stays to the end of the step. inputs, controls (successors), residents: CSR per op.
     graph_resident: graph index of each resident; resident_bytes: its size.
     together: pairs of scheduled ops that in-place results force onto one device.
     """
@@ -40,11 +40,11 @@ class Lowered:
     graph_op: Int32
     graph_tensor: Int32
     output_begin: Int32
-    home_bytes: Int64
-    remote_bytes: Int64
+    allocated_bytes: Int64
+    transfer_bytes: Int64
     copy_bytes: Int64
     storage: Int32
-    kept: NDArray[np.uint8]
+    live_out: NDArray[np.uint8]
     input_begin: Int32
     inputs: Int32
     control_begin: Int32
@@ -122,8 +122,8 @@ def lower(graph: Graph, control: str) -> Lowered:
     graph_resident = sorted_unique(residents[1])
     storage, kept = _storage(arrays, graph_tensor, tensor_of)
     real = graph_tensor >= 0
-    remote_bytes, copy_bytes = np.zeros((2, len(graph_tensor)), np.int64)
-    remote_bytes[real], copy_bytes[real] = arrays.size[graph_tensor[real]], arrays.held[graph_tensor[real]]
+    transfer_bytes, copy_bytes = np.zeros((2, len(graph_tensor)), np.int64)
+    transfer_bytes[real], copy_bytes[real] = arrays.size[graph_tensor[real]], arrays.held[graph_tensor[real]]
     own_memory = real & (storage == np.arange(len(storage)))
     own_memory[real] &= arrays.alias[graph_tensor[real]] < 0
     input_begin, input_list = _csr(num_ops, inputs)
@@ -133,11 +133,11 @@ def lower(graph: Graph, control: str) -> Lowered:
         graph_op=arrays.scheduled.astype(np.int32),
         graph_tensor=graph_tensor,
         output_begin=output_begin,
-        home_bytes=np.where(own_memory, copy_bytes, 0),
-        remote_bytes=remote_bytes,
+        allocated_bytes=np.where(own_memory, copy_bytes, 0),
+        transfer_bytes=transfer_bytes,
         copy_bytes=copy_bytes,
         storage=storage,
-        kept=kept,
+        live_out=kept,
         input_begin=input_begin,
         inputs=input_list,
         control_begin=control_begin,

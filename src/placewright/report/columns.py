@@ -13,8 +13,8 @@ from placewright.analysis.memory_events import alive_at_peak
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
 #: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.
-MOST_TENSORS_AT_PEAK = 1_500
-MOST_RESIDENTS_LISTED = 25
+MAX_TENSORS_AT_PEAK = 1_500
+MAX_RESIDENTS_LISTED = 25
 
 
 def embedded_json(plan: Plan) -> str:
@@ -115,7 +115,7 @@ def _peak(plan: Plan, device: int) -> dict[str, Any]:
     time, alive = alive_at_peak(plan, device)
     residents = sorted((b for b in alive if b.kind == "resident"), key=lambda b: (-b.size_bytes, b.name))
     others = [buffer for buffer in alive if buffer.kind != "resident"]
-    smallest = sorted(others, key=lambda b: -b.size_bytes)[MOST_TENSORS_AT_PEAK:]
+    smallest = sorted(others, key=lambda b: -b.size_bytes)[MAX_TENSORS_AT_PEAK:]
     left_out = {id(buffer) for buffer in smallest}
     drawn = [buffer for buffer in others if id(buffer) not in left_out]
     return {
@@ -125,7 +125,7 @@ def _peak(plan: Plan, device: int) -> dict[str, Any]:
         "residents": {
             "count": len(residents),
             "bytes": sum(buffer.size_bytes for buffer in residents),
-            "biggest": [[buffer.name, buffer.size_bytes] for buffer in residents[:MOST_RESIDENTS_LISTED]],
+            "biggest": [[buffer.name, buffer.size_bytes] for buffer in residents[:MAX_RESIDENTS_LISTED]],
         },
     }
 

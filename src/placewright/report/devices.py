@@ -11,7 +11,7 @@ from placewright.report.time_use import time_use_cell
 from placewright.support.quantities import format_bytes, format_time_ns
 
 #: A longer table scrolls in itself.
-MOST_DEVICES_UNSCROLLED = 16
+MAX_DEVICES_UNSCROLLED = 16
 
 
 def devices_table(plan: Plan) -> Markup:
@@ -28,7 +28,7 @@ def devices_table(plan: Plan) -> Markup:
         ("Limit", "number"),
         ("Headroom", "number"),
     ]
-    many = plan.machine.num_devices > MOST_DEVICES_UNSCROLLED
+    many = plan.machine.num_devices > MAX_DEVICES_UNSCROLLED
     described = table(headings, rows, "Load and memory of each device")
     return element("div", described, class_="scroll tall" if many else "scroll")
 

@@ -8,9 +8,9 @@ from placewright.report.markup import Markup, cell, element, joined, number, tab
 from placewright.support.quantities import format_time_ns
 
 #: With more devices than this one column names those that count.
-MOST_COLUMNS = 8
-MOST_ROWS = 40
-_MOST_NAMED = 3
+MAX_COLUMNS = 8
+MAX_ROWS = 40
+_MAX_NAMED = 3
 #: A number that a phone has no room for.
 _WIDE = "number where-wide"
 
@@ -20,11 +20,11 @@ def layers_section(plan: Plan) -> Markup:
     layers = place_layers(plan)
     if len({op.device for op in plan.ops}) < 2 or not layers:
         return Markup()
-    listed = set(sorted(range(len(layers)), key=lambda index: -sum(layers[index].time_ns))[:MOST_ROWS])
+    listed = set(sorted(range(len(layers)), key=lambda index: -sum(layers[index].time_ns))[:MAX_ROWS])
     total = sum(plan.metrics.busy_ns) or 1
     rows = [_row(plan, layer, total) for index, layer in enumerate(layers) if index in listed]
-    if len(layers) > MOST_ROWS:
-        more = f"and {len(layers) - MOST_ROWS:,} layers with less time"
+    if len(layers) > MAX_ROWS:
+        more = f"and {len(layers) - MAX_ROWS:,} layers with less time"
         rows.append(element("tr", cell(more, colspan=4 + len(_device_headings(plan)), class_="muted")))
     headings = [("Layer", ""), ("Ops", _WIDE), ("Time", _WIDE), ("Of all", "number"), *_device_headings(plan)]
     return element(
@@ -50,7 +50,7 @@ def _summary(plan: Plan, layers: tuple[LayerPlacement, ...]) -> str:
 
 def _device_headings(plan: Plan) -> list[tuple[str, str]]:
     devices = plan.machine.devices
-    return [(device.name, "share") for device in devices] if len(devices) <= MOST_COLUMNS else [("Devices", "")]
+    return [(device.name, "share") for device in devices] if len(devices) <= MAX_COLUMNS else [("Devices", "")]
 
 
 def _row(plan: Plan, layer: LayerPlacement, total: int) -> Markup:
@@ -63,7 +63,7 @@ def _row(plan: Plan, layer: LayerPlacement, total: int) -> Markup:
         cell(f"{sum(layer.num_ops):,}", class_=_WIDE),
         cell(format_time_ns(time), class_=_WIDE),
         number(f"{time / total:.1%}"),
-        *(map(_share_cell, shares) if len(shares) <= MOST_COLUMNS else [cell(_largest(plan, shares))]),
+        *(map(_share_cell, shares) if len(shares) <= MAX_COLUMNS else [cell(_largest(plan, shares))]),
     )
 
 
@@ -78,6 +78,6 @@ def _share_cell(share: float) -> Markup:
 def _largest(plan: Plan, shares: list[float]) -> Markup:
     """ "gpu3 61%, gpu7 20% and 5 more" """
     ordered = sorted((device for device, share in enumerate(shares) if share), key=lambda device: -shares[device])
-    named = ", ".join(f"{plan.machine.devices[device].name} {shares[device]:.0%}" for device in ordered[:_MOST_NAMED])
-    more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
+    named = ", ".join(f"{plan.machine.devices[device].name} {shares[device]:.0%}" for device in ordered[:_MAX_NAMED])
+    more = f" and {len(ordered) - _MAX_NAMED} more" if len(ordered) > _MAX_NAMED else ""
     return joined([named, more])

@@ -14,7 +14,7 @@ from placewright.support.quantities import counted, format_time_ns
 _WIDTH = 600
 _LABEL = 110
 _LANE = 22
-_MOST_LANES = 16
+_MAX_LANES = 16
 _STYLE = Markup(
     ".placewright-plan{max-width:60em}"
     ".placewright-plan h1{font-size:1.2em;margin:.3em 0}"
@@ -56,7 +56,7 @@ def notebook_html(plan: Plan) -> str:
 def timeline(plan: Plan) -> Markup:
     """A lane per device: above when it computes, below when it sends. At most 16 devices, the busiest."""
     by_load = sorted(range(plan.machine.num_devices), key=lambda device: -plan.metrics.busy_ns[device])
-    shown = sorted(by_load[:_MOST_LANES])
+    shown = sorted(by_load[:_MAX_LANES])
     lanes = joined(_lane(plan, device, row * _LANE) for row, device in enumerate(shown))
     height = len(shown) * _LANE + 14
     left_out = plan.machine.num_devices - len(shown)

@@ -11,8 +11,8 @@ from placewright.plans.record import Buffer, Plan, ScheduledOp
 from placewright.report.markup import Markup, cell, element, joined, number, table
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
-MOST_ROWS = 20
-MOST_RUNS = 200
+MAX_ROWS = 20
+MAX_RUNS = 200
 #: As many rows the style sheet prints.
 RUNS_PRINTED = 30
 _RUNS_IN_VIEW = 12
@@ -62,10 +62,10 @@ def _runs_notes(num_runs: int) -> list[Markup]:
 
 def _runs_table(plan: Plan, runs: Sequence[Run], total: int) -> Markup:
     """Runs in the order of time; of very many only the longest are listed."""
-    listed = set(sorted(range(len(runs)), key=lambda index: -runs[index].busy_ns)[:MOST_RUNS])
+    listed = set(sorted(range(len(runs)), key=lambda index: -runs[index].busy_ns)[:MAX_RUNS])
     rows = [_run_row(plan, run, total) for index, run in enumerate(runs) if index in listed]
-    if len(runs) > MOST_RUNS:
-        rows.append(element("tr", cell(f"and {len(runs) - MOST_RUNS:,} shorter runs", colspan=6, class_="muted")))
+    if len(runs) > MAX_RUNS:
+        rows.append(element("tr", cell(f"and {len(runs) - MAX_RUNS:,} shorter runs", colspan=6, class_="muted")))
     headings = [
         ("Starts", "number"),
         ("Where", ""),
@@ -113,7 +113,7 @@ def biggest_tensors(plan: Plan) -> Markup:
     for buffer in plan.buffers:
         if buffer.kind in ("tensor", "resident"):
             originals.setdefault(buffer.name, buffer)
-    chosen = sorted(originals.values(), key=lambda b: (-b.size_bytes, b.name))[:MOST_ROWS]
+    chosen = sorted(originals.values(), key=lambda b: (-b.size_bytes, b.name))[:MAX_ROWS]
     ops = {op.name: op for op in plan.ops}
     rows = [_tensor_row(plan, buffer, ops.get(buffer.op), sorted(devices_of[buffer.name])) for buffer in chosen]
     headings = [("Tensor", ""), ("Size", "number"), ("On", ""), ("Lives", "number")]
@@ -141,7 +141,7 @@ def _module_of(op: ScheduledOp) -> Markup | str:
 
 def longest_ops(plan: Plan) -> Markup:
     """Ops by time."""
-    chosen = sorted(plan.ops, key=lambda op: (op.start_ns - op.finish_ns, op.position))[:MOST_ROWS]
+    chosen = sorted(plan.ops, key=lambda op: (op.start_ns - op.finish_ns, op.position))[:MAX_ROWS]
     step_time = plan.metrics.step_time_ns or 1
     rows = [
         element(

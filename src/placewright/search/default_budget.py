@@ -8,7 +8,7 @@ from placewright.problem import Problem
 from placewright.search.portfolio import planned_seconds
 
 #: The most for step time and, in the same terms, for graphs whose moves cost little.
-_MOST, _OPS_A_SECOND = 1_000_000, 250_000_000
+_MAX, _OPS_A_SECOND = 1_000_000, 250_000_000
 #: What an evaluation of a move takes, and each unit of work it causes (`python benchmarks/default_budget.py`), in ns.
 _NS_PER_EVALUATION, _NS_PER_WORK = 600, 100
 #: Of the plan, what reading, lowering and writing take per op; and the least that is left to a search.
@@ -27,7 +27,7 @@ def default_evaluations(problem: Problem) -> int:
         return max(2_000, min(400_000, ops_a_second // num_ops))
     if has_free_barriers(problem):
         return 10_000_000
-    most = max(100, min(_MOST, _OPS_A_SECOND // num_ops))
+    most = max(100, min(_MAX, _OPS_A_SECOND // num_ops))
     if num_ops < _WORTH_PROBING:
         return most
     seconds = max(_LEAST_SECONDS, _SECONDS - planned_seconds(num_ops) - _SECONDS_PER_OP * num_ops)

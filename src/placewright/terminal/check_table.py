@@ -10,7 +10,7 @@ from placewright.plans.record import Plan
 from placewright.support.quantities import counted
 from placewright.terminal.tables import line
 
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 
 
 def check_table(plan: Plan, problems: Sequence[str]) -> Iterator[RenderableType]:
@@ -18,7 +18,7 @@ def check_table(plan: Plan, problems: Sequence[str]) -> Iterator[RenderableType]
         yield line(f"correct: {len(plan.ops):,} ops and {len(plan.transfers):,} transfers simulate to the same plan")
         return
     yield line(f"wrong: {counted(len(problems), 'difference')}", "bold red")
-    yield from (line(f"- {problem}") for problem in problems[:_MOST_PROBLEMS])
-    more = len(problems) - _MOST_PROBLEMS
+    yield from (line(f"- {problem}") for problem in problems[:_MAX_PROBLEMS])
+    more = len(problems) - _MAX_PROBLEMS
     if more > 0:
         yield line(f"and {more:,} more")

@@ -14,8 +14,8 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, format_objective, share, shortened
 
-_MOST_MOVES = 10
-_MOST_RENAMED = 4
+_MAX_MOVES = 10
+_MAX_RENAMED = 4
 
 
 def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[RenderableType]:
@@ -25,8 +25,8 @@ def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[Render
     yield table(["<", "first", "second", "second vs first"], _metric_rows(first, second))
     yield ""
     if found.renamed:
-        renamed = ", ".join(f"{own} counts as {other}" for own, other in found.renamed[:_MOST_RENAMED])
-        more = f" and {len(found.renamed) - _MOST_RENAMED} more" if len(found.renamed) > _MOST_RENAMED else ""
+        renamed = ", ".join(f"{own} counts as {other}" for own, other in found.renamed[:_MAX_RENAMED])
+        more = f" and {len(found.renamed) - _MAX_RENAMED} more" if len(found.renamed) > _MAX_RENAMED else ""
         yield line(f"equal devices of the second plan are renamed: {renamed}{more}")
     moved = f"{found.num_moved:,} of {counted(found.num_ops, 'op')} on another device"
     yield line(f"{moved}; {found.order_distance:.1%} of all pairs of ops in the other order")
@@ -36,8 +36,8 @@ def diff_tables(first: Plan, second: Plan, found: Comparison) -> Iterator[Render
     if found.moved:
         yield ""
         yield table(["<moved", "<from", "<to", "ops", "time", "of step"], _moved_rows(first, found))
-    if len(found.moved) > _MOST_MOVES:
-        yield line(f"and {len(found.moved) - _MOST_MOVES:,} more groups", "dim")
+    if len(found.moved) > _MAX_MOVES:
+        yield line(f"and {len(found.moved) - _MAX_MOVES:,} more groups", "dim")
 
 
 def _machines(first: Plan, second: Plan) -> str:
@@ -70,7 +70,7 @@ def _metric_rows(first: Plan, second: Plan) -> Iterator[list[str]]:
 
 
 def _moved_rows(first: Plan, found: Comparison) -> Iterator[list[str]]:
-    for group in found.moved[:_MOST_MOVES]:
+    for group in found.moved[:_MAX_MOVES]:
         yield [
             shortened(group.module, 40),
             shortened(group.source, 12),

@@ -16,21 +16,21 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import format_objective, share, shortened
 
-_MOST_PEAKS = 4
-_MOST_GROUPS = 6
-_MOST_STRETCHES = 8
-_MOST_IDLE = 8
+_MAX_PEAKS = 4
+_MAX_GROUPS = 6
+_MAX_STRETCHES = 8
+_MAX_IDLE = 8
 _LEAST_SHARE = 0.001
 _KIND_NAMES = {"tensor": "activations", "copy": "copies", "resident": "residents", "workspace": "workspace"}
 
 
 def explain_tables(plan: Plan, found: Explanation) -> Iterator[RenderableType]:
     fullest = sorted(found.peaks, key=lambda peak: (-peak.missing_bytes, -peak.peak_bytes))
-    for peak in fullest[:_MOST_PEAKS]:
+    for peak in fullest[:_MAX_PEAKS]:
         yield from _peak(plan, peak)
         yield ""
-    if len(fullest) > _MOST_PEAKS:
-        yield line(f"and {len(fullest) - _MOST_PEAKS} devices with lower peaks\n", "dim")
+    if len(fullest) > _MAX_PEAKS:
+        yield line(f"and {len(fullest) - _MAX_PEAKS} devices with lower peaks\n", "dim")
     yield from _path(plan, found.path)
     yield line(basis_words(plan.time_sources, plan.machine), "dim")
     yield ""
@@ -55,9 +55,9 @@ def _peak(plan: Plan, peak: PeakExplanation) -> Iterator[RenderableType]:
             format_bytes(group.size_bytes),
             share(group.size_bytes, peak.peak_bytes),
         ]
-        for group in peak.groups[:_MOST_GROUPS]
+        for group in peak.groups[:_MAX_GROUPS]
     ]
-    rest = peak.groups[_MOST_GROUPS:]
+    rest = peak.groups[_MAX_GROUPS:]
     if rest:
         size = sum(group.size_bytes for group in rest)
         count = sum(group.num_buffers for group in rest)
@@ -111,7 +111,7 @@ def _path(plan: Plan, path: PathExplanation) -> Iterator[RenderableType]:
             format_time_ns(stretch.time_ns),
             share(stretch.time_ns, step),
         ]
-        for stretch in path.stretches[:_MOST_STRETCHES]
+        for stretch in path.stretches[:_MAX_STRETCHES]
     ]
     yield table(["<longest parts", "<where", "steps", "time", "of step"], rows)
 
@@ -136,7 +136,7 @@ def _place(plan: Plan, device: int, destination: int) -> str:
 def _idle(plan: Plan, idle: tuple[IdleExplanation, ...]) -> Iterator[RenderableType]:
     step = plan.metrics.step_time_ns
     yield heading("what each device does")
-    shown = sorted(idle, key=lambda device: device.busy_ns)[:_MOST_IDLE]
+    shown = sorted(idle, key=lambda device: device.busy_ns)[:_MAX_IDLE]
     launched = any(device.launch_ns for device in idle)
     rows = [
         [
@@ -152,8 +152,8 @@ def _idle(plan: Plan, idle: tuple[IdleExplanation, ...]) -> Iterator[RenderableT
     ]
     launches = ["awaits launches"] if launched else []
     yield table(["<device", "computes", "awaits transfers", "awaits others", *launches, "done", "<mostly for"], rows)
-    if len(idle) > _MOST_IDLE:
-        yield line(f"the {_MOST_IDLE} idlest of {len(idle)} devices", "dim")
+    if len(idle) > _MAX_IDLE:
+        yield line(f"the {_MAX_IDLE} idlest of {len(idle)} devices", "dim")
 
 
 def _verdict(plan: Plan, gap: GapExplanation | None) -> Iterator[RenderableType]:

@@ -11,10 +11,10 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import format_count, share, shortened
 
-_MOST_KINDS = 12
-_MOST_NAMED = 3
+_MAX_KINDS = 12
+_MAX_NAMED = 3
 #: Known devices that nearly suffice are worth a row, those far too small are not.
-_MOST_SMALL = 5
+_MAX_SMALL = 5
 
 
 def inspect_tables(found: Inspection) -> Iterator[RenderableType]:
@@ -40,7 +40,7 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
         f"constants {format_bytes(found.constant_bytes)}",
         "work": f"{format_count(found.flops, 'FLOP')}, {format_bytes(found.bytes_moved)} read and written",
         "time": f"{format_time_ns(found.work_ns)} on one {found.device_kind}; critical path "
-        f"{format_time_ns(found.critical_path_ns)}{_launching(found)}{_most_gained(found)}",
+        f"{format_time_ns(found.critical_path_ns)}{_launching(found)}{_max_gained(found)}",
         "peak memory": f"{format_bytes(found.input_order_peak_bytes)} in the input order on one device, "
         f"at least {bound} in any",
         "on machine": f"{found.machine}: at least {format_bytes(found.machine_bound_bytes)} on its fullest device",
@@ -52,13 +52,13 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
 def _inputs(found: Inspection) -> str:
     texts = [
         f"{shortened(entry.name, 24)} {entry.dtype or 'unknown'}{list(entry.shape) if entry.shape is not None else ''}"
-        for entry in found.inputs[:_MOST_NAMED]
+        for entry in found.inputs[:_MAX_NAMED]
     ]
-    more = len(found.inputs) - _MOST_NAMED
+    more = len(found.inputs) - _MAX_NAMED
     return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _most_gained(found: Inspection) -> str:
+def _max_gained(found: Inspection) -> str:
     """What several devices of the kind could gain at most."""
     one, least = max(found.work_ns, found.launch_ns), max(found.critical_path_ns, found.launch_ns)
     if not least or one <= least:
@@ -74,7 +74,7 @@ def _launching(found: Inspection) -> str:
 
 
 def _kind_rows(found: Inspection) -> Iterator[list[str]]:
-    for kind in found.kinds[:_MOST_KINDS]:
+    for kind in found.kinds[:_MAX_KINDS]:
         yield [
             kind.kind,
             f"{kind.num_ops:,}",
@@ -83,7 +83,7 @@ def _kind_rows(found: Inspection) -> Iterator[list[str]]:
             format_time_ns(kind.time_ns),
             share(kind.time_ns, found.work_ns),
         ]
-    rest = found.kinds[_MOST_KINDS:]
+    rest = found.kinds[_MAX_KINDS:]
     if rest:
         time_ns = sum(kind.time_ns for kind in rest)
         yield [
@@ -100,11 +100,11 @@ def _fits(found: Inspection) -> Iterator[RenderableType]:
     """Where the whole step fits on one device, and by how much it fails elsewhere."""
     roomy = [f"{fit.name} ({_available(fit)})" for fit in found.fits if fit.verdict == "fits"]
     if roomy:
-        more = f" and {len(roomy) - _MOST_NAMED} more" if len(roomy) > _MOST_NAMED else ""
-        yield line(f"one device is enough: {', '.join(roomy[:_MOST_NAMED])}{more}")
+        more = f" and {len(roomy) - _MAX_NAMED} more" if len(roomy) > _MAX_NAMED else ""
+        yield line(f"one device is enough: {', '.join(roomy[:_MAX_NAMED])}{more}")
     small = [fit for fit in found.fits if fit.verdict != "fits"]
     others = [fit for fit in small if not fit.in_machine]
-    shown = [fit for fit in small if fit.in_machine] + others[-_MOST_SMALL:]
+    shown = [fit for fit in small if fit.in_machine] + others[-_MAX_SMALL:]
     rows = [
         [
             fit.name,
@@ -129,7 +129,7 @@ def _available(fit: MemoryFit) -> str:
 def _doubts(found: Inspection) -> Iterator[RenderableType]:
     """What the figures above rest on but nobody knows."""
     if found.without_formula:
-        named = ", ".join(shortened(name, 30) for name in found.without_formula[:_MOST_NAMED])
-        left = len(found.without_formula) - _MOST_NAMED
+        named = ", ".join(shortened(name, 30) for name in found.without_formula[:_MAX_NAMED])
+        left = len(found.without_formula) - _MAX_NAMED
         more = f" and {left:,} more" if left > 0 else ""
         yield line(f"\n{counted(len(found.without_formula), 'op')} without formula: {named}{more}", "yellow")

@@ -13,8 +13,8 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, share, shortened
 
-_MOST_INPUTS = 8
-_MOST_NAMES = 3
+_MAX_INPUTS = 8
+_MAX_NAMES = 3
 
 
 def op_tables(plan: Plan, found: OpExplanation | ModuleExplanation) -> Iterator[RenderableType]:
@@ -72,8 +72,8 @@ def _module_tables(plan: Plan, found: ModuleExplanation) -> Iterator[RenderableT
 
 def _moved_with(group: Sequence[str]) -> Iterator[RenderableType]:
     if group:
-        named = ", ".join(shortened(name, 28) for name in group[:_MOST_NAMES])
-        more = f" and {len(group) - _MOST_NAMES:,} more" if len(group) > _MOST_NAMES else ""
+        named = ", ".join(shortened(name, 28) for name in group[:_MAX_NAMES])
+        more = f" and {len(group) - _MAX_NAMES:,} more" if len(group) > _MAX_NAMES else ""
         yield line(f"moves with {counted(len(group), 'op')}: {named}{more}")
 
 
@@ -88,12 +88,12 @@ def _inputs(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
             format_time_ns(entry.available_ns),
             "by a transfer" if entry.moved else "",
         ]
-        for entry in found.inputs[:_MOST_INPUTS]
+        for entry in found.inputs[:_MAX_INPUTS]
     ]
     yield ""
     yield table(["<reads", "<made on", "bytes", "there at", "<"], rows)
-    if len(found.inputs) > _MOST_INPUTS:
-        yield line(f"and {counted(len(found.inputs) - _MOST_INPUTS, 'input')} more", "dim")
+    if len(found.inputs) > _MAX_INPUTS:
+        yield line(f"and {counted(len(found.inputs) - _MAX_INPUTS, 'input')} more", "dim")
 
 
 def _alternatives(

@@ -165,9 +165,9 @@ def op_bytes(problem: Problem) -> Int:
     num_ops = len(lowered.graph_op)
     total = np.zeros((num_ops, 3), np.int64)
     for column, op, size in (
-        (0, lowered.reader, lowered.remote_bytes[lowered.inputs]),
+        (0, lowered.reader, lowered.transfer_bytes[lowered.inputs]),
         (0, lowered.resident_reader, lowered.resident_bytes[lowered.residents]),
-        (1, lowered.producer, lowered.remote_bytes),
+        (1, lowered.producer, lowered.transfer_bytes),
     ):
         np.add.at(total[:, column], op, size)
     total[:, 2] = lowered.workspace_bytes

@@ -120,7 +120,7 @@ def guided_search(
 def _memory_features(problem: Problem) -> NDArray[np.float64]:
     """Bytes of inputs, outputs and workspace, each divided by the largest tensor, and which op has most."""
     total = op_bytes(problem)
-    largest = max(1, int(problem.lowered.remote_bytes.max(initial=0)), int(total[:, 2].max()))
+    largest = max(1, int(problem.lowered.transfer_bytes.max(initial=0)), int(total[:, 2].max()))
     return np.column_stack([total / largest, _one_hot(total.sum(axis=1))])
 
 
@@ -152,9 +152,9 @@ def _edges(problem: Problem) -> tuple[Int, Int, Float]:
     source = np.concatenate([lowered.producer[lowered.inputs], before])
     target = np.concatenate([lowered.reader, lowered.controls])
     number = np.concatenate([lowered.inputs, num_tensors + signal_of])
-    size = np.concatenate([lowered.remote_bytes[lowered.inputs], np.zeros(len(before))])
+    size = np.concatenate([lowered.transfer_bytes[lowered.inputs], np.zeros(len(before))])
     is_control = np.concatenate([lowered.graph_tensor[lowered.inputs] < 0, np.ones(len(before))])
-    largest = max(1, int(lowered.remote_bytes.max(initial=0)))
+    largest = max(1, int(lowered.transfer_bytes.max(initial=0)))
     edge = np.column_stack([size / largest, is_control, number / max(1, num_tensors + len(signals))])
     order = np.argsort(target, kind="stable")
     return source[order].astype(np.int32), target[order].astype(np.int32), edge[order].astype(np.float32)

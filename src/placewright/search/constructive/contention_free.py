@@ -35,7 +35,7 @@ class ContentionFree:
             for previous in (*(self.producer[tensor] for tensor in tensors), *controls):
                 self.successors[previous].append(op)
         self.num_awaited = [len(t) + len(c) for t, c in zip(self.inputs, self.before, strict=True)]
-        self._size: list[int] = lowered.remote_bytes.tolist()
+        self._size: list[int] = lowered.transfer_bytes.tolist()
         self._latency = [[link.latency_ns for link in row] for row in machine.links]
         self._inverse_bandwidth = [[link.inverse_bandwidth for link in row] for row in machine.links]
         self._signals = problem.control == "signal"

@@ -46,7 +46,7 @@ def _time_ns(problem: Problem) -> NDArray[np.float64]:
 def _held_bytes(problem: Problem) -> NDArray[np.float64]:
     """Per op its outputs, and at a group's first op all residents of the group: parameters and optimizer states."""
     lowered = problem.lowered
-    outputs = np.bincount(lowered.producer, lowered.home_bytes, minlength=len(lowered.graph_op)).astype(np.float64)
+    outputs = np.bincount(lowered.producer, lowered.allocated_bytes, minlength=len(lowered.graph_op)).astype(np.float64)
     first_reader = np.full(len(lowered.resident_bytes), len(lowered.graph_op))
     np.minimum.at(first_reader, lowered.residents, lowered.resident_reader)
     residents = np.bincount(first_reader, lowered.resident_bytes, minlength=len(lowered.graph_op) + 1).astype(
@@ -86,7 +86,7 @@ class _Holdings:
         self.num_devices = problem.machine.num_devices
         self.begin: list[int] = lowered.input_begin.tolist()
         self.makers: list[int] = lowered.producer[lowered.inputs].tolist()
-        self.sizes: list[int] = lowered.remote_bytes[lowered.inputs].tolist()
+        self.sizes: list[int] = lowered.transfer_bytes[lowered.inputs].tolist()
 
     def where_most_is(self, op: int, device_of: list[int]) -> int:
         """The device that holds most bytes of what an op reads; the first device when it reads nothing."""

@@ -22,14 +22,14 @@ class HeldMemory:
         self._output_begin: list[int] = lowered.output_begin.tolist()
         self._producer: list[int] = lowered.producer.tolist()
         self._storage: list[int] = lowered.storage.tolist()
-        self._home_bytes: list[int] = lowered.home_bytes.tolist()
+        self._home_bytes: list[int] = lowered.allocated_bytes.tolist()
         self._copy_bytes: list[int] = lowered.copy_bytes.tolist()
         self._workspace_bytes: list[int] = lowered.workspace_bytes.tolist()
         self._residents = _Residents(problem)
         self._device_of = [-1] * len(self._inputs)
         self._copies: list[set[int]] = [set() for _ in self._producer]
         self._readers_left = [0] * len(self._producer)
-        self._users_left: list[int] = lowered.kept.astype(int).tolist()
+        self._users_left: list[int] = lowered.live_out.astype(int).tolist()
         for tensor in (tensor for tensors in self._inputs for tensor in tensors):
             self._readers_left[tensor] += 1
             self._users_left[self._storage[tensor]] += 1

@@ -55,7 +55,7 @@ def op_bytes(problem: Problem) -> NDArray[np.int64]:
     """Bytes of each op's outputs and workspace, and of residents it is the first to read: int64 [num scheduled ops]."""
     lowered = problem.lowered
     total = lowered.workspace_bytes.copy()
-    np.add.at(total, lowered.producer, lowered.home_bytes)
+    np.add.at(total, lowered.producer, lowered.allocated_bytes)
     residents, first = np.unique(lowered.residents, return_index=True)
     np.add.at(total, lowered.resident_reader[first], lowered.resident_bytes[residents])
     return total

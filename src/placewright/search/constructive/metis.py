@@ -101,7 +101,7 @@ def _edges(
     reader = vertex_of[lowered.reader]
     maker = vertex_of[lowered.producer[lowered.inputs]]
     apart = reader != maker
-    size_bytes = np.tile(lowered.remote_bytes[lowered.inputs][apart].astype(np.float64), 2)
+    size_bytes = np.tile(lowered.transfer_bytes[lowered.inputs][apart].astype(np.float64), 2)
     source = np.concatenate([reader[apart], maker[apart]])
     target = np.concatenate([maker[apart], reader[apart]])
     count = int(vertex_of.max()) + 1

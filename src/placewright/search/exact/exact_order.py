@@ -18,13 +18,13 @@ _EXACT_SHARE = 0.2
 #: Of the peak: what is smaller counts as nothing in the rest. A few such tensors tell apart millions of sets.
 _LEAST_SHARE = 2**-16
 #: A set of so many ops is entered in milliseconds.
-_MOST_OPS = 20_000
+_MAX_OPS = 20_000
 
 
 def is_provable(problem: Problem) -> bool:
     """Whether only the order decides, and memory is the objective."""
     core = problem.core
-    return core.num_devices == 1 and core.num_ops <= _MOST_OPS and problem.objective == "peak-memory"
+    return core.num_devices == 1 and core.num_ops <= _MAX_OPS and problem.objective == "peak-memory"
 
 
 def proven(problem: Problem, result: Result, run: SearchRun) -> Result:

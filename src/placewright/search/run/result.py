@@ -85,7 +85,7 @@ def measure(problem: Problem, solution: Solution) -> Metrics:
         peak_memory_bytes=outcome.peak_memory_bytes,
         peak_bytes=tuple(int(x) for x in outcome.peak_bytes),
         busy_ns=tuple(int(x) for x in busy),
-        bytes_moved=int(lowered.remote_bytes[transfers[:, 0]].sum()),
+        bytes_moved=int(lowered.transfer_bytes[transfers[:, 0]].sum()),
         num_transfers=len(transfers),
         bytes_over_limit=outcome.bytes_over_limit,
     )

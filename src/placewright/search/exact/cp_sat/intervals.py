@@ -21,10 +21,10 @@ from placewright.search.exact.cp_sat.structure import (
 from placewright.search.run.result import Solution
 
 #: Intervals and pairs of steps beyond which building a model takes longer than it is worth.
-MOST_INTERVALS = 10_000
-MOST_PAIRS = 20_000
+MAX_INTERVALS = 10_000
+MAX_PAIRS = 20_000
 #: Ops up to which this model is faster than segments where both fit: transfers free, or not.
-_MOST_PROVEN_FREE, _MOST_PROVEN = 15, 45
+_MAX_PROVEN_FREE, _MAX_PROVEN = 15, 45
 
 
 def proves(structure: Structure) -> bool:
@@ -33,13 +33,13 @@ def proves(structure: Structure) -> bool:
     free = not any(
         structure.transfer_ns(t, s, d) for t in tensors for s, d in permutations(range(structure.num_devices), 2)
     )
-    return structure.num_ops <= (_MOST_PROVEN_FREE if free else _MOST_PROVEN)
+    return structure.num_ops <= (_MAX_PROVEN_FREE if free else _MAX_PROVEN)
 
 
 def fits(structure: Structure, warm: Solution) -> bool:
     num_devices, blocking = structure.num_devices, structure.problem.machine.transfer_model == "blocking"
     ways = num_devices * (num_devices - 1) * (2 if blocking else 1)
-    return structure.num_ops * num_devices + structure.num_tensors * ways <= MOST_INTERVALS
+    return structure.num_ops * num_devices + structure.num_tensors * ways <= MAX_INTERVALS
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     so that a free transfer is a barrier.
 
     A control dependency in mode "order" says nothing about times: the steps that exclude each other get ranks as well,
-    which follow their times and which the dependency orders. With more than MOST_PAIRS pairs of such steps it is left
+    which follow their times and which the dependency orders. With more than MAX_PAIRS pairs of such steps it is left
     out, and the order made of a solution may take longer than the model says.
     """
     model = CpModel()
@@ -143,7 +143,7 @@ class _Building:
                 self._add_signal(before, after)
         elif self.structure.controls:
             pairs = sum(len(r.steps) * (len(r.steps) - 1) // 2 for r in self.resources.values())
-            if pairs <= MOST_PAIRS:
+            if pairs <= MAX_PAIRS:
                 self._add_ranks()
 
     def _add_signal(self, before: int, after: int) -> None:

@@ -19,19 +19,19 @@ from placewright.search.exact.cp_sat.structure import (
 from placewright.search.run.result import Solution
 
 #: Lifetimes beyond which building a model takes longer than it is worth.
-MOST_INTERVALS = 10_000
+MAX_INTERVALS = 10_000
 
 
 def fits(structure: Structure, warm: Solution) -> bool:
     """Whether memory follows from the order alone: overlapped transfers come and go with time."""
     by_order = structure.num_devices == 1 or structure.problem.machine.transfer_model == "blocking"
-    return by_order and (structure.num_ops + 2 * structure.num_tensors) * structure.num_devices <= MOST_INTERVALS
+    return by_order and (structure.num_ops + 2 * structure.num_tensors) * structure.num_devices <= MAX_INTERVALS
 
 
-def most_bytes(structure: Structure) -> int:
+def max_bytes(structure: Structure) -> int:
     """No plan has a peak above this: everything on one device at once."""
     lowered = structure.problem.lowered
-    sizes = (lowered.resident_bytes, lowered.copy_bytes, lowered.home_bytes, lowered.workspace_bytes)
+    sizes = (lowered.resident_bytes, lowered.copy_bytes, lowered.allocated_bytes, lowered.workspace_bytes)
     return sum(int(own.sum()) for own in sizes)
 
 
@@ -109,7 +109,7 @@ class _Building:
             for d, here in self.on[op].items() if workspace else ():
                 interval = self.model.new_optional_fixed_size_interval_var(place, 1, here, "")
                 self.held[d].append((interval, workspace))
-        for tensor, size_bytes in enumerate(lowered.home_bytes.tolist()):
+        for tensor, size_bytes in enumerate(lowered.allocated_bytes.tolist()):
             if size_bytes:
                 self._add_home(tensor, size_bytes)
         for (tensor, d), (place, moves) in self.transfers.items():
@@ -132,7 +132,7 @@ class _Building:
     def _add_home(self, tensor: int, size_bytes: int) -> None:
         lowered, maker = self.structure.problem.lowered, self.structure.producer[tensor]
         end = self._new_end(tensor, None)
-        if lowered.kept[tensor]:
+        if lowered.live_out[tensor]:
             self.model.add(end == self.num_places)
         for shared in (lowered.storage == tensor).nonzero()[0].tolist():
             for d, here in self.on[maker].items():

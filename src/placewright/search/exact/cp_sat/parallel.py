@@ -12,7 +12,7 @@ from placewright.search.exact.cp_sat.structure import Formulation, Structure, Va
 from placewright.search.run.result import Solution
 
 #: Ops beyond which building a model takes longer than it is worth.
-MOST_OPS = 10_000
+MAX_OPS = 10_000
 
 
 def fits(structure: Structure, warm: Solution) -> bool:
@@ -22,7 +22,7 @@ def fits(structure: Structure, warm: Solution) -> bool:
     everywhere = all(len(own) == structure.num_devices for own in structure.allowed)
     alike = all(len(set(times)) == 1 for times in structure.time_ns)
     equal = links <= {Link()} and alone and everywhere and alike
-    return machine.transfer_model == "overlapped" and equal and structure.num_ops <= MOST_OPS
+    return machine.transfer_model == "overlapped" and equal and structure.num_ops <= MAX_OPS
 
 
 def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int) -> Formulation:

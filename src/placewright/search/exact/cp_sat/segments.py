@@ -12,7 +12,7 @@ from placewright.search.run.result import Solution
 
 #: Literals of a model of all segments that an optimal plan can need; beyond, only about as many as the hint has. With
 #: 12,000 (70 to 85 ops) a minute left gaps of 2 to 6 %, and no bound rose above those known without CP-SAT.
-MOST_LITERALS = 2_000
+MAX_LITERALS = 2_000
 #: Literals beyond which building and presolving a model takes longer than it is worth.
 LITERALS_THAT_FIT = 300_000
 
@@ -100,7 +100,7 @@ def _num_segments(structure: Structure, hinted: int) -> tuple[int, bool]:
     makers = {maker for maker, _ in structure.data_edges}
     readers = {reader for _, reader in structure.data_edges}
     enough = min(len(makers), len(readers)) + 1
-    if enough * 2 * structure.num_ops <= MOST_LITERALS:
+    if enough * 2 * structure.num_ops <= MAX_LITERALS:
         return enough, True
     some = hinted + 2 + hinted // 4
     return min(enough, some), enough <= some

@@ -106,7 +106,7 @@ def _formulate(problem: Problem, warm: Result) -> Formulation | None:
     at_most = warm.metrics.objective_value(problem.objective)
     if problem.objective == "peak-memory":
         if warm.metrics.bytes_over_limit > 0:
-            at_most = memory.most_bytes(structure)
+            at_most = memory.max_bytes(structure)
         if not memory.fits(structure, warm.solution):
             return None
         return memory.formulate(structure, warm.solution, at_least, at_most)

@@ -79,7 +79,7 @@ class Structure:
         return sorted({d for reader in self.readers[tensor] for d in self.allowed[reader]})
 
     def transfer_ns(self, tensor: int, source: int, destination: int) -> int:
-        size_bytes = int(self.problem.lowered.remote_bytes[tensor])
+        size_bytes = int(self.problem.lowered.transfer_bytes[tensor])
         return self.problem.machine.links[source][destination].transfer_time_ns(size_bytes)
 
     def needed_transfers(self, device_of: Sequence[int]) -> list[Transfer]:

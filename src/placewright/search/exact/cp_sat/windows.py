@@ -17,7 +17,7 @@ from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 #: Ops in a window: at first, at least, at most.
-_SIZE, _LEAST, _MOST = 30, 10, 100
+_SIZE, _LEAST, _MAX = 30, 10, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class _Sliding:
         if not is_optimal:
             self._size = max(float(_LEAST), 0.92 * self._size)
         elif share < 1 / 3:
-            self._size = min(float(_MOST), 1.05 * self._size)
+            self._size = min(float(_MAX), 1.05 * self._size)
 
 
 def _has_windows(problem: Problem) -> bool:
