@@ -24,7 +24,9 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Status
 from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
+from placewright.terminal.check_table import check_table
 from placewright.verification.checker import check_plan
+from placewright.verification.evidence import unchecked
 from placewright.verification.replay import Step, demands, held_memory, memory_curve, step_times
 
 
@@ -381,3 +383,7 @@ def test_a_better_bound_that_the_solver_proved_stands_with_its_own_reason(proven
     plan, graph, time_ns = right_plan()
     claimed = replace(plan, lower_bound=proven, bound_reason="proven by the solver", status=status)
     assert check_plan(claimed, graph, time_ns) == []
+    assert unchecked(plan) == []
+    assert unchecked(claimed) == [f"the lower bound of {proven} ns, which a search proved"]
+    printed = [str(part) for part in check_table(claimed, (), unchecked(claimed))]
+    assert printed[1] == f"not checked: the lower bound of {proven} ns, which a search proved"

@@ -64,10 +64,14 @@ class Check:
         Whether it does.
     problems
         What does not, one sentence each.
+    unchecked
+        What the plan claims and the check does not repeat: a lower bound that a search proved. All other bounds are
+        computed anew.
     """
 
     correct: bool
     problems: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 class Plan(PlanRecord):
@@ -182,7 +186,7 @@ class Plan(PlanRecord):
         from placewright.terminal.check_table import check_table
 
         found = judge(self, model)
-        return answer(found, check_table(self, found.problems))
+        return answer(found, check_table(self, found.problems, found.unchecked))
 
     def to_dataframe(self) -> DataFrame:
         """Make a table with one row per op and transfer, in the order of the plan.
@@ -241,11 +245,12 @@ def judge(
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times
     from placewright.verification.checker import check_plan
+    from placewright.verification.evidence import unchecked
 
     graph = find_graph(plan, model, dims=dims, name=name)
     costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
     problems = check_plan(plan, graph, costs.time_ns, costs.origin)
-    return Check(correct=not problems, problems=tuple(problems))
+    return Check(correct=not problems, problems=tuple(problems), unchecked=tuple(unchecked(plan)))
 
 
 def why_there(

@@ -50,5 +50,5 @@ def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measure
     if as_json:
         print_json(asdict(found))
     else:
-        print_parts(*check_table(plan, found.problems))
+        print_parts(*check_table(plan, found.problems, found.unchecked))
     return 0 if found.correct else 1

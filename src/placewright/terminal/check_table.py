@@ -13,9 +13,10 @@ from placewright.terminal.tables import line
 _MAX_PROBLEMS = 20
 
 
-def check_table(plan: Plan, problems: Sequence[str]) -> Iterator[RenderableType]:
+def check_table(plan: Plan, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
     if not problems:
         yield line(f"correct: {len(plan.ops):,} ops and {len(plan.transfers):,} transfers simulate to the same plan")
+        yield from (line(f"not checked: {claim}") for claim in unchecked)
         return
     yield line(f"wrong: {counted(len(problems), 'difference')}", "bold red")
     yield from (line(f"- {problem}") for problem in problems[:_MAX_PROBLEMS])

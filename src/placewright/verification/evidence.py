@@ -32,6 +32,14 @@ def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
     ]
 
 
+def unchecked(plan: Plan) -> list[str]:
+    """What a plan claims and no check here repeats. Every bound but a search's own is computed anew."""
+    if plan.bound_reason != "proven by the solver":
+        return []
+    unit = "ns" if plan.objective == "step-time" else "bytes"
+    return [f"the lower bound of {plan.lower_bound:,} {unit}, which a search proved"]
+
+
 def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
     bound, value = _bound_that_holds(plan, problem), metrics.objective_value(plan.objective)
     if (plan.lower_bound, plan.bound_reason) != (bound.value, bound.reason):
