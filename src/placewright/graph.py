@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from placewright.support.errors import InputError, shown
-from placewright.support.quantities import counted
+from placewright.support.quantities import QUANTITY_LIMIT, counted
 
 TensorRole = Literal["activation", "parameter", "constant"]
 Phase = Literal["", "forward", "backward", "optimizer"]
@@ -330,9 +330,9 @@ def _check_names(what: str, graph_name: str, names: Sequence[str]) -> None:
 def _check_tensors(graph: Graph) -> None:
     for index, (tensor, producer) in enumerate(zip(graph.tensors, graph.producer_of, strict=True)):
         label = f"graph '{shown(graph.name)}': tensor '{shown(tensor.name)}'"
-        if not 0 <= tensor.size_bytes < 2**62:
+        if not 0 <= tensor.size_bytes < QUANTITY_LIMIT:
             raise InputError(f"{label} has an impossible size of {shown(tensor.size_bytes)} bytes")
-        if not 0 <= tensor.held_bytes < 2**62:
+        if not 0 <= tensor.held_bytes < QUANTITY_LIMIT:
             raise InputError(f"{label} takes an impossible {shown(tensor.held_bytes)} bytes of memory")
         if tensor.role == "activation" and producer == -1:
             subject = f"{label} is read but no op" if graph.consumers_of[index] else f"{label}: no op reads or"
@@ -366,9 +366,9 @@ def _check_ops(graph: Graph) -> None:
         label = f"graph '{shown(graph.name)}': op '{shown(op.name)}'"
         if op.kind not in OP_KINDS:
             raise InputError(f"{label} has the unknown kind '{shown(op.kind)}'")
-        if op.time_ns is not None and not 0 <= op.time_ns < 2**62:
+        if op.time_ns is not None and not 0 <= op.time_ns < QUANTITY_LIMIT:
             raise InputError(f"{label} has an impossible time of {shown(op.time_ns)} ns")
-        if not 0 <= op.workspace_bytes < 2**62:
+        if not 0 <= op.workspace_bytes < QUANTITY_LIMIT:
             raise InputError(f"{label} has an impossible workspace of {shown(op.workspace_bytes)} bytes")
         for tensor in op.inputs:
             if not 0 <= tensor < len(graph.tensors):

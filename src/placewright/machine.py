@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from placewright.support.errors import InputError
+from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.suggestion import did_you_mean
 
 TransferModel = Literal["blocking", "overlapped"]
@@ -63,11 +64,11 @@ class Device:
     bandwidth_efficiency: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.memory_bytes is not None and not 0 < self.memory_bytes < 2**62:
+        if self.memory_bytes is not None and not 0 < self.memory_bytes < QUANTITY_LIMIT:
             raise InputError(f"device '{self.name}' has an impossible memory of {self.memory_bytes} bytes")
-        if not 0 <= self.launch_overhead_ns < 2**62:
+        if not 0 <= self.launch_overhead_ns < QUANTITY_LIMIT:
             raise InputError(f"device '{self.name}' has an impossible launch overhead of {self.launch_overhead_ns} ns")
-        if not 0 <= self.kernel_gap_ns < 2**62:
+        if not 0 <= self.kernel_gap_ns < QUANTITY_LIMIT:
             raise InputError(f"device '{self.name}' has an impossible gap of {self.kernel_gap_ns} ns between kernels")
         rates = [*self.peak_flops_per_s.values(), self.memory_bandwidth_bytes_per_s]
         if any(rate is not None and not 0 < rate < float("inf") for rate in rates):
@@ -108,7 +109,7 @@ class Link:
     latency_ns: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.latency_ns < 2**62:
+        if not 0 <= self.latency_ns < QUANTITY_LIMIT:
             raise InputError(f"a link has an impossible latency of {self.latency_ns} ns")
         if self.bandwidth_bytes_per_s is not None and not 1 <= self.bandwidth_bytes_per_s < float("inf"):
             raise InputError(f"a link has an impossible bandwidth of {self.bandwidth_bytes_per_s} bytes/s")

@@ -144,7 +144,7 @@ def test_a_check_says_what_is_wrong(planned: tuple[Plan, Path]) -> None:
 def test_a_plan_of_no_file_asks_which_graph_it_is_for(plan: Plan) -> None:
     with pytest.raises(placewright.InputError, match=r"was made in Python, not from a file, so say which graph"):
         plan.check()
-    with pytest.raises(placewright.InputError, match=r"the plan is no plan for 'tiny'"):
+    with pytest.raises(placewright.InputError, match=r"the plan is not a plan for 'tiny'"):
         judge(plan, graph_of({"a": ("", 10)}))
 
 

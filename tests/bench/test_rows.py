@@ -167,7 +167,7 @@ def test_results_of_other_work_are_not_mixed(folder: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": 1, "suite": 3}'])
 def test_a_header_that_is_none_is_refused(folder: Path, text: str) -> None:
     (folder / "run.json").write_text(text)
-    with pytest.raises(InputError, match=r"run.json' is no header of benchmark results"):
+    with pytest.raises(InputError, match=r"run.json' is not the header of benchmark results"):
         read_results(folder)
 
 

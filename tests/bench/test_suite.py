@@ -80,7 +80,7 @@ def test_optima_are_read_by_graph(graphs: Path) -> None:
         ("synthetic-3-0", "line 2: not a graph"),
         ("synthetic-3-0,1\nsynthetic-3-0,1", "line 3: not a graph"),
         ("synthetic-3-0," + "9" * 19, "line 2: not a graph"),
-        ("someone,4", "optima names 'someone', which is none of the instances"),
+        ("someone,4", "optima names 'someone', which is not among the instances"),
     ],
 )
 def test_what_is_wrong_with_optima_is_named(graphs: Path, lines: str, complaint: str) -> None:

@@ -76,7 +76,7 @@ def test_no_address_of_a_cluster_gets_a_sentence(
 ) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
     assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", "cluster:6379"]) == 2
-    sentence = "'cluster:6379' is no address of a Ray cluster; those are auto, local and ray://HOST:PORT"
+    sentence = "'cluster:6379' is not the address of a Ray cluster; allowed are auto, local and ray://HOST:PORT"
     assert capsys.readouterr().err == f"placewright: error: {sentence}\n"
 
 

@@ -126,5 +126,5 @@ def test_exporting_a_map_warns_of_what_speaks_against_it(tmp_path: Path, caplog:
     caplog.clear()
     export_plan(plan, "device-map", tmp_path / "map.json")
     assert caplog.messages[0].startswith("what this device map costs is not known without the plan's graph, so name it")
-    with pytest.raises(InputError, match="is no plan for"):
+    with pytest.raises(InputError, match="is not a plan for"):
         export_plan(plan, "device-map", tmp_path / "map.json", graph=graph_of({"x": ("", 4)}))

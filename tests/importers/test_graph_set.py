@@ -90,8 +90,8 @@ def test_a_damaged_line_spoils_its_own_graph_only(path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"[]", "is no set of graphs: its first line is not the header of one"),
-        (b"\xff", "is no set of graphs: its first line is not the header of one"),
+        (b"[]", "is not a set of graphs: its first line is not the header of one"),
+        (b"\xff", "is not a set of graphs: its first line is not the header of one"),
         (b'{"schema_version": 2, "metadata": {}}', "has schema_version 2; this placewright reads version 1"),
     ],
 )

@@ -115,8 +115,8 @@ def test_a_layer_that_no_accelerator_runs_takes_its_time_on_the_cpu_and_a_warnin
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"nodes": 3}, "'t.json' is no layer graph: 'nodes' must be a list of objects"),
-        ({"edges": [1]}, "'t.json' is no layer graph: 'edges' must be a list of objects"),
+        ({"nodes": 3}, "'t.json' is not a layer graph: 'nodes' must be a list of objects"),
+        ({"edges": [1]}, "'t.json' is not a layer graph: 'edges' must be a list of objects"),
         ({"nodes": [{"name": "a"}]}, "'t.json': layer number 0 has no whole number as its 'id'"),
         ({"nodes": [{"id": 1}, {"id": 1}]}, "'t.json' has two layers with the id 1"),
         ({"nodes": [{"id": 1}], "edges": []}, "'t.json': layer 'node1': 'cpuLatency' must be a number"),

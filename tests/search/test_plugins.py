@@ -161,7 +161,7 @@ def wrong_order(problem: Problem) -> Any:
     [
         (lambda problem: 1 // 0, r"method 'wrong' failed: ZeroDivisionError: .* \(test_plugins.py:\d+\)"),
         (lambda problem: None, "method 'wrong' returned NoneType, not a Result"),
-        (wrong_order, "method 'wrong' made a solution that is none: op 1 runs before an input is on its device"),
+        (wrong_order, "method 'wrong' made an invalid solution: op 1 runs before an input is on its device"),
     ],
 )
 def test_what_a_method_does_wrong_is_one_sentence(answer: Any, complaint: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from placewright.problem.constraints import Constraints
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.support.errors import InputError
-from placewright.support.quantities import parse_bytes, parse_duration_ns
+from placewright.support.quantities import QUANTITY_LIMIT, parse_bytes, parse_duration_ns
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
@@ -28,7 +28,7 @@ def bytes_or_none(name: str, value: Any) -> int | None:
     """Bytes from an int or a size like "10GiB"."""
     if value is None:
         return None
-    return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, 2**62 - 1)
+    return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, QUANTITY_LIMIT - 1)
 
 
 def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budget:

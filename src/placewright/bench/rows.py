@@ -191,7 +191,7 @@ def _read_header(path: Path) -> Header:
         version = document.pop("schema_version")
         header = _record(Header, document) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError(f"'{shown(path)}' is no header of benchmark results") from error
+        raise InputError(f"'{shown(path)}' is not the header of benchmark results") from error
     if header is None:
         found = shown(version)
         raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")

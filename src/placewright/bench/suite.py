@@ -128,7 +128,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
         raise InputError(f"memory_share is {shown(suite.memory_share)}; it must be a number above 0, and at most 1")
     _check_labels(suite.labels)
     if unknown := sorted(suite.optima.keys() - set(suite.labels)):
-        raise InputError(f"optima names '{shown(unknown[0])}', which is none of the instances")
+        raise InputError(f"optima names '{shown(unknown[0])}', which is not among the instances")
     return suite
 
 

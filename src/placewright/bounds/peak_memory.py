@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.bounds.bound import Bound
 from placewright.problem import Problem
+from placewright.support.quantities import QUANTITY_LIMIT
 
 #: How many arcs `live_tensors` may look at: some 50 ms.
 _MAX_ARCS = 10_000_000
@@ -53,7 +54,7 @@ def nothing_fits(problem: Problem) -> bool:
     devices together hold less than they must."""
     if all(limit is None for limit in problem.memory_limits_bytes):
         return False
-    limits = [2**62 if limit is None else limit for limit in problem.memory_limits_bytes]
+    limits = [QUANTITY_LIMIT if limit is None else limit for limit in problem.memory_limits_bytes]
     devices = np.arange(problem.machine.num_devices, dtype=np.uint64)
     allowed = problem.groups[1][:, None] >> devices & np.uint64(1)
     roomiest = np.where(allowed == 1, np.array(limits, np.int64), -1).max(axis=1)

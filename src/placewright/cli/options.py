@@ -11,6 +11,7 @@ import typer
 from placewright.cli.printing import be_quiet
 from placewright.problem.objective import Objective
 from placewright.support.errors import InputError
+from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.suggestion import did_you_mean
 
 Model = Annotated[
@@ -54,7 +55,7 @@ def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
     dims: dict[str, int] = {}
     for text in texts or ():
         name, _, size = text.rpartition("=")
-        if not name or not (size.isascii() and size.isdigit()) or not 0 < int(size[:19]) < 2**62:
+        if not name or not (size.isascii() and size.isdigit()) or not 0 < int(size[:19]) < QUANTITY_LIMIT:
             raise InputError(f"--dim '{text}' is not understood; write it like batch=8")
         if dims.get(name, int(size)) != int(size):
             raise InputError(f"--dim gives '{name}' two sizes, {dims[name]} and {size}")

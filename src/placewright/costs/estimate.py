@@ -21,8 +21,8 @@ from placewright.graph import Graph, Op
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
 from placewright.support.garbage import collection_paused
+from placewright.support.quantities import QUANTITY_LIMIT
 
-_LARGEST = 2**62
 _FREE_KINDS = ("view", "input")
 #: Division and multiplication of float64 leave a relative error near 1e-16; less than this is not another nanosecond.
 _ROUNDING_NS = 1e-6
@@ -177,7 +177,7 @@ def _work(op: Op, graph: Graph) -> _Work:
         flops, guessed = count_flops(op, [tensors[index] for index in op.inputs], outputs), False
     except NoFormulaError:
         flops, guessed = 0, True
-    if flops >= _LARGEST or bytes_moved >= _LARGEST:
+    if flops >= QUANTITY_LIMIT or bytes_moved >= QUANTITY_LIMIT:
         label = f"graph '{shown(graph.name)}': op '{shown(op.name)}'"
         raise InputError(f"{label} is too large: {shown(flops)} operations, {shown(bytes_moved)} bytes")
     dtype = compute_dtype(op, inputs, outputs)
@@ -200,7 +200,7 @@ def _roofline_ns(
         bandwidth = (device.memory_bandwidth_bytes_per_s or np.nan) * device.bandwidth_efficiency
         compute_ns = np.where(flops > 0, flops * 1e9 / (peaks[rows] * device.compute_efficiency), 0)
         busy_ns = np.maximum(compute_ns, bytes_moved * 1e9 / bandwidth)
-        whole_ns = np.ceil(np.clip(busy_ns - _ROUNDING_NS, 0, _LARGEST))
+        whole_ns = np.ceil(np.clip(busy_ns - _ROUNDING_NS, 0, QUANTITY_LIMIT))
         known = ~np.isnan(whole_ns)
         beside_ns = device.kernel_gap_ns + (device.launch_overhead_ns if device.launches_itself else 0)
         times[:, column] = np.where(known, np.where(known, whole_ns, 0).astype(np.int64) + beside_ns, _UNKNOWN)
@@ -208,7 +208,7 @@ def _roofline_ns(
 
 
 def _check_times(graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> None:
-    for index, column in np.argwhere((time_ns == _UNKNOWN) | (time_ns >= _LARGEST)):
+    for index, column in np.argwhere((time_ns == _UNKNOWN) | (time_ns >= QUANTITY_LIMIT)):
         op, device = graph.ops[index], machine.devices[column]
         label = f"graph '{shown(graph.name)}': op '{shown(op.name)}'"
         if time_ns[index, column] == _UNKNOWN:

@@ -17,6 +17,7 @@ from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_text
+from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.spreadsheet import unguarded
 
 _NS_PER_UNIT = {"time_ns": 1, "time_us": 1000}
@@ -86,7 +87,7 @@ def _time_ns(text: str, unit: str, where: str) -> int:
         value = float(text) * _NS_PER_UNIT[unit]
     except ValueError:
         raise InputError(f"{where}: {unit} is '{shown(text)}', which is not a number") from None
-    if not (math.isfinite(value) and 0 <= value < 2**62):
+    if not (math.isfinite(value) and 0 <= value < QUANTITY_LIMIT):
         raise InputError(f"{where}: {unit} is {shown(text)}, which is not a possible time")
     return round(value)
 

@@ -180,7 +180,7 @@ def _metadata(header: bytes, path: Path) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
-        raise InputError(f"'{shown(path)}' is no set of graphs: its first line is not the header of one")
+        raise InputError(f"'{shown(path)}' is not a set of graphs: its first line is not the header of one")
     if document.get("schema_version") != SCHEMA_VERSION:
         found = shown(document.get("schema_version"))
         raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")

@@ -16,6 +16,7 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers.builder import GraphBuilder
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.files import write_atomically
+from placewright.support.quantities import QUANTITY_LIMIT
 
 SCHEMA_VERSION = 1
 GZIP_MAGIC = b"\x1f\x8b"
@@ -194,7 +195,7 @@ def _first_repeated(keys: Sequence[str]) -> str:
 
 
 def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**62
+    return type(value) is int and 0 <= value < QUANTITY_LIMIT
 
 
 def _is_text(value: object) -> bool:

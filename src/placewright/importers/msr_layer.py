@@ -13,6 +13,7 @@ from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.json_graph import decode_object, unpack
 from placewright.support.errors import InputError, shown
+from placewright.support.quantities import QUANTITY_LIMIT
 
 _NS_PER_MS = 1_000_000
 #: Sizes of a file without a single priced transfer need no bandwidth.
@@ -56,19 +57,19 @@ def parse_msr_layer(data: bytes, name: str) -> Graph:
 def _records(document: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]:
     records = document.get(key)
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise InputError(f"'{name}' is no layer graph: '{key}' must be a list of objects")
+        raise InputError(f"'{name}' is not a layer graph: '{key}' must be a list of objects")
     return records
 
 
 def _number(record: Mapping[str, Any], key: str, where: str) -> float:
     value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**62:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < QUANTITY_LIMIT:
         raise InputError(f"{where}: '{key}' must be a number that is not negative")
     return float(value)
 
 
 def _whole(value: float, name: str) -> int:
-    if not math.isfinite(value) or value >= 2**62:
+    if not math.isfinite(value) or value >= QUANTITY_LIMIT:
         raise InputError(f"'{name}' has a time or size that is too large")
     return round(value)
 
@@ -108,7 +109,7 @@ def _dependencies(
         for key in ("sourceId", "destId"):
             if type(edge.get(key)) is not int or edge[key] not in position:
                 found = shown(str(edge.get(key)))
-                raise InputError(f"'{name}': edge number {index} has the {key} {found}, which is no layer's id")
+                raise InputError(f"'{name}': edge number {index} has the {key} {found}, which is not the id of a layer")
             ends.append(position[edge[key]])
         prices[ends[0]] = max(prices.get(ends[0], 0.0), _number(edge, "cost", f"'{name}': edge number {index}"))
         inputs[ends[1]].append(ends[0])

@@ -129,7 +129,7 @@ def connect(address: str, cores: int) -> bool:
     """
     if address not in ("auto", "local") and not address.startswith("ray://"):
         raise InputError(
-            f"'{shown(address)}' is no address of a Ray cluster; those are auto, local and ray://HOST:PORT"
+            f"'{shown(address)}' is not the address of a Ray cluster; allowed are auto, local and ray://HOST:PORT"
         )
     if ray.is_initialized():
         return False

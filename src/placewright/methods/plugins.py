@@ -59,4 +59,4 @@ def solve(method: Method, problem: Problem, run: SearchRun) -> Result:
         return replace(result, metrics=measure(problem, result.solution))
     except (TypeError, ValueError, AttributeError) as error:
         reason = shown(str(error).splitlines()[0])
-        raise InputError(f"method '{method.name}' made a solution that is none: {reason}") from error
+        raise InputError(f"method '{method.name}' made an invalid solution: {reason}") from error

@@ -32,6 +32,7 @@ from placewright.problem.objective import Metrics
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.garbage import collection_paused
+from placewright.support.quantities import QUANTITY_LIMIT
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -206,7 +207,7 @@ def _limited(name: str, hint: Any) -> Any:
     if is_dataclass(hint):
         return _record(hint)  # type: ignore[arg-type]
     if hint is int and name != "seed":
-        return Annotated[int, Field(ge=WAITS_FOR_LAUNCH if name == "waits_for" else 0, lt=2**62)]
+        return Annotated[int, Field(ge=WAITS_FOR_LAUNCH if name == "waits_for" else 0, lt=QUANTITY_LIMIT)]
     if get_origin(hint) is tuple:
         return Annotated[tuple[_limited(name, get_args(hint)[0]), ...], FailFast()]  # type: ignore[misc]
     if get_origin(hint) is UnionType:

@@ -34,7 +34,7 @@ def find_graph(
     graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(plan))
     if differences := match_graph(plan, graph):
         named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
-        raise InputError(f"{name} is no plan for {named}: {'; '.join(differences)}")
+        raise InputError(f"{name} is not a plan for {named}: {'; '.join(differences)}")
     return graph
 
 

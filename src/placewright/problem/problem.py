@@ -18,6 +18,7 @@ from placewright.problem.constraints import Constraints, placement_groups
 from placewright.problem.lowering import Lowered, lower
 from placewright.problem.objective import ControlMode, Objective
 from placewright.support.errors import InputError
+from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.suggestion import did_you_mean
 
 
@@ -52,7 +53,7 @@ class Problem:
                 f"{len(self.memory_limits_bytes)} memory limits given for {self.machine.num_devices} devices"
             )
         for limit in self.memory_limits_bytes:
-            if limit is not None and not (type(limit) is int and 0 <= limit < 2**62):
+            if limit is not None and not (type(limit) is int and 0 <= limit < QUANTITY_LIMIT):
                 raise InputError(f"a memory limit of {limit} is not a whole number of bytes from 0 to 2**62 - 1")
         if all(op.kind == "view" for op in self.graph.ops):
             raise InputError(f"graph '{self.graph.name}' has nothing to schedule: all its ops are views")
@@ -106,7 +107,7 @@ class Problem:
             allowed=allowed,
             latency_ns=np.array([[link.latency_ns for link in row] for row in machine.links], np.int64),
             inverse_bandwidth=np.array([[link.inverse_bandwidth for link in row] for row in machine.links], np.int64),
-            memory_limit=np.array([2**62 if x is None else x for x in self.memory_limits_bytes], np.int64),
+            memory_limit=np.array([QUANTITY_LIMIT if x is None else x for x in self.memory_limits_bytes], np.int64),
             host_of=np.array(machine.hosts, np.int32),
             launch_ns=np.array([device.launch_overhead_ns for device in machine.devices], np.int64),
             blocking=machine.transfer_model == "blocking",
@@ -131,11 +132,11 @@ def _check_sums(problem: Problem) -> None:
     compute_ns = sum(problem.time_ns.max(axis=1).tolist())
     num_launches = len(problem.graph.ops) + (len(tensors) + len(problem.graph.ops)) * machine.num_devices
     launch_ns = num_launches * max(device.launch_overhead_ns for device in machine.devices)
-    if compute_ns + transfer_ns * machine.num_devices + launch_ns >= 2**62:
+    if compute_ns + transfer_ns * machine.num_devices + launch_ns >= QUANTITY_LIMIT:
         raise InputError(
             f"graph '{problem.graph.name}': the times of ops, transfers and launches add up to more than 2**62 ns"
         )
-    if total_bytes * machine.num_devices >= 2**62:
+    if total_bytes * machine.num_devices >= QUANTITY_LIMIT:
         raise InputError(f"graph '{problem.graph.name}': the sizes of tensors add up to more than 2**62 bytes")
 
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from placewright.support.errors import InputError, shown
 
-_LARGEST = 2**62
+#: Times in ns, sizes in bytes and counts stay below, so that sums of two fit into an int64.
+QUANTITY_LIMIT = 2**62
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3}))?\s*([A-Za-zµμ]*)\s*")
 #: No quantity needs more characters; reading a number takes time that grows with its length squared.
 _MAX_LENGTH = 100
@@ -106,7 +107,7 @@ def _split(text: str, what: str, example: str) -> tuple[Decimal, str]:
 
 
 def _whole(value: Decimal, rounding: str, what: str, text: str) -> int:
-    if value >= _LARGEST:
+    if value >= QUANTITY_LIMIT:
         raise InputError(f"{what} '{text}' is too large")
     return int(value.to_integral_value(rounding=rounding))
 

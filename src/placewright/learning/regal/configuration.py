@@ -56,7 +56,10 @@ class PolicyConfiguration:
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
-            raise InputError(f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices cannot be")
+            raise InputError(
+                f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices; allowed are at most 1000 "
+                f"rounds, widths from 1 to 4096 and 1 to {MAX_DEVICES} devices"
+            )
         if self.network not in get_args(Network):
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from placewright.problem import Problem
 from placewright.search.constructive.contention_free import rows
-
-_UNLIMITED = 2**62
+from placewright.support.quantities import QUANTITY_LIMIT
 
 
 class HeldMemory:
@@ -17,7 +16,7 @@ class HeldMemory:
 
     def __init__(self, problem: Problem) -> None:
         lowered = problem.lowered
-        self.free = [_UNLIMITED if limit is None else limit for limit in problem.memory_limits_bytes]
+        self.free = [QUANTITY_LIMIT if limit is None else limit for limit in problem.memory_limits_bytes]
         self._inputs = rows(lowered.input_begin, lowered.inputs)
         self._output_begin: list[int] = lowered.output_begin.tolist()
         self._producer: list[int] = lowered.producer.tolist()

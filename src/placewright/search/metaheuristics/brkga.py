@@ -51,7 +51,9 @@ class Brkga:
         if self.populations < 1:
             raise InputError(f"{self.populations} populations cannot evolve: at least 1 can")
         if self.exchange_interval < 1:
-            raise InputError(f"an exchange every {self.exchange_interval} generations is none: at least 1 is needed")
+            raise InputError(
+                f"an exchange every {self.exchange_interval} generations was asked for; the smallest interval is 1"
+            )
         received, others = self.exchanged * (self.populations - 1), self.population - self.elites
         if self.exchanged < 0 or (self.populations > 1 and received > others):
             raise InputError(

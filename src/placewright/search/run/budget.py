@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placewright.support.errors import InputError
+from placewright.support.quantities import QUANTITY_LIMIT
 
 #: Evaluations of a budget that time alone ends.
-UNLIMITED = 2**62 - 1
+UNLIMITED = QUANTITY_LIMIT - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
