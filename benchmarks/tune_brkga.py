@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     arguments = parser().parse_args()
-    kept, results = arguments.live_out, arguments.results
+    kept, results = arguments.kept, arguments.results
     kept.parent.mkdir(parents=True, exist_ok=True)
     done = dict(whole_lines(kept))
     betas: list[Sequence[tuple[float, float]]]
