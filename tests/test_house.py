@@ -23,6 +23,7 @@ ROWS = (
     {"methods"},
     {"plans"},
     {"verification"},
+    {"execution"},
     {"analysis"},
     {"report", "export", "terminal"},
     {"api"},

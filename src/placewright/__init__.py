@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import placewright.support.early_interrupt  # noqa: F401, before what takes longer to import
-from placewright.api import inspect, load, plan, save
+from placewright.api import compile, inspect, load, plan, save
 from placewright.api.questions import Plan
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers import load_graph, save_graph
@@ -34,6 +34,7 @@ __all__ = [
     "Plan",
     "Tensor",
     "__version__",
+    "compile",
     "export_plan",
     "from_torch",
     "inspect",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
-from placewright.support.files import read_text
+from placewright.support.files import read_text, write_atomically
 from placewright.support.quantities import QUANTITY_LIMIT
-from placewright.support.spreadsheet import unguarded
+from placewright.support.spreadsheet import guarded, unguarded
 
 _NS_PER_UNIT = {"time_ns": 1, "time_us": 1000}
 _GLOB = re.compile(r"[*?\[]")
@@ -47,6 +48,15 @@ def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[
         time_ns[place] = row.time_ns
         touched[place] = True
     return touched
+
+
+def write_measured(path: Path, time_ns: Mapping[str, int], device: str) -> None:
+    """Writes such a file. time_ns: by name of the op. device: a name, a kind, or *."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["op", "device", "time_ns"])
+    writer.writerows([guarded(op), device, time] for op, time in time_ns.items())
+    write_atomically(path, lines.getvalue().encode())
 
 
 def _read_rows(path: Path) -> Iterator[_Row]:

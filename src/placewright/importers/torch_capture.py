@@ -74,6 +74,32 @@ def capture(trace: Trace) -> Capture:
     )
 
 
+def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
+    """Of a functional graph without descriptors: every placeholder is read, every result is an output.
+
+    is_parameter: of each placeholder, whether it stays from step to step.
+    """
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    outputs = tuple(node for node in graph.output_node().args[0] if node is not None)
+    needed = _ancestors(outputs)
+    sources: dict[Any, tuple[str, SourceRole]] = {
+        node: (node.name, "parameter" if stays else "input")
+        for node, stays in zip(placeholders, is_parameter, strict=True)
+        if node in needed
+    }
+    constants = [node for node in graph.nodes if node.op == "get_attr" and node in needed]
+    return Capture(
+        nodes=tuple(node for node in graph.nodes if node.op == "call_function" and node in needed),
+        sources={**sources, **{node: (node.name.lstrip("_"), "constant") for node in constants}},
+        outputs=outputs,
+        updates=(),
+        gradients=(),
+        seeded={},
+        warnings=(),
+        module_prefix="",
+    )
+
+
 def _check_gradients(trace: Trace, trained: set[str]) -> None:
     """Raises InputError when the traced step lacks the gradient of a parameter that the loss depends on."""
     lost = [name for name, needed_by_loss in trace.trainable.items() if needed_by_loss and name not in trained]

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.torch_capture import Capture
-from placewright.importers.torch_ops import describe
+from placewright.importers.torch_ops import describe, draws_random_numbers
 from placewright.importers.torch_origin import module_of, phase_of, source_of
 from placewright.support.errors import InputError
 
@@ -24,9 +24,13 @@ OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def graph_from_capture(captured: Capture, name: str, optimizer: str | None) -> Graph:
-    """The graph of a capture; with an optimizer, one op per parameter that has a gradient."""
-    translation = _Translation(name, captured.module_prefix)
+def translate(
+    captured: Capture, name: str, optimizer: str | None, *, random_in_order: bool = True
+) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
+    """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
+    the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
+    outputs. random_in_order: whether ops that draw random numbers keep their order."""
+    translation = _Translation(name, captured.module_prefix, random_in_order)
     for node, (label, role) in captured.sources.items():
         translation.add_source(node, label, role)
     for node in captured.nodes:
@@ -39,9 +43,12 @@ def graph_from_capture(captured: Capture, name: str, optimizer: str | None) -> G
         translation.add_optimizer(parameter, gradient, str(optimizer))
     for node in captured.outputs:
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
+    for _, gradient in captured.gradients if not optimizer else ():
+        translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
     for warning in captured.warnings:
         translation.builder.warn(warning)
-    return translation.finish(optimizer)
+    mode = {"mode": "training" if captured.gradients else "inference"}
+    return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
 
 
 class _Translation:
@@ -49,16 +56,18 @@ class _Translation:
 
     tensors: for each node the tensors it stands for, None where a call leaves a result out.
     owner: for each tensor the one whose memory it shares. readers: ops, views aside, that read an owner's memory.
-    producer: op that made each tensor.
+    producer: op that made each tensor. last_random: the latest op that draws from the generator of random numbers.
     """
 
-    def __init__(self, name: str, module_prefix: str) -> None:
+    def __init__(self, name: str, module_prefix: str, random_in_order: bool) -> None:
         self.builder = GraphBuilder(name)
         self.module_prefix = module_prefix
         self.tensors: dict[Any, tuple[int | None, ...]] = {}
         self.owner: list[int] = []
         self.readers: dict[int, list[int]] = {}
         self.producer: dict[int, int] = {}
+        self.random_in_order = random_in_order
+        self.last_random: int | None = None
         self.unknown: Counter[str] = Counter()
 
     def tensor_of(self, node: Any) -> int:
@@ -105,7 +114,7 @@ class _Translation:
             else None
             for position, result in enumerate(results)
         )
-        self._add_op(
+        op = self._add_op(
             node.name,
             kind,
             inputs=inputs,
@@ -116,6 +125,11 @@ class _Translation:
             source=source_of(node),
             phase=phase_of(node),
         )
+        if self.random_in_order and draws_random_numbers(node):
+            # They share one generator, so in another order each would draw what is another's.
+            if self.last_random is not None:
+                self.builder.change_op(op, controls=(self.last_random,))
+            self.last_random = op
 
     def add_update(self, value: Any, target: Any) -> None:
         """A parameter, buffer or input that takes a new value during the step.
@@ -157,18 +171,18 @@ class _Translation:
         )
         self._overwrite(op, result, old)
 
-    def finish(self, optimizer: str | None) -> Graph:
+    def finish(self, mode: Mapping[str, str]) -> Graph:
         """The graph; calls of unknown meaning are warned of, once per target."""
         for target, count in sorted(self.unknown.items()):
             self.builder.warn(f"{count} of the op {target}, whose meaning is not known")
-        mode = {"mode": "training", "optimizer": optimizer} if optimizer else {"mode": "inference"}
         return self.builder.build({"framework": "torch", **mode})
 
     def _overwrite(self, op: int, new: int, old: int) -> None:
         """Makes a result share the memory of `old`, after every other op that reads that memory."""
         before = [reader for reader in self.readers.get(self.owner[old], []) if reader != op]
         computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
-        self.builder.change_op(op, controls=tuple(sorted(set(before) - computed_from)))
+        controls = {*self.builder.ops[op].controls, *before} - computed_from
+        self.builder.change_op(op, controls=tuple(sorted(controls)))
         self.builder.change_tensor(new, alias_of=old, is_output=True)
         self.owner[new] = self.owner[old]
 

@@ -52,7 +52,8 @@ def from_torch(
     -------
     Graph
         Updated parameters and buffers are in-place results in it: outputs of the op that computes them, aliasing the
-        old value, after everything that reads the old value (`Op.controls`).
+        old value, after everything that reads the old value (`Op.controls`). Ops that draw random numbers follow each
+        other as in the module, since they share one generator.
 
     Raises
     ------
@@ -62,16 +63,40 @@ def from_torch(
         When PyTorch cannot trace the module, sizes stay symbolic, there is nothing to train, or the gradient of a
         parameter that the loss depends on was not traced.
     """
+    return captured_graph(
+        model, args, kwargs or {}, training=training, optimizer=optimizer, loss=loss, name=name, random_in_order=True
+    )
+
+
+def captured_graph(
+    model: nn.Module | ExportedProgram,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    *,
+    training: bool,
+    optimizer: Optimizer,
+    loss: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+    random_in_order: bool,
+) -> Graph:
+    """What `from_torch` returns.
+
+    random_in_order: whether ops that draw random numbers keep their order, without which a plan may draw other numbers
+    than the module. The sets of graphs know no such order, as the papers' know none.
+    """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
     from placewright.importers.torch_capture import capture
-    from placewright.importers.torch_graph import OPTIMIZER_STATES, graph_from_capture
+    from placewright.importers.torch_graph import OPTIMIZER_STATES, translate
     from placewright.importers.torch_trace import trace
 
     if optimizer not in OPTIMIZER_STATES:
         raise InputError(f"unknown optimizer '{optimizer}' (known: {', '.join(OPTIMIZER_STATES)})")
-    traced = trace(model, _positional(args), kwargs or {}, training=training, loss=loss)
-    return graph_from_capture(capture(traced), name or _name_of(model), optimizer if training else None)
+    traced = trace(model, positional(args), kwargs, training=training, loss=loss)
+    graph, _ = translate(
+        capture(traced), name or _name_of(model), optimizer if training else None, random_in_order=random_in_order
+    )
+    return graph
 
 
 def _name_of(model: nn.Module | ExportedProgram) -> str:
@@ -83,7 +108,7 @@ def _name_of(model: nn.Module | ExportedProgram) -> str:
     return type(model).__name__
 
 
-def _positional(args: Any) -> tuple[Any, ...]:
+def positional(args: Any) -> tuple[Any, ...]:
     """Positional arguments, from a sequence of them or a single tensor."""
     import torch
 

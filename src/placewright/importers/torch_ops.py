@@ -91,6 +91,16 @@ def describe(node: Any) -> tuple[str, Attributes]:
     return _from_tags(name, node)
 
 
+def draws_random_numbers(node: Any) -> bool:
+    """Whether a traced call takes numbers from the generator: dropout that drops nothing does not."""
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return False
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    arguments = arguments_of(node)
+    return not (arguments.get("dropout_p") == 0.0 or arguments.get("train") is False)
+
+
 def _from_tags(name: str, node: Any) -> tuple[str, Attributes]:
     tags = node.target.tags
     if torch.Tag.view_copy in tags:

@@ -27,6 +27,29 @@ from placewright.support.errors import InputError
 
 #: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
 MODEL_ATTRIBUTE = "model"
+#: Stands for a tensor in what the model returns.
+_TENSOR = object()
+
+
+class Returned:
+    """What the model returns: containers and values as they are, and where the tensors stand in them.
+
+    An object of its own, since tracing puts back the attributes of the module that it runs.
+    """
+
+    def __init__(self) -> None:
+        self.read(torch.empty(0))
+
+    def read(self, output: Any) -> None:
+        """Keeps what the model returned while it was traced."""
+        leaves, self._structure = pytree.tree_flatten(output)
+        self._leaves = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def filled(self, tensors: Sequence[Any]) -> Any:
+        """The same with these tensors, in order."""
+        each = iter(tensors)
+        leaves = [next(each) if leaf is _TENSOR else leaf for leaf in self._leaves]
+        return pytree.tree_unflatten(leaves, self._structure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +60,7 @@ class Trace:
     buffer, by all its names. module_prefix: what stands before a layer's path in the nodes' metadata.
     Of a training step, trainable: each parameter that requires a gradient, and whether the loss depends on it;
     custom_gradients: the autograd functions with a backward of their own.
+    returned: what the model returns.
     """
 
     graph: Any
@@ -45,6 +69,7 @@ class Trace:
     module_prefix: str
     trainable: Mapping[str, bool]
     custom_gradients: Sequence[str]
+    returned: Returned
 
 
 def trace(
@@ -59,11 +84,10 @@ def trace(
         args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
     leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
-    dependence = Dependence()
+    minimised = (loss or default_loss) if training else None
+    dependence, returned = Dependence(), Returned()
     with off_meta(module, leaves) as (fed, context), _mode_set(module, training), _quiet():
-        step = _Step(
-            module, arguments, fed, structure, (loss or default_loss) if training else None, context, dependence
-        )
+        step = _Step(module, arguments, fed, structure, minimised, context, dependence, returned)
         graph = _functional_graph(step, tuple(_each_once(tensors_of(fed))), training)
     names = _first_names(module)
     return Trace(
@@ -73,7 +97,17 @@ def trace(
         module_prefix="" if isinstance(module, torch.fx.GraphModule) else f"{MODEL_ATTRIBUTE}.",
         trainable=dependence.by_first_name(names),
         custom_gradients=dependence.custom_gradients,
+        returned=returned,
     )
+
+
+def flatten_arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """Leaves of the arguments and their structure, by the names of the parameters of `forward`, in their order.
+
+    Raises InputError when the arguments do not fit.
+    """
+    leaves, structure = pytree.tree_flatten(dict(_bind(model, args, kwargs).arguments))
+    return leaves, structure
 
 
 def default_loss(output: Any) -> Any:
@@ -110,6 +144,7 @@ class _Step(nn.Module):
         loss: Callable[[Any], Any] | None,
         context: Any,
         dependence: Dependence,
+        returned: Returned,
     ) -> None:
         super().__init__()
         setattr(self, MODEL_ATTRIBUTE, model)
@@ -120,6 +155,7 @@ class _Step(nn.Module):
         self._loss = loss
         self._context = context
         self._dependence = dependence
+        self._returned = returned
 
     def forward(self, *tensors: Any) -> Any:
         leaves = list(self._constants)
@@ -129,6 +165,7 @@ class _Step(nn.Module):
         model = getattr(self, MODEL_ATTRIBUTE)
         with self._context:
             output = _call(model, arguments)
+            self._returned.read(output)
             if self._loss is None:
                 return tuple(tensors_of(output))
             loss = _checked_loss(self._loss(output))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from placewright.machine import Machine
+from placewright.machine import Device, Machine
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import all_to_all, assemble, default_link, number_devices
 from placewright.support.errors import InputError
@@ -30,6 +30,12 @@ def detect_machine() -> Machine:
     """
     presets = [*cpu_presets(_read("/proc/cpuinfo"), _read("/proc/meminfo")), *list_gpus()]
     return assemble("detected", number_devices(presets), all_to_all(presets, default_link), None)
+
+
+def detect_cpu() -> tuple[Device, int]:
+    """This host's first CPU socket, and how many cores it has. Raises InputError when /proc cannot be read."""
+    cpuinfo = _read("/proc/cpuinfo")
+    return cpu_presets(cpuinfo, _read("/proc/meminfo"))[0].device, _count_cores(_first_socket(cpuinfo))
 
 
 def list_gpus() -> list[DevicePreset]:
@@ -83,8 +89,7 @@ def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:
     Raises InputError when the texts lack processors or memory.
     """
     reference = find_preset("cpu")
-    blocks = [_keys_and_values(block) for block in cpuinfo.split("\n\n")]
-    processors = [block for block in blocks if "processor" in block]
+    processors = _processors(cpuinfo)
     memory = re.fullmatch(r"(\d+) kB", _keys_and_values(meminfo).get("MemTotal", ""))
     if not processors or memory is None:
         raise InputError("/proc lists no processors or no memory: describe this machine in a devices.toml")
@@ -100,7 +105,7 @@ def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:
 
 
 def _socket(processors: list[dict[str, str]], memory_bytes: int, reference: DevicePreset) -> DevicePreset:
-    cores = len({processor.get("core id", str(index)) for index, processor in enumerate(processors)})
+    cores = _count_cores(processors)
     clock_hz = 1e6 * float(processors[0].get("cpu MHz", _ASSUMED_MHZ))
     flags = processors[0].get("flags", "").split()
     floats = 16 if "avx512f" in flags else 8 if "avx2" in flags else 4
@@ -114,6 +119,21 @@ def _socket(processors: list[dict[str, str]], memory_bytes: int, reference: Devi
         memory_bandwidth_bytes_per_s=bandwidth * cores / _REFERENCE_CORES,
     )
     return replace(reference, description=processors[0].get("model name", "CPU"), device=device)
+
+
+def _processors(cpuinfo: str) -> list[dict[str, str]]:
+    blocks = [_keys_and_values(block) for block in cpuinfo.split("\n\n")]
+    return [block for block in blocks if "processor" in block]
+
+
+def _first_socket(cpuinfo: str) -> list[dict[str, str]]:
+    processors = _processors(cpuinfo)
+    first = min(processor.get("physical id", "0") for processor in processors)
+    return [processor for processor in processors if processor.get("physical id", "0") == first]
+
+
+def _count_cores(processors: list[dict[str, str]]) -> int:
+    return len({processor.get("core id", str(index)) for index, processor in enumerate(processors)})
 
 
 def _keys_and_values(block: str) -> dict[str, str]:

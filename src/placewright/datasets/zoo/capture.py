@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placewright.datasets.pack import timed, with_launches
 from placewright.datasets.zoo.network import Mode, Network
 from placewright.graph import Graph, Op, Tensor
-from placewright.importers.torch_module import Optimizer, from_torch
+from placewright.importers.torch_module import Optimizer, captured_graph
 from placewright.machines import load_machine
 
 if TYPE_CHECKING:
@@ -30,8 +30,14 @@ def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launc
     Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
     """
     model, arguments = built(network)
-    captured = from_torch(
-        model, arguments, training=mode == "training", optimizer=OPTIMIZER, name=f"{network.name}-{mode}"
+    captured = captured_graph(
+        model,
+        arguments,
+        {},
+        training=mode == "training",
+        optimizer=OPTIMIZER,
+        name=f"{network.name}-{mode}",
+        random_in_order=False,
     )
     metadata = {
         "network": network.name,

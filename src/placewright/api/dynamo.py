@@ -1,0 +1,101 @@
+"""The backend "placewright" of torch.compile: every graph that PyTorch captures, forward and backward, runs as planned.
+
+Imported by PyTorch through the entry point `torch_dynamo_backends`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+from placewright.api.running import plan_program
+from placewright.execution.devices import cores_of, local_machine
+from placewright.execution.torch_program import program_of_graph
+from placewright.execution.torch_step import TorchStep
+from placewright.execution.workers import Workers
+from placewright.machine import Machine
+from placewright.support.errors import InputError
+
+
+def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
+    """Compile one graph of `torch.compile(model, backend="placewright", options={"devices": "cpu:0,cpu:1"})`.
+
+    Forward and backward are planned one by one, each when it first runs, since only then are there tensors to time its
+    ops with; `placewright.compile` plans both together.
+
+    Parameters
+    ----------
+    module, example_inputs
+        What PyTorch captured.
+    options
+        `devices`, and whatever else `placewright.compile` takes as options of the plan.
+
+    Raises
+    ------
+    InputError
+        Without devices, or where one does not exist here.
+    """
+    given = dict(options or {})
+    devices = given.pop("devices", None)
+    if devices is None:
+        raise InputError(
+            'the backend needs devices: torch.compile(model, backend="placewright", options={"devices": "cpu:0,cpu:1"})'
+        )
+    machine = local_machine(devices)
+    workers = _shared_workers(machine.num_devices)
+
+    def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        return make_boxed_func(_PlannedGraph(graph, inputs, machine, workers, given))  # type: ignore[no-any-return]
+
+    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
+
+
+_LOCK = threading.Lock()
+_WORKERS: dict[int, Workers] = {}
+
+
+def _shared_workers(num_devices: int) -> Workers:
+    """All graphs of one number of devices take turns on the same threads."""
+    with _LOCK:
+        if num_devices not in _WORKERS:
+            _WORKERS[num_devices] = Workers(cores_of(num_devices))
+        return _WORKERS[num_devices]
+
+
+class _PlannedGraph:
+    """A functional graph, planned when it is first called."""
+
+    def __init__(
+        self, graph: Any, inputs: Sequence[Any], machine: Machine, workers: Workers, options: Mapping[str, Any]
+    ) -> None:
+        self._program = program_of_graph(graph, "compiled", [_stays(tensor) for tensor in inputs])
+        end = graph.graph.output_node().args[0]
+        self._is_none = [node is None for node in end]
+        self._machine = machine
+        self._workers = workers
+        self._options = dict(options)
+        self._step: TorchStep | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        with self._lock:
+            if self._step is None:
+                measured = self._options.pop("measured", None)
+                plan = plan_program(
+                    self._program, self._machine, (), inputs, measured=measured and Path(measured), **self._options
+                )
+                self._step = TorchStep(self._program, plan, self._workers)
+            out = self._step.run((), inputs)
+        results = iter([out[tensor] for tensor in self._program.results])
+        return [None if is_none else next(results) for is_none in self._is_none]
+
+
+def _stays(tensor: Any) -> bool:
+    """Whether an input is the same in every step."""
+    return isinstance(tensor, torch.nn.Parameter) or bool(getattr(tensor, "_is_param", False))

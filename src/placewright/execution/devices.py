@@ -1,0 +1,64 @@
+"""The devices of this host by the names PyTorch gives them, as a machine to plan for and as cores to run on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from placewright.machine import Device, Link, Machine
+from placewright.machines.detect import detect_cpu
+from placewright.support.errors import InputError, shown
+
+_CPU = re.compile(r"cpu(:[0-9]{1,3})?")
+#: A tensor handed to a waiting thread, from the sender's release of a lock to the receiver's next line.
+HANDOVER_NS = 10_000
+
+
+def local_machine(devices: str | Sequence[str]) -> Machine:
+    """The machine made of devices of this host, "cpu:0,cpu:1" or a list of names: CPU devices share its cores.
+
+    Tensors stay where they are when another CPU device reads them, so a transfer takes the time to wake a thread,
+    whatever its size. Raises InputError naming the device that does not exist here.
+    """
+    names = devices.replace("+", ",").split(",") if isinstance(devices, str) else list(devices)
+    for name in names:
+        if not _CPU.fullmatch(name):
+            raise InputError(f"device '{shown(name)}' cannot run a plan; cpu:0, cpu:1 and so on can")
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"devices names {', '.join(names) or 'none'}; at least one is needed, each named once")
+    cores = len(available_cores())
+    if len(names) > cores:
+        raise InputError(f"{len(names)} CPU devices need a core each, and this process may use {cores}")
+    made = tuple(_cpu_device(name, cores // len(names)) for name in names)
+    link = Link(latency_ns=HANDOVER_NS)
+    return Machine(name="+".join(names), devices=made, links=((link,) * len(names),) * len(names))
+
+
+def _cpu_device(name: str, cores: int) -> Device:
+    """Some cores of this host's first socket; memory is shared by all, so it is no limit of one."""
+    socket, total = detect_cpu()
+    share = cores / total
+    return replace(
+        socket,
+        name=name,
+        kind=f"cpu-{cores}-core",
+        memory_bytes=None,
+        peak_flops_per_s={dtype: rate * share for dtype, rate in socket.peak_flops_per_s.items()},
+        memory_bandwidth_bytes_per_s=(socket.memory_bandwidth_bytes_per_s or 0.0) * share,
+    )
+
+
+def cores_of(count: int) -> list[frozenset[int]]:
+    """The cores of each of `count` CPU devices: equal shares of those this process may use."""
+    cores = available_cores()
+    share = max(1, len(cores) // count)
+    return [frozenset(cores[place * share : (place + 1) * share] or cores) for place in range(count)]
+
+
+def available_cores() -> list[int]:
+    """Numbers of the cores that this process may use, ascending."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))

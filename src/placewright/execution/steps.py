@@ -1,0 +1,266 @@
+"""From a plan to what each device does, in order: ops, tensors handed to other devices, waiting, memory released.
+
+A view is computed on every device where something reads it, just before its first reader: it costs next to nothing, and
+what it shows is there already, moved by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+from placewright.graph import Graph
+from placewright.plans.record import Plan, ScheduledOp, Transfer
+from placewright.problem.lowering import lower
+from placewright.support.errors import InputError, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run an op, views included: its inputs are here."""
+
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand a tensor to another device, over a channel of its own."""
+
+    tensor: int
+    destination: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for a tensor that another device sends."""
+
+    tensor: int
+    source: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Tell another device that all steps up to here are done."""
+
+    destination: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for such a signal."""
+
+    source: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nothing on this device reads these tensors any more."""
+
+    tensors: tuple[int, ...]
+
+
+Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What the devices do.
+
+    of_device: the steps of each device, in its order. num_channels: of sends and signals together; each is used once.
+    output_device: for each output of the graph, by index of the tensor, the device that holds it at the end.
+    """
+
+    of_device: tuple[tuple[Step, ...], ...]
+    num_channels: int
+    output_device: dict[int, int]
+
+
+def steps_of(plan: Plan, graph: Graph) -> Steps:
+    """The steps of a plan for `graph`. Raises InputError when the plan puts an op where an input never arrives."""
+    devices = [_Device(graph, index) for index in range(plan.machine.num_devices)]
+    builder = _Builder(graph, devices)
+    # Positions number one order of all devices; when a device's turn comes, the times say. Where control dependencies
+    # are kept by the order alone, a successor may start first, so that there only the order will do.
+    in_turn = (lambda step: step.position) if plan.control == "order" else (lambda step: (step.start_ns, step.position))
+    scheduled: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
+    for step in sorted(scheduled, key=in_turn):
+        if isinstance(step, Transfer):
+            builder.move(step)
+        else:
+            builder.run(step)
+    output_device = builder.keep_outputs()
+    builder.receive_the_rest()
+    return Steps(
+        of_device=tuple(
+            tuple(_with_releases(list(chain.from_iterable(device.groups)), graph, output_device, device.index))
+            for device in devices
+        ),
+        num_channels=builder.num_channels,
+        output_device=output_device,
+    )
+
+
+class _Device:
+    """The steps of one device so far, and the tensors that it has.
+
+    groups: an op with what it waits for and the signals after it, or a tensor that is sent. arrives: channel and source
+    of the tensors that are sent to it and not yet received. seen: of other devices, how many groups are known to be
+    done.
+    """
+
+    def __init__(self, graph: Graph, index: int) -> None:
+        self.index = index
+        self.groups: list[list[Step]] = []
+        self.waits: list[Step] = []
+        self.present = {tensor for tensor, op in enumerate(graph.producer_of) if op < 0}
+        self.arrives: dict[int, tuple[int, int]] = {}
+        self.seen: dict[int, int] = {}
+
+    def add(self, step: Step) -> int:
+        """Adds a step behind what it waits for; returns how many groups there are with it."""
+        self.groups.append([*self.waits, step])
+        self.waits = []
+        return len(self.groups)
+
+
+class _Builder:
+    """All devices' steps under construction, in the order of the plan."""
+
+    def __init__(self, graph: Graph, devices: Sequence[_Device]) -> None:
+        self.graph = graph
+        self.devices = devices
+        self.num_channels = 0
+        self.op_of = {op.name: index for index, op in enumerate(graph.ops)}
+        self.tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+        self.predecessors = _control_predecessors(graph)
+        #: Of each op that ran: its device, and how many groups that device has done with it.
+        self.done: dict[int, tuple[int, int]] = {}
+        #: Of each channel: how many groups its source has done when it is used.
+        self.sent_at: list[int] = []
+
+    def run(self, scheduled: ScheduledOp) -> None:
+        op, device = self.op_of[scheduled.name], self.devices[scheduled.device]
+        for tensor in needs_of(op, self.graph):
+            self.bring(tensor, device)
+        for before in self.predecessors.get(op, ()):
+            self.wait_for(before, device)
+        self.add_run(op, device)
+
+    def move(self, transfer: Transfer) -> None:
+        tensor = self.tensor_of.get(transfer.tensor)
+        if tensor is None:
+            return  # A control tensor: the signals of control dependencies say as much.
+        source, destination = self.devices[transfer.source], self.devices[transfer.destination]
+        self.bring(tensor, source)
+        channel = self.new_channel()
+        self.sent_at.append(source.add(Send(tensor, destination.index, channel)))
+        destination.arrives[tensor] = (channel, source.index)
+
+    def bring(self, tensor: int, device: _Device) -> None:
+        """Makes a tensor one that the device has: received, or a view of what it has."""
+        if tensor in device.present:
+            return
+        if tensor in device.arrives:
+            channel, source = device.arrives.pop(tensor)
+            device.waits.append(Receive(tensor, source, channel))
+            device.present.add(tensor)
+            device.seen[source] = max(device.seen.get(source, 0), self.sent_at[channel])
+            return
+        op = self.graph.producer_of[tensor]
+        if op < 0 or self.graph.ops[op].kind != "view":
+            name, where = self.graph.tensors[tensor].name, device.index
+            raise InputError(f"the plan reads the tensor '{shown(name)}' on device {where}, where it never arrives")
+        for needed in needs_of(op, self.graph):
+            self.bring(needed, device)
+        self.add_run(op, device)
+
+    def add_run(self, op: int, device: _Device) -> None:
+        self.done[op] = (device.index, device.add(Run(op)))
+        device.present.update(self.graph.ops[op].outputs)
+
+    def wait_for(self, op: int, device: _Device) -> None:
+        """Orders the device's next step after an op, if nothing has done so yet."""
+        source, groups = self.done[op]
+        if source == device.index or device.seen.get(source, 0) >= groups:
+            return
+        channel = self.new_channel()
+        self.sent_at.append(groups)
+        self.devices[source].groups[groups - 1].append(Signal(device.index, channel))
+        device.waits.append(Wait(source, channel))
+        device.seen[source] = groups
+
+    def new_channel(self) -> int:
+        self.num_channels += 1
+        return self.num_channels - 1
+
+    def keep_outputs(self) -> dict[int, int]:
+        """Makes sure that every output exists on the device of the op that made what it shows."""
+        device_of = {}
+        for tensor, record in enumerate(self.graph.tensors):
+            if not record.is_output:
+                continue
+            base = self.graph.base_of[tensor]
+            maker = self.graph.producer_of[tensor]
+            if maker >= 0 and self.graph.ops[maker].kind == "view":
+                maker = self.graph.producer_of[base]
+            device_of[tensor] = self.done[maker][0] if maker >= 0 else 0
+            self.bring(tensor, self.devices[device_of[tensor]])
+        return device_of
+
+    def receive_the_rest(self) -> None:
+        """What is sent and never read must be taken all the same: a channel is used once in every step."""
+        for device in self.devices:
+            for tensor in list(device.arrives):
+                self.bring(tensor, device)
+            if device.waits:
+                device.groups.append(device.waits)
+
+
+def _control_predecessors(graph: Graph) -> dict[int, list[int]]:
+    """Ops that each op must follow without reading what they make; views are passed through."""
+    lowered = lower(graph, "signal")
+    ops = lowered.graph_op.tolist()
+    predecessors: dict[int, list[int]] = {}
+    begin, successors = lowered.control_begin.tolist(), lowered.controls.tolist()
+    for index, op in enumerate(ops):
+        for successor in successors[begin[index] : begin[index + 1]]:
+            predecessors.setdefault(ops[successor], []).append(op)
+    return predecessors
+
+
+def _with_releases(steps: Sequence[Step], graph: Graph, output_device: dict[int, int], device: int) -> Iterator[Step]:
+    """The steps, each followed by the release of what only it and those before it touch."""
+    kept = {tensor for tensor, holder in output_device.items() if holder == device}
+    kept.update(tensor for tensor, op in enumerate(graph.producer_of) if op < 0)
+    last: dict[int, int] = {}
+    for index, step in enumerate(steps):
+        last.update(dict.fromkeys(_touched(step, graph), index))
+    released: dict[int, list[int]] = {}
+    for tensor, index in last.items():
+        if tensor not in kept:
+            released.setdefault(index, []).append(tensor)
+    for index, step in enumerate(steps):
+        yield step
+        if index in released:
+            yield Release(tuple(sorted(released[index])))
+
+
+def _touched(step: Step, graph: Graph) -> tuple[int, ...]:
+    if isinstance(step, Run):
+        return (*needs_of(step.op, graph), *graph.ops[step.op].outputs)
+    return (step.tensor,) if isinstance(step, Send | Receive) else ()
+
+
+def needs_of(op: int, graph: Graph) -> tuple[int, ...]:
+    """What must be there when an op runs: what it reads, and what it overwrites without reading it. Of a view only what
+    it shows: the rest says how, which its readers wait for and nobody moves (docs/semantics.md, Views)."""
+    outputs = graph.ops[op].outputs
+    aliases = [graph.tensors[tensor].alias_of for tensor in outputs]
+    others = tuple(alias for alias in aliases if alias is not None and alias not in outputs)
+    return others if graph.ops[op].kind == "view" else (*graph.ops[op].inputs, *others)

@@ -1,0 +1,177 @@
+"""Steps of a device as one Python function: a line per op, and none between them but waiting and letting go.
+
+Interpreting the steps would cost more than most small ops; a generated function costs little over the bare calls.
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import _thread
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placewright.execution.steps import Receive, Release, Run, Send, Signal, Step, Steps, Wait
+from placewright.execution.torch_program import Call, TorchProgram, Value
+
+
+class StoppedError(Exception):
+    """Another device failed, or the step was interrupted."""
+
+
+class Channels:
+    """What the devices of one program share during a step: a lock for each channel, held while nothing was sent, what
+    is sent, and whether the step is to stop."""
+
+    def __init__(self, count: int) -> None:
+        self.locks = [_thread.allocate_lock() for _ in range(count)]
+        for lock in self.locks:
+            lock.acquire()
+        self.box: list[Any] = [None] * count
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Makes every device stop at its next op; whoever waits, stops waiting."""
+        self.stopped = True
+        for lock in self.locks:
+            if lock.locked():
+                lock.release()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCode:
+    """What a device does in a step: `function(parameters, inputs, outputs)`.
+
+    parameters: by place in `parameter_tensors`. inputs: what the program is called with. outputs: filled with
+    the outputs of the graph that this device makes, by tensor of the graph.
+    """
+
+    device: int
+    function: Callable[[Sequence[Any], Sequence[Any], dict[int, Any]], None]
+    source: str
+
+    def op_at(self, error: BaseException) -> int | None:
+        """The op, by index in the graph, whose line raised an error."""
+        frames = traceback.extract_tb(error.__traceback__)
+        number = next((frame.lineno for frame in reversed(frames) if frame.filename == _file(self.device)), None)
+        line = self.source.splitlines()[number - 1] if number else ""
+        found = re.search(r"\bf(\d+)\(", line)
+        return int(found[1]) if found else None
+
+
+def device_code(
+    program: TorchProgram,
+    steps: Steps,
+    device: int,
+    channels: Channels,
+    parameter_tensors: Sequence[int],
+    times: list[int] | None = None,
+) -> DeviceCode:
+    """The function of one device. times: where given, [2 * num ops] nanoseconds of a clock, which gets when each op
+    starts and finishes, by index in the graph."""
+    writer = _Writer(program, channels, {tensor: place for place, tensor in enumerate(parameter_tensors)})
+    lines = list(writer.lines(steps.of_device[device], timed=times is not None))
+    held = [tensor for tensor, holder in steps.output_device.items() if holder == device]
+    lines += [f"out[{tensor}] = {writer.name_of(tensor)}" for tensor in held]
+    source = "\n    ".join(["def step(p, x, out):", *(lines or ["pass"])]) + "\n"
+    scope = {**writer.scope, "channels": channels, "box": channels.box, "Stopped": StoppedError, "times": times}
+    exec(compile(source, _file(device), "exec"), scope | {"clock": time.perf_counter_ns}, scope)
+    return DeviceCode(device=device, function=scope["step"], source=source)
+
+
+def _file(device: int) -> str:
+    """What a traceback calls the code of a device."""
+    return f"<device {device}>"
+
+
+class _Writer:
+    """Lines for steps. scope: what they name beside their variables."""
+
+    def __init__(self, program: TorchProgram, channels: Channels, parameters: Mapping[int, int]) -> None:
+        self.program = program
+        self.channels = channels
+        self.parameters = parameters
+        self.scope: dict[str, Any] = {}
+
+    def name_of(self, tensor: int) -> str:
+        """How a line names a tensor of the graph."""
+        if tensor in self.parameters:
+            return f"p[{self.parameters[tensor]}]"
+        if tensor in self.program.inputs and self.program.graph.producer_of[tensor] < 0:
+            return f"x[{self.program.inputs[tensor]}]"
+        if tensor in self.program.constants:
+            return self.bind(f"k{tensor}", self.program.constants[tensor])
+        return f"t{tensor}"
+
+    def bind(self, name: str, value: Any) -> str:
+        """Makes a value known to the lines under a name."""
+        self.scope[name] = value
+        return name
+
+    def lines(self, steps: Sequence[Step], *, timed: bool) -> Iterator[str]:
+        for index, step in enumerate(steps):
+            if isinstance(step, Run):
+                yield "if channels.stopped: raise Stopped"
+                if timed:
+                    yield f"times[{2 * step.op}] = clock()"
+                yield from self.run(step.op)
+            elif isinstance(step, Send):
+                yield f"box[{step.channel}] = {self.name_of(step.tensor)}"
+                yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
+            elif isinstance(step, Signal):
+                yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
+            elif isinstance(step, Receive | Wait):
+                yield f"{self.bind(f'wait{step.channel}', self.channels.locks[step.channel].acquire)}()"
+                yield "if channels.stopped: raise Stopped"
+                if isinstance(step, Receive):
+                    yield f"{self.name_of(step.tensor)} = box[{step.channel}]; box[{step.channel}] = None"
+            elif isinstance(step, Release):
+                yield " = ".join(self.name_of(tensor) for tensor in step.tensors) + " = None"
+            follows = steps[index + 1] if index + 1 < len(steps) else None
+            ends = step if isinstance(step, Run) else steps[index - 1] if isinstance(step, Release) and index else None
+            if timed and isinstance(ends, Run) and not isinstance(follows, Release):
+                yield f"times[{2 * ends.op + 1}] = clock()"
+
+    def run(self, op: int) -> Iterator[str]:
+        graph = self.program.graph
+        if graph.ops[op].kind == "input":
+            tensor = graph.ops[op].outputs[0]
+            yield f"t{tensor} = x[{self.program.inputs[tensor]}]"
+            return
+        call = self.program.calls[op]
+        yield from self.assign(call, op)
+        for tensor in graph.ops[op].outputs:
+            overwritten = graph.tensors[tensor].alias_of
+            if overwritten is not None and graph.ops[op].kind not in ("view", "optimizer"):
+                yield f"{self.name_of(overwritten)}.copy_(t{tensor})"
+                yield f"t{tensor} = {self.name_of(overwritten)}"
+
+    def assign(self, call: Call, op: int) -> Iterator[str]:
+        function = self.bind(f"f{op}", call.function)
+        arguments = [self.text(value, f"c{op}_{place}") for place, value in enumerate(call.args)]
+        arguments += [f"{key}={self.text(value, f'c{op}_{key}')}" for key, value in call.kwargs.items()]
+        written = f"{function}({', '.join(arguments)})"
+        if not call.several:
+            yield f"t{call.results[0]} = {written}"
+            return
+        yield f"r = {written}"
+        for place, tensor in enumerate(call.results):
+            if tensor is not None:
+                yield f"t{tensor} = r[{place}]"
+        yield "r = None"
+
+    def text(self, value: Any, name: str) -> str:
+        """An argument as Python writes it; what has no such text is bound to a name."""
+        if isinstance(value, Value):
+            return self.name_of(value.tensor)
+        if value is None or type(value) in (bool, int, str):
+            return repr(value)
+        if type(value) is float and value == value and abs(value) != float("inf"):
+            return repr(value)
+        if isinstance(value, (list, tuple)) and type(value).__name__ in ("list", "tuple", "immutable_list"):
+            parts = ", ".join(self.text(part, f"{name}_{place}") for place, part in enumerate(value))
+            return f"[{parts}]"
+        return self.bind(name, value)

@@ -1,0 +1,105 @@
+"""A module that runs as planned: its parameters, its gradients, and what it returns.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from placewright.execution.torch_program import TorchProgram, attribute, describe_signature, signature
+from placewright.execution.torch_step import TorchStep
+from placewright.execution.workers import Workers
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError, shown
+
+
+class PlannedModule:
+    """A plan for one call of a module, or for one training step of it."""
+
+    def __init__(self, program: TorchProgram, plan: Plan, model: nn.Module, workers: Workers) -> None:
+        self.step = TorchStep(program, plan, workers)
+        self.parameters = Parameters(model, list(program.parameters.values()))
+        self._lock = threading.Lock()
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        """Runs one step on the tensors that the module is called with, in order.
+
+        Returns what the module returns, or the loss of a training step, whose gradients are added to those that the
+        parameters have. Raises InputError when tensors or parameters are not what the plan was made for.
+        """
+        program = self.step.program
+        with self._lock:
+            parameters = self.parameters.now()
+            out = self.step.run(parameters, tensors)
+            if program.gradients:
+                # Gradients of two parameters may be one tensor, or an input.
+                shared = {_memory_of(tensor) for tensor in (*parameters, *tensors)}
+                for name, tensor in program.gradients.items():
+                    _accumulate(self.parameters.named(name), out[tensor], shared)
+        return program.returned.filled([out[tensor] for tensor in program.results])
+
+
+class Parameters:
+    """Parameters and buffers of a module by name, as they are when a step begins."""
+
+    def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
+        self._names = names
+        self._places = [_place(model, name) for name in names]
+        self._number = {name: number for number, name in enumerate(names)}
+        self._known = self._read()
+        self._expected = signature(self._known)
+
+    def now(self) -> list[Any]:
+        """In the order of the names. Raises InputError where one has another shape or dtype than it had."""
+        read = self._read()
+        if any(tensor is not known for tensor, known in zip(read, self._known, strict=True)):
+            for name, found, expected in zip(self._names, signature(read), self._expected, strict=True):
+                if found != expected:
+                    raise InputError(
+                        f"'{shown(name)}' is now {describe_signature([found])}, and the plan was made for "
+                        f"{describe_signature([expected])}; compile the module again"
+                    )
+            self._known = read
+        return read
+
+    def named(self, name: str) -> Any:
+        """One of them."""
+        return self._known[self._number[name]]
+
+    def _read(self) -> list[Any]:
+        return [held[key] for held, key in self._places]
+
+
+def _place(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """The dictionary that holds a parameter, buffer or plain attribute, and its key there."""
+    path, _, key = name.rpartition(".")
+    module = attribute(model, path) if path else model
+    held = vars(module)
+    for among in (held["_parameters"], held["_buffers"], held):
+        if key in among:
+            return among, key
+    raise InputError(f"the module holds no tensor '{shown(name)}'")
+
+
+def _accumulate(parameter: Any, gradient: Any, shared: set[int]) -> None:
+    """Adds a gradient to that of a parameter, which gets memory of its own, laid out as the parameter is. shared: what
+    memory is in use; that of the gradient comes to it."""
+    if parameter.grad is not None:
+        parameter.grad += gradient
+        return
+    whole = gradient.untyped_storage().nbytes() == gradient.numel() * gradient.element_size()
+    if whole and gradient.stride() == parameter.stride() and _memory_of(gradient) not in shared:
+        parameter.grad = gradient
+    else:
+        parameter.grad = torch.empty_like(parameter, requires_grad=False).copy_(gradient)
+    shared.add(_memory_of(gradient))
+
+
+def _memory_of(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())

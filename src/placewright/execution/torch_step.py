@@ -1,0 +1,94 @@
+"""A plan on workers: one step of a program, over and over.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from placewright.execution.steps import steps_of
+from placewright.execution.torch_code import Channels, DeviceCode, device_code
+from placewright.execution.torch_program import TorchProgram, describe_signature, signature
+from placewright.execution.workers import Workers
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
+
+Code = tuple[Channels, list[DeviceCode]]
+
+
+class TorchStep:
+    """Runs a plan for a program, on one worker per device of the plan."""
+
+    def __init__(self, program: TorchProgram, plan: Plan, workers: Workers) -> None:
+        self.program = program
+        self.plan = plan
+        self._steps = steps_of(plan, program.graph)
+        self._workers = workers
+        self._code = self._write(None)
+
+    def run(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+        """Runs one step and returns the outputs of the graph, by tensor. Not to be called by two threads at once.
+
+        parameters: in the order of the program's. tensors: what the module is called with. Raises InputError when they
+        are not of the shapes that the plan was made for; what an op raises passes through, with a note that names it.
+        """
+        try:
+            return self._run(self._code, parameters, tensors)
+        except BaseException:
+            # Devices stopped wherever they were, so that channels may hold what nobody took.
+            self._code = self._write(None)
+            raise
+
+    def timed(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[int]:
+        """Runs one step and tells when each op of the graph started and finished: [2 * num ops] in ns of one clock, -1
+        for ops that no device ran."""
+        times = [-1] * (2 * len(self.program.graph.ops))
+        self._run(self._write(times), parameters, tensors)
+        return times
+
+    def overwritten(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+        """The parameters, buffers and tensors among `tensors` that a step changes."""
+        graph = self.program.graph
+        written = {
+            graph.base_of[output]
+            for op in graph.ops
+            if op.kind != "view"
+            for output in op.outputs
+            if graph.tensors[output].alias_of is not None
+        }
+        now = dict(zip(self.program.parameters, parameters, strict=True))
+        now.update((tensor, tensors[place]) for tensor, place in self.program.inputs.items())
+        return [now[base] for base in sorted(written) if base in now]
+
+    def _write(self, times: list[int] | None) -> Code:
+        channels = Channels(self._steps.num_channels)
+        held = list(self.program.parameters)
+        devices = range(len(self._steps.of_device))
+        return channels, [device_code(self.program, self._steps, d, channels, held, times) for d in devices]
+
+    def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+        given = signature(tensors)
+        if given != self.program.input_signature:
+            raise InputError(
+                f"the plan is for inputs {describe_signature(self.program.input_signature)}, and was given "
+                f"{describe_signature(given)}"
+            )
+        channels, codes = code
+        out: dict[int, Any] = {}
+        self._workers.run([partial(self._on_device, code, parameters, tensors, out) for code in codes], channels.stop)
+        return out
+
+    def _on_device(
+        self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]
+    ) -> None:
+        try:
+            code.function(parameters, tensors, out)
+        except Exception as error:
+            op = code.op_at(error)
+            if op is not None:
+                name, device = self.program.graph.ops[op].name, self.plan.machine.devices[code.device].name
+                error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
+            raise

@@ -1,0 +1,133 @@
+"""One thread per CPU device, pinned to its cores, that runs what it is given.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+
+import torch
+
+Job = Callable[[], None]
+
+
+class Workers:
+    """A thread for each device, pinned to that device's cores and computing every op with as many threads."""
+
+    def __init__(self, cores: Sequence[frozenset[int]]) -> None:
+        self._cores = cores
+        self._turn = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        threads_before = torch.get_num_threads()
+        self._workers = [_Worker(own) for own in self._cores]
+        for worker in self._workers:
+            worker.ready.acquire()
+        # Setting the number in one thread sets what new threads start with; the caller's own must stay.
+        torch.set_num_threads(threads_before)
+        self._process = os.getpid()
+        self._finalizer = weakref.finalize(self, _end, self._workers, self._process)
+
+    def run(self, jobs: Sequence[Job], stop: Callable[[], None]) -> None:
+        """Runs one job per device, all at once, and returns when all are done. Callers take turns.
+
+        `stop` makes unfinished jobs end early. It is called when one of them raises, and on Ctrl-C. Raises what the
+        first failing job raised.
+        """
+        errors: list[BaseException] = []
+
+        def guarded(job: Job) -> Job:
+            def run() -> None:
+                try:
+                    job()
+                except BaseException as error:
+                    errors.append(error)
+                    stop()
+
+            return run
+
+        with self._turn:
+            # Threads do not run after `close`, nor in a process forked from theirs.
+            if not self._finalizer.alive or self._process != os.getpid():
+                self._start()
+            self._run([guarded(job) for job in jobs], stop)
+        if errors:
+            raise errors[0]
+
+    def _run(self, jobs: Sequence[Job], stop: Callable[[], None]) -> None:
+        try:
+            for worker, job in zip(self._workers, jobs, strict=True):
+                worker.start(job)
+        except BaseException:
+            # Interrupted, with some jobs started: nobody can tell which.
+            stop()
+            self.close()
+            raise
+        interrupted: BaseException | None = None
+        for worker in self._workers:
+            while True:
+                try:
+                    worker.done.acquire()
+                    break
+                except KeyboardInterrupt as error:
+                    interrupted = error
+                    stop()
+        if interrupted is not None:
+            raise interrupted
+
+    def close(self) -> None:
+        """Ends the threads; `run` starts new ones."""
+        self._finalizer()
+
+
+class _Worker:
+    """A thread that waits for a job, runs it, and waits again."""
+
+    def __init__(self, cores: frozenset[int]) -> None:
+        self._begin, self.done, self.ready = (_thread.allocate_lock() for _ in range(3))
+        for lock in (self._begin, self.done, self.ready):
+            lock.acquire()
+        self._job: Job | None = None
+        self._ending = False
+        self._cores = cores
+        self._thread = threading.Thread(target=self._serve, name="placewright device", daemon=True)
+        self._thread.start()
+
+    def start(self, job: Job) -> None:
+        self._job = job
+        self._begin.release()
+
+    def end(self) -> None:
+        """Ends the thread, after the job that it has."""
+        self._ending = True
+        if self._begin.locked():
+            self._begin.release()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self._cores)
+        torch.set_num_threads(max(1, len(self._cores)))
+        torch.set_grad_enabled(False)
+        self.ready.release()
+        while True:
+            self._begin.acquire()
+            job, self._job = self._job, None
+            if job is not None:
+                job()
+                del job
+                self.done.release()
+            if self._ending:
+                return
+
+
+def _end(workers: Sequence[_Worker], process: int) -> None:
+    if os.getpid() == process:
+        for worker in workers:
+            worker.end()

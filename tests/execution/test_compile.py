@@ -1,0 +1,287 @@
+"""`placewright.compile`: what runs on several devices computes what the module computes, bit by bit."""
+
+import copy
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from torch_modules import Branches, InPlace, SharedWeights, calls
+
+import placewright
+from placewright.execution.devices import available_cores
+from placewright.importers.torch_trace import default_loss
+
+TWO = "cpu:0,cpu:1"
+pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_for_an_op() -> Iterator[None]:
+    """As many as each of the devices has, since sums in another order have other last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    leaves, structure = pytree.tree_flatten(found)
+    wanted, wanted_structure = pytree.tree_flatten(expected)
+    assert structure == wanted_structure
+    for leaf, want in zip(leaves, wanted, strict=True):
+        if isinstance(want, torch.Tensor):
+            assert leaf.dtype == want.dtype
+            assert torch.equal(leaf, want)
+        else:
+            assert leaf == want
+
+
+def fastest_plan(**changes: Any) -> dict[str, Any]:
+    """Options that make plans quick to find, and spread ops over devices whatever they measure."""
+    return {"devices": TWO, "evaluations": 20, "solver": "list", **changes}
+
+
+@pytest.mark.parametrize("name", calls())
+def test_an_inference_is_that_of_the_module(name: str) -> None:
+    model, args, kwargs = calls()[name]()
+    reference = copy.deepcopy(model).eval()
+    with placewright.compile(model, args, kwargs=kwargs, **fastest_plan()) as compiled:
+        for seed in range(2):
+            given, expected_args = copy.deepcopy(args), copy.deepcopy(args)
+            torch.manual_seed(seed)
+            with torch.no_grad():
+                expected = reference(*expected_args, **kwargs)
+            torch.manual_seed(seed)
+            assert_same(compiled(*given, **kwargs), expected)
+            assert_same(given, expected_args)
+    assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
+    assert model.training, "the mode of the module is its owner's"
+
+
+@pytest.mark.parametrize("name", calls())
+def test_a_training_step_adds_the_gradients_of_the_module(name: str) -> None:
+    model, args, kwargs = calls()[name]()
+    reference = copy.deepcopy(model).train()
+    loss = default_loss
+    with placewright.compile(model, args, kwargs=kwargs, training=True, loss=loss, **fastest_plan()) as compiled:
+        for seed in range(3):
+            given, expected_args = copy.deepcopy(args), copy.deepcopy(args)
+            torch.manual_seed(seed)
+            expected = loss(reference(*expected_args, **kwargs))
+            expected.backward()
+            torch.manual_seed(seed)
+            assert_same(compiled(*given, **kwargs), expected.detach())
+            for parameter, want in zip(model.parameters(), reference.parameters(), strict=True):
+                assert (parameter.grad is None) == (want.grad is None)
+                if want.grad is not None:
+                    assert_same(parameter.grad, want.grad)
+                    assert parameter.grad.stride() == want.grad.stride()
+    assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_planned_optimizer_makes_the_steps_of_the_real_one(kind: str) -> None:
+    model, args, _ = calls()["branches"]()
+    reference = copy.deepcopy(model).train()
+    optimizer, reference_optimizer = (OPTIMIZERS[kind](each.parameters()) for each in (model, reference))
+    scheduler, reference_scheduler = (
+        torch.optim.lr_scheduler.StepLR(each, 2, 0.5) for each in (optimizer, reference_optimizer)
+    )
+    with placewright.compile(model, args, training=True, optimizer=optimizer, **fastest_plan()) as compiled:
+        for seed in range(4):
+            torch.manual_seed(seed)
+            reference_optimizer.zero_grad()
+            expected = default_loss(reference(*args))
+            expected.backward()
+            reference_optimizer.step()
+            reference_scheduler.step()
+            torch.manual_seed(seed)
+            assert_same(compiled(*args), expected.detach())
+            scheduler.step()
+            assert_same(model.state_dict(), reference.state_dict())
+    state, expected_state = (each.state_dict()["state"] for each in (optimizer, reference_optimizer))
+    assert_same([state[key] for key in sorted(state)], [expected_state[key] for key in sorted(expected_state)])
+
+
+def test_other_shapes_are_planned_when_they_come() -> None:
+    model, args, _ = calls()["branches"]()
+    reference = copy.deepcopy(model).eval()
+    with placewright.compile(model, args, **fastest_plan()) as compiled, torch.no_grad():
+        for rows in (5, 2, 7, 2, 5):
+            x = torch.randn(rows, 16)
+            assert_same(compiled(x), reference(x))
+        assert compiled.plan.num_graph_ops > 10
+
+
+def test_parameters_may_be_loaded_replaced_but_not_reshaped() -> None:
+    model, args, _ = calls()["branches"]()
+    with placewright.compile(model, args, **fastest_plan()) as compiled, torch.no_grad():
+        model.load_state_dict({name: tensor * 0.5 for name, tensor in model.state_dict().items()})
+        model.left[0].bias = nn.Parameter(torch.ones(32))
+        assert_same(compiled(*args), copy.deepcopy(model).eval()(*args))
+        model.left[0].bias = nn.Parameter(torch.ones(7))
+        with pytest.raises(
+            placewright.InputError, match=r"'left.0.bias' is now float32\[7\], and the plan was made for"
+        ):
+            compiled(*args)
+
+
+def test_what_an_op_raises_names_the_op_and_leaves_a_module_that_works() -> None:
+    model = SharedWeights()
+    tokens, scale = torch.randint(0, 12, (3, 4)), torch.rand(8)
+    with placewright.compile(model, (tokens,), kwargs={"scale": scale}, **fastest_plan()) as compiled:
+        with pytest.raises(IndexError) as raised:
+            compiled(tokens + 100, scale=scale)
+        assert "raised by the op 'embedding' on the device cpu:" in raised.value.__notes__[0]
+        with torch.no_grad():
+            assert_same(compiled(tokens, scale=scale), copy.deepcopy(model).eval()(tokens, scale=scale))
+
+
+class Slow(nn.Module):
+    """Takes some seconds, in many ops."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for _ in range(400):
+            x, y = torch.tanh(x @ y) + 1, torch.tanh(y @ x)
+        return x + y
+
+
+def test_ctrl_c_ends_a_step_and_leaves_a_module_that_works() -> None:
+    x = torch.full((64, 64), 0.1)
+    with placewright.compile(Slow(), (x,), **fastest_plan()) as compiled:
+        expected = compiled(x)
+        for delay in (0.0, 0.001, 0.005):
+            timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012, since the signal may come while starting
+                timer.start()
+                while True:
+                    compiled(x)
+            timer.join()
+            assert_same(compiled(x), expected)
+
+
+def test_threads_end_with_what_was_compiled() -> None:
+    model, args, _ = calls()["branches"]()
+    before = threading.active_count()
+    compiled = placewright.compile(model, args, **fastest_plan())
+    assert threading.active_count() == before + 2
+    compiled.close()
+    assert threading.active_count() == before
+    compiled(*args)
+    assert threading.active_count() == before + 2
+    del compiled
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_two_threads_may_call_at_once() -> None:
+    model, args, _ = calls()["branches"]()
+    reference = copy.deepcopy(model).eval()
+    with placewright.compile(model, args, **fastest_plan()) as compiled:
+        found: list[tuple[torch.Tensor, Any]] = []
+
+        def call(number: int) -> None:
+            for step in range(20):
+                x = torch.full((5, 16), float(number * 20 + step))
+                found.append((x, compiled(x)))
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 60
+    with torch.no_grad():
+        for x, result in found:
+            assert_same(result, reference(x))
+
+
+def test_measured_times_are_kept_in_a_file_and_read_again(tmp_path: Path) -> None:
+    model, args, _ = calls()["branches"]()
+    times = tmp_path / "times.csv"
+    placewright.compile(model, args, measured=times, **fastest_plan()).close()
+    rows = times.read_text().splitlines()
+    assert rows[0] == "op,device,time_ns"
+    assert len(rows) > 10
+    times.write_text("op,device,time_ns\n*,*,1000\n")
+    compiled = placewright.compile(model, args, measured=times, **fastest_plan())
+    compiled.close()
+    assert {op.finish_ns - op.start_ns for op in compiled.plan.ops if op.kind != "input"} == {1000}
+
+
+def test_measuring_changes_nothing() -> None:
+    model, args = InPlace(), (torch.randn(4, 6),)
+    optimizer = torch.optim.Adam(model.parameters())
+    before = copy.deepcopy((model.state_dict(), args, optimizer.state_dict()))
+    torch.manual_seed(5)
+    placewright.compile(model, args, training=True, optimizer=optimizer, **fastest_plan()).close()
+    assert_same((model.state_dict(), args, optimizer.state_dict()), before)
+    drawn = torch.rand(1)
+    torch.manual_seed(5)
+    assert drawn == torch.rand(1)
+
+
+@pytest.mark.parametrize(
+    ("devices", "sentence"),
+    [
+        ("tpu:0", "device 'tpu:0' cannot run a plan; cpu:0, cpu:1 and so on can"),
+        ("cpu:0,cpu:0", "devices names cpu:0, cpu:0; at least one is needed, each named once"),
+        ([], "devices names none; at least one is needed, each named once"),
+        ([f"cpu:{n}" for n in range(999)], "999 CPU devices need a core each, and this process may use"),
+    ],
+)
+def test_devices_that_are_not_here_are_named(devices: Any, sentence: str) -> None:
+    with pytest.raises(placewright.InputError, match=sentence):
+        placewright.compile(Branches(), torch.zeros(2, 16), devices=devices)
+
+
+def test_a_loss_or_an_optimizer_without_training_is_refused() -> None:
+    with pytest.raises(placewright.InputError, match="are for training steps; training=True makes one"):
+        placewright.compile(Branches(), torch.zeros(2, 16), devices=TWO, loss=default_loss)
+
+
+def test_an_optimizer_must_be_known_and_hold_the_parameters() -> None:
+    model = Branches()
+    for optimizer, sentence in (
+        (torch.optim.Rprop(model.parameters()), "the optimizer Rprop cannot be planned; SGD, Adam, AdamW can"),
+        (torch.optim.SGD(model.left.parameters()), "does not hold the parameter 'right.0.weight'"),
+    ):
+        with pytest.raises(placewright.InputError, match=sentence):
+            placewright.compile(model, torch.zeros(2, 16), devices=TWO, training=True, optimizer=optimizer)
+
+
+def test_the_backend_of_torch_compile_computes_what_the_module_computes() -> None:
+    model, args, _ = calls()["branches"]()
+    reference = copy.deepcopy(model).train()
+    options = {"devices": TWO, "evaluations": 20}
+    compiled = torch.compile(model, backend="placewright", options=options, dynamic=False)
+    for seed in range(2):
+        for each, call in ((model, compiled), (reference, reference)):
+            each.zero_grad()
+            torch.manual_seed(seed)
+            default_loss(call(*args)).backward()
+        for parameter, want in zip(model.parameters(), reference.parameters(), strict=True):
+            assert_same(parameter.grad, want.grad)
+    assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
+
+
+def test_the_backend_of_torch_compile_needs_devices() -> None:
+    with pytest.raises(Exception, match="the backend needs devices"):
+        torch.compile(Branches(), backend="placewright")(torch.zeros(2, 16))

@@ -1,0 +1,122 @@
+"""Steps of devices, run by a slow interpreter that forgets what is released and checks what each op finds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from instances import graph_of, machine_of, plan_of, problem_of
+from strategies import chromosomes, problems
+
+from placewright.execution.steps import Receive, Release, Run, Send, Signal, Step, Steps, Wait, needs_of, steps_of
+from placewright.graph import Graph
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.search.run.result import Solution
+from placewright.support.errors import InputError
+
+
+def executed(steps: Steps, graph: Graph, devices: Sequence[int]) -> dict[int, list[int]]:
+    """Runs the steps as real devices might, always the first device of `devices` that can go on; returns the ops of
+    each device in turn. Every tensor is the version that its op made; overwriting makes the old version another."""
+    resident = {tensor for tensor, op in enumerate(graph.producer_of) if op < 0}
+    here: list[set[int]] = [set(resident) for _ in steps.of_device]
+    next_step = [0] * len(steps.of_device)
+    sent: dict[int, int | None] = {}
+    used: set[int] = set()
+    done: dict[int, list[int]] = {device: [] for device in devices}
+    finished: list[int] = []
+    controls = {op: graph.ops[op].controls for op in range(len(graph.ops))}
+
+    def can_go(device: int) -> bool:
+        if next_step[device] == len(steps.of_device[device]):
+            return False
+        step = steps.of_device[device][next_step[device]]
+        return not isinstance(step, Receive | Wait) or step.channel in sent
+
+    def go(device: int, step: Step) -> None:
+        if isinstance(step, Run):
+            op = graph.ops[step.op]
+            assert set(needs_of(step.op, graph)) <= here[device], f"{op.name} reads what is not there"
+            if op.kind != "view":
+                late = [c for c in controls[step.op] if graph.ops[c].kind != "view" and c not in finished]
+                assert not late, f"{op.name} runs before what it must follow"
+                assert step.op not in finished
+            here[device].update(op.outputs)
+            done[device].append(step.op)
+            finished.append(step.op)
+        elif isinstance(step, Send | Signal):
+            assert step.channel not in used
+            used.add(step.channel)
+            if isinstance(step, Send):
+                assert step.tensor in here[device]
+            sent[step.channel] = step.tensor if isinstance(step, Send) else None
+        elif isinstance(step, Receive | Wait):
+            tensor = sent.pop(step.channel)
+            assert tensor == (step.tensor if isinstance(step, Receive) else None)
+            if tensor is not None:
+                here[device].add(tensor)
+        elif isinstance(step, Release):
+            assert set(step.tensors) <= here[device]
+            assert not resident & set(step.tensors)
+            here[device] -= set(step.tensors)
+
+    while ready := [device for device in devices if can_go(device)]:
+        go(ready[0], steps.of_device[ready[0]][next_step[ready[0]]])
+        next_step[ready[0]] += 1
+    assert next_step == [len(each) for each in steps.of_device], "devices wait for each other"
+    assert not sent, "something was sent and never taken"
+    assert used == set(range(steps.num_channels))
+    for tensor, device in steps.output_device.items():
+        assert tensor in here[device]
+    for device, tensors in enumerate(here):
+        kept = {tensor for tensor, holder in steps.output_device.items() if holder == device}
+        assert tensors == resident | kept, "something is never released"
+    return done
+
+
+@st.composite
+def planned(draw: st.DrawFn) -> tuple[Problem, Plan]:
+    problem = draw(problems())
+    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
+    return problem, plan_of(problem, Solution(device_of=device_of, order=order))
+
+
+@given(planned())
+def test_every_op_finds_its_inputs_whoever_is_fastest(case: tuple[Problem, Plan]) -> None:
+    problem, plan = case
+    graph = problem.graph
+    steps = steps_of(plan, graph)
+    devices = list(range(problem.machine.num_devices))
+    for order in (devices, devices[::-1]):
+        done = executed(steps, graph, order)
+        for device, ops in done.items():
+            scheduled = [graph.ops[op].name for op in ops if graph.ops[op].kind != "view"]
+            assert scheduled == [op.name for op in plan.ops if op.device == device]
+
+
+def test_the_steps_of_two_devices_by_hand() -> None:
+    """What a on device 0 makes is read by b on device 0 and by c on device 1; d on device 1 reads what both make. Two
+    tensors are sent; c waits for the first only, so that it runs beside b."""
+    graph = graph_of({"a": ("", 1), "b": ("a", 1), "c": ("a", 1), "d": ("b c", 1)})
+    problem = problem_of(graph, machine_of(2))
+    # op a, ta to device 1, op b, op c, tb to device 1, op d; in the order of ops and tensors of the problem.
+    order = np.array([(0, -1), (0, 1), (1, -1), (2, -1), (1, 1), (3, -1)], np.int32)
+    plan = plan_of(problem, Solution(device_of=np.array([0, 0, 1, 1], np.int32), order=order))
+    steps = steps_of(plan, graph)
+    assert steps.of_device[0] == (Run(0), Send(0, 1, 0), Run(1), Release((0,)), Send(1, 1, 1), Release((1,)))
+    assert steps.of_device[1] == (
+        *(Receive(0, 0, 0), Run(2), Release((0,))),
+        *(Receive(1, 0, 1), Run(3), Release((1, 2, 3))),
+    )
+
+
+def test_a_plan_without_a_transfer_that_it_needs_is_refused() -> None:
+    graph = graph_of({"a": ("", 1), "b": ("a", 1)})
+    problem = problem_of(graph, machine_of(2))
+    order = np.array([(0, -1), (0, 1), (1, -1)], np.int32)
+    plan = plan_of(problem, Solution(device_of=np.array([0, 1], np.int32), order=order))
+    with pytest.raises(InputError, match="reads the tensor 'a:0' on device 1, where it never arrives"):
+        steps_of(replace(plan, transfers=()), graph)
