@@ -285,3 +285,17 @@ def test_the_backend_of_torch_compile_computes_what_the_module_computes() -> Non
 def test_the_backend_of_torch_compile_needs_devices() -> None:
     with pytest.raises(Exception, match="the backend needs devices"):
         torch.compile(Branches(), backend="placewright")(torch.zeros(2, 16))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_comparing_leaves_the_module_as_it_was(training: bool) -> None:
+    model, args, _ = calls()["branches"]()
+    with placewright.compile(model, args, devices="cpu:0,cpu:1", training=training, evaluations=20) as compiled:
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        found = compiled.compare(*args, steps=2).facts
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert found.steps == 2
+    assert -1 <= found.start_correlation <= 1
+    assert min(found.measured_ns, found.one_device_measured_ns, found.eager_ns, found.planned_ns) > 0
+    assert found.planned_speedup == found.one_device_planned_ns / found.planned_ns

@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
-from placewright.api.running import plan_program
+from placewright.api.compiled import plan_program
 from placewright.execution.devices import cores_of, local_machine
 from placewright.execution.torch_program import program_of_graph
 from placewright.execution.torch_step import TorchStep
@@ -87,7 +87,7 @@ class _PlannedGraph:
         with self._lock:
             if self._step is None:
                 measured = self._options.pop("measured", None)
-                plan = plan_program(
+                plan, _ = plan_program(
                     self._program, self._machine, (), inputs, measured=measured and Path(measured), **self._options
                 )
                 self._step = TorchStep(self._program, plan, self._workers)

@@ -30,6 +30,10 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright export plan.json --to perfetto": "for ui.perfetto.dev",
         "placewright export plan.json --to device-map -o map.json": "for accelerate",
     },
+    "run": {
+        "placewright run net.py:build -d cpu:0,cpu:1": "plan a module for two CPU devices, and measure it",
+        "placewright run net.py:build plan.json --training": "a plan that was made before",
+    },
     "examples": {"placewright examples": "networks that ship with placewright"},
     "solvers": {"placewright solvers": "what plan --solver takes"},
     "policies": {"placewright policies": "what plan --policy takes"},

@@ -13,6 +13,7 @@ from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
 from placewright.bench.facts import ResultSetFacts
 from placewright.cli.key_descriptions import with_key_descriptions
+from placewright.execution.comparison import RunComparison
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
@@ -185,6 +186,7 @@ TYPES: Mapping[str, Any] = {
     "solvers": Solvers,
     "policies": Policies,
     "check": Check,
+    "run": RunComparison,
     "devices-list": KnownDevices,
     "bench-report": BenchReport,
 }

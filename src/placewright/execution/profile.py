@@ -27,7 +27,7 @@ def measure_ops(
     random numbers are afterwards as they were.
     """
     samples: list[list[int]] = []
-    with _unchanged(step.overwritten(parameters, tensors), optimizer):
+    with unchanged(step.overwritten(parameters, tensors), optimizer):
         for _ in range(_WARM_UP + _REPETITIONS):
             samples.append(step.timed(parameters, tensors))
     ops = step.program.graph.ops
@@ -39,7 +39,7 @@ def measure_ops(
 
 
 @contextmanager
-def _unchanged(changed: Sequence[Any], optimizer: Any) -> Iterator[None]:
+def unchanged(changed: Sequence[Any], optimizer: Any = None) -> Iterator[None]:
     """What steps change is put back afterwards. changed: tensors."""
     before = [tensor.detach().clone() for tensor in changed]
     state = copy.deepcopy(optimizer.state_dict()) if optimizer is not None else None

@@ -113,6 +113,8 @@ class _Worker:
     def _serve(self) -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self._cores)
+        # A thread's first question for the number sets it to that of the process, now or in the midst of an op.
+        torch.get_num_threads()
         torch.set_num_threads(max(1, len(self._cores)))
         torch.set_grad_enabled(False)
         self.ready.release()

@@ -1,0 +1,127 @@
+"""A plan beside what happens when it runs: times of steps, devices and ops, planned and measured.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from placewright.execution.comparison import DeviceTimes, RunComparison
+from placewright.execution.profile import unchanged
+from placewright.execution.torch_step import TorchStep
+
+
+def compare_run(
+    planned: TorchStep,
+    alone: TorchStep,
+    parameters: Sequence[Any],
+    tensors: Sequence[Any],
+    eager: Callable[[], Any],
+    cores: int,
+    steps: int,
+) -> RunComparison:
+    """Runs both plans and the module itself, in turn.
+
+    planned, alone: the plan, and that of one device. eager: one call of the module. cores: of one device. Afterwards
+    parameters, tensors and the generator of random numbers are as they were, but not what `eager` changes.
+    """
+    all_cores = cores * planned.plan.machine.num_devices
+    ways: list[Callable[[], Any]] = [
+        lambda: planned.run(parameters, tensors),
+        lambda: alone.run(parameters, tensors),
+        lambda: _with_threads(cores, eager),
+        lambda: _with_threads(all_cores, eager),
+    ]
+    taken: list[list[int]] = [[] for _ in ways]
+    timed: list[list[int]] = []
+    with unchanged(planned.overwritten(parameters, tensors)):
+        for step in range(steps + 1):
+            for way, times in zip(ways, taken, strict=True):
+                began = time.perf_counter_ns()
+                way()
+                if step:  # the first one warms caches and allocators
+                    times.append(time.perf_counter_ns() - began)
+        timed = [planned.timed(parameters, tensors) for _ in range(max(1, steps // 4))]
+    measured, one_device, eager_one_device, eager_all = (int(median(times)) for times in taken)
+    start, finish = _of_ops(planned, timed)
+    ops = planned.plan.ops
+    counted = [op for op in ops if op.finish_ns > op.start_ns]
+    return RunComparison(
+        name=planned.plan.graph_name,
+        steps=steps,
+        planned_ns=planned.plan.step_time_ns,
+        measured_ns=measured,
+        one_device_planned_ns=alone.plan.step_time_ns,
+        one_device_measured_ns=one_device,
+        eager_one_device_ns=eager_one_device,
+        eager_ns=eager_all,
+        devices=tuple(
+            DeviceTimes(
+                device=device.name,
+                num_ops=sum(op.device == index for op in ops),
+                planned_busy_ns=planned.plan.metrics.busy_ns[index],
+                measured_busy_ns=int(sum(finish[op.name] - start[op.name] for op in ops if op.device == index)),
+            )
+            for index, device in enumerate(planned.plan.machine.devices)
+        ),
+        planned_speedup=alone.plan.step_time_ns / max(1, planned.plan.step_time_ns),
+        measured_speedup=one_device / measured,
+        start_correlation=_correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
+    )
+
+
+def training_step(model: nn.Module, args: Sequence[Any], kwargs: Any, loss: Callable[[Any], Any]) -> Callable[[], None]:
+    """A step of a copy of the module, forward and backward, whose gradients do not add up."""
+    copied = copy.deepcopy(model).train()
+
+    def step() -> None:
+        loss(copied(*args, **kwargs)).backward()
+        for parameter in copied.parameters():
+            parameter.grad = None
+
+    return step
+
+
+def inference(model: nn.Module, args: Sequence[Any], kwargs: Any) -> Callable[[], None]:
+    """A call of a copy of the module."""
+    copied = copy.deepcopy(model).eval()
+
+    def step() -> None:
+        with torch.no_grad():
+            copied(*args, **kwargs)
+
+    return step
+
+
+def _with_threads(count: int, call: Callable[[], Any]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        call()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _of_ops(step: TorchStep, timed: Sequence[Sequence[int]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Start and finish of each op in ns after the first one started, by name: medians over steps."""
+    times = np.array(timed, np.float64).reshape(len(timed), -1, 2)
+    ran = np.all(times >= 0, axis=(0, 2)).ravel()
+    times -= times[:, ran, 0].min(axis=1)[:, None, None]
+    middle = np.median(times, axis=0)
+    named = [(op.name, *middle[index].tolist()) for index, op in enumerate(step.program.graph.ops) if ran[index]]
+    return {name: start for name, start, _ in named}, {name: finish for name, _, finish in named}
+
+
+def _correlation(planned: Sequence[float], measured: Sequence[float]) -> float:
+    if len(planned) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
+        return 1.0
+    return float(np.corrcoef(planned, measured)[0, 1])

@@ -1,0 +1,65 @@
+"""What a run is compared with: the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceTimes:
+    """One device of the plan.
+
+    Attributes
+    ----------
+    device
+        Its name.
+    num_ops
+        How many ops it runs.
+    planned_busy_ns, measured_busy_ns
+        How long it computes in a step.
+    """
+
+    device: str
+    num_ops: int
+    planned_busy_ns: int
+    measured_busy_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunComparison:
+    """A plan beside its run. Times are medians over several steps, taken in turn.
+
+    Attributes
+    ----------
+    name
+        Of the graph.
+    steps
+        How many steps of each sort were measured.
+    planned_ns, measured_ns
+        A step as planned.
+    one_device_planned_ns, one_device_measured_ns
+        A step with all ops on the first device, in captured order.
+    eager_one_device_ns
+        The module without a plan, each op on as many threads as one device has cores.
+    eager_ns
+        The module without a plan, each op on as many threads as all devices together.
+    devices
+        Of the step as planned.
+    planned_speedup, measured_speedup
+        Of the step as planned against all ops on one device.
+    start_correlation
+        Between planned and measured start times of the ops; 1 where all is in proportion.
+    """
+
+    name: str
+    steps: int
+    planned_ns: int
+    measured_ns: int
+    one_device_planned_ns: int
+    one_device_measured_ns: int
+    eager_one_device_ns: int
+    eager_ns: int
+    devices: tuple[DeviceTimes, ...]
+    planned_speedup: float
+    measured_speedup: float
+    start_correlation: float

@@ -1,0 +1,48 @@
+"""What `run` prints: a plan beside its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from placewright.execution.comparison import RunComparison
+from placewright.support.quantities import format_time_ns
+from placewright.terminal.tables import heading, line, table
+
+
+def run_table(found: RunComparison) -> Iterator[RenderableType]:
+    speedup = f"{found.measured_speedup:.2f} times as fast as one of the devices; planned {found.planned_speedup:.2f}"
+    yield heading(f"{found.name} on {', '.join(device.device for device in found.devices)}: {speedup}")
+    yield line(f"medians of {found.steps} steps each, taken in turn; starts of ops correlate at "
+               f"{found.start_correlation:.3f} with the plan", "dim")  # fmt: skip
+    yield ""
+    yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
+    yield ""
+    yield table(
+        ["<device", "ops", "busy, planned", "busy, measured", "difference"],
+        [
+            (
+                device.device,
+                f"{device.num_ops:,}",
+                format_time_ns(device.planned_busy_ns),
+                format_time_ns(device.measured_busy_ns),
+                _difference(device.planned_busy_ns, device.measured_busy_ns),
+            )
+            for device in found.devices
+        ],
+    )
+
+
+def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
+    for name, planned, measured in (
+        ("as planned", found.planned_ns, found.measured_ns),
+        ("on the first device alone", found.one_device_planned_ns, found.one_device_measured_ns),
+    ):
+        yield name, format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
+    yield "PyTorch, an op on one device's cores", "", format_time_ns(found.eager_one_device_ns), ""
+    yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
+
+
+def _difference(planned: int, measured: int) -> str:
+    return f"{measured / planned - 1:+.1%}" if planned else ""

@@ -1,0 +1,85 @@
+"""`placewright run`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Placewright
+from test_lists import assert_fits
+
+from placewright.cli.schemas import schema_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "towers.py"
+NET = """
+import torch
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)), torch.ones(2, 8)
+
+def nothing():
+    return torch.nn.Linear(1, 1)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text(NET)
+    return path
+
+
+def test_a_run_is_told_beside_its_plan(placewright: Placewright, net: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    made = placewright("run", f"{net}:build", "--steps", "2", "-o", plan)
+    assert made.code == 0, made.err
+    assert "Sequential on cpu:0, cpu:1" in made.out
+    for row in ("as planned", "on the first device alone", "PyTorch, an op on all cores"):
+        assert row in made.out
+    again = placewright("run", f"{net}:build", plan, "--steps", "2", "--json")
+    found = json.loads(again.out)
+    schema = schema_of("run")
+    assert_fits(found, schema, schema["$defs"], "run")
+    assert found["planned_ns"] == json.loads(plan.read_text())["metrics"]["step_time_ns"]
+    assert [device["device"] for device in found["devices"]] == ["cpu:0", "cpu:1"]
+    assert sum(device["num_ops"] for device in found["devices"]) == len(json.loads(plan.read_text())["ops"]["name"])
+
+
+def test_the_example_runs_as_a_training_step(placewright: Placewright) -> None:
+    outcome = placewright("run", f"{EXAMPLE}:build", "--training", "--steps", "1")
+    assert outcome.code == 0, outcome.err
+    assert "Towers on cpu:0, cpu:1" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "sentence"),
+    [
+        ("{net}", (), "' does not name a function; write it like net.py:build"),
+        ("{net}:bild", (), "net.py' has no function 'bild'"),
+        ("{net}:number", (), "net.py' has no function 'number'"),
+        ("{net}:nothing", (), "net.py:nothing' must return a module and its arguments, not a Linear"),
+        ("absent.py:build", (), "cannot read 'absent.py': No such file or directory"),
+        ("{net}:build", ("-d", "gpu:0"), "device 'gpu:0' cannot run a plan; cpu:0, cpu:1 and so on can"),
+        ("{net}:build", ("absent.json",), "cannot read 'absent.json'"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(
+    placewright: Placewright, net: Path, model: str, options: tuple[str, ...], sentence: str
+) -> None:
+    outcome = placewright("run", model.format(net=net), *options)
+    assert outcome.code == 2
+    assert sentence in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_a_plan_for_something_else_is_refused(placewright: Placewright, net: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert placewright("run", f"{net}:build", "--steps", "1", "-o", plan).code == 0
+    outcome = placewright("run", f"{EXAMPLE}:build", plan)
+    assert outcome.code == 2
+    assert "the plan is not a plan for 'Towers'" in outcome.err
+    outcome = placewright("run", f"{net}:build", plan, "-d", "cpu:0")
+    assert outcome.code == 2
+    assert "the plan is for 2 devices, and devices names 1" in outcome.err
