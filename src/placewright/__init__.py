@@ -4,20 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import placewright.support.early_interrupt  # noqa: F401, before what takes longer to import
-from placewright.api import compile, inspect, load, plan, save
-from placewright.api.questions import Plan
-from placewright.graph import Graph, Op, Tensor
-from placewright.importers import load_graph, save_graph
-from placewright.importers.torch_module import from_torch
-from placewright.learning.families import register_policy_family
-from placewright.machine import Device, Link, Machine
-from placewright.machines import load_machine
-from placewright.methods.table import register_method
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
+    from placewright.api import compile, inspect, load, plan, save
+    from placewright.api.questions import Plan
     from placewright.export import export_plan
+    from placewright.graph import Graph, Op, Tensor
+    from placewright.importers import load_graph, save_graph
+    from placewright.importers.torch_module import from_torch
+    from placewright.learning.families import register_policy_family
+    from placewright.machine import Device, Link, Machine
+    from placewright.machines import load_machine
+    from placewright.methods.table import register_method
     from placewright.report import write_report
 
 __version__ = VERSION
@@ -49,14 +49,27 @@ __all__ = [
     "write_report",
 ]
 
-#: Planning does not need these, so they are imported when first asked for.
-_LATER = {"export_plan": "placewright.export", "write_report": "placewright.report"}
+#: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
+_MODULE_OF = {
+    **dict.fromkeys(("compile", "inspect", "load", "plan", "save"), "placewright.api"),
+    **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
+    **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
+    **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
+    "Plan": "placewright.api.questions",
+    "export_plan": "placewright.export",
+    "from_torch": "placewright.importers.torch_module",
+    "load_machine": "placewright.machines",
+    "register_method": "placewright.methods.table",
+    "register_policy_family": "placewright.learning.families",
+    "write_report": "placewright.report",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'placewright' has no attribute '{name}'")
-    return getattr(import_module(_LATER[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

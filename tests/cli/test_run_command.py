@@ -24,6 +24,9 @@ number = 3
 """
 
 
+pytestmark = pytest.mark.heavy
+
+
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
     path = tmp_path / "net.py"

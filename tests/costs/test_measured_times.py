@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import placewright
 from placewright.costs import Costs, estimate_costs
+from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
 from placewright.support.errors import InputError
@@ -68,7 +70,7 @@ def test_measured_times_stand_in_for_rates_a_device_does_not_have(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "csv:1: columns must be op, device, and time_ns or time_us, not none"),
+        ("", "csv:1: columns must be op, device, and time_ns or time_us, with or without workspace_bytes, not none"),
         ("op,device\n", "csv:1: columns must be"),
         ("op,device,time_ns,time_us\n", "csv:1: columns must be"),
         ("op,device,time_ns,colour\n", "csv:1: columns must be"),
@@ -81,6 +83,8 @@ def test_measured_times_stand_in_for_rates_a_device_does_not_have(tmp_path: Path
         ("op,device,time_us\n*,*,1e300\n", "csv:2: time_us is 1e300"),
         ("op,device,time_us\n*,*,fast\n", "csv:2: time_us is 'fast', which is not a number"),
         ("op,device,time_us\n*,*\n", "csv:2: 2 values for 3 columns"),
+        ("op,op,device,time_ns\n", "csv:1: columns must be"),
+        ("op,device,time_ns,workspace_bytes\n*,*,1,-1\n", "csv:2: workspace_bytes is '-1'"),
     ],
 )
 def test_every_mistake_names_file_and_line(tmp_path: Path, text: str, why: str) -> None:
@@ -106,3 +110,25 @@ def test_a_pipe_is_no_table(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"cannot read '.*pipe': it exists and is not a regular file"):
         estimate_costs(chain(), load_machine("cpu"), tmp_path / "pipe")
+
+
+def test_stated_workspaces_are_those_of_the_graph_and_the_largest_counts(tmp_path: Path) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text(
+        "op,device,time_ns,workspace_bytes\nlayer.*,cpu,1,10\nlayer.0.*,k80,1,30\nlayer.0.conv,*,1,20\nodd*,*,1,\n"
+    )
+    graph = with_workspaces(chain(), path)
+    assert [op.workspace_bytes for op in graph.ops] == [0, 30, 30, 10, 0]
+    assert with_workspaces(chain(), None) == chain()
+
+
+def test_a_plan_with_measured_workspaces_is_right_for_the_graph_and_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text("op,device,time_ns,workspace_bytes\n*,*,1000,100\n")
+    plan = placewright.plan(chain(), "1xk80", measured=path)
+    # x and its successor, 4 bytes each, and what the op needs for itself
+    assert plan.metrics.peak_memory_bytes == 108
+    assert plan.check(chain()).facts.correct
+    path.write_text("op,device,time_ns,workspace_bytes\n*,*,1000,99\n")
+    with pytest.raises(InputError, match="is not a plan for 'chain'"):
+        plan.check(chain())

@@ -218,7 +218,7 @@ def test_measured_times_are_kept_in_a_file_and_read_again(tmp_path: Path) -> Non
     times = tmp_path / "times.csv"
     placewright.compile(model, args, measured=times, **fastest_plan()).close()
     rows = times.read_text().splitlines()
-    assert rows[0] == "op,device,time_ns"
+    assert rows[0] == "op,device,time_ns,workspace_bytes"
     assert len(rows) > 10
     times.write_text("op,device,time_ns\n*,*,1000\n")
     compiled = placewright.compile(model, args, measured=times, **fastest_plan())

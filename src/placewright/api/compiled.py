@@ -29,7 +29,7 @@ from placewright.execution.workers import Workers
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import default_loss, flatten_arguments
 from placewright.machine import Machine
-from placewright.plans.graph_match import match_graph
+from placewright.plans.provenance import find_graph
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
 from placewright.terminal.run_table import run_table
@@ -61,7 +61,6 @@ class Compiled:
         measured: Path | None,
         options: Mapping[str, Any],
     ) -> None:
-
         self._model = model
         self._machine = machine
         self._training = training
@@ -71,17 +70,17 @@ class Compiled:
         self._measured = measured
         self._options = options
         self._workers = Workers(cores_of(machine.num_devices))
-        self._steps: OrderedDict[Any, PlannedModule] = OrderedDict()
-        self._alone: dict[str, Plan] = {}
+        #: By what the module is called with: as planned, and the plan of one device.
+        self._made: OrderedDict[Any, tuple[PlannedModule, Plan]] = OrderedDict()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
-        step, tensors = self._step_for(args, kwargs)
-        return step(tensors)
+        (module, _), tensors = self._made_for(args, kwargs)
+        return module(tensors)
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would."""
-        self._step_for(args, kwargs)
+        self._made_for(args, kwargs)
 
     def compare(self, *args: Any, steps: int = 20, **kwargs: Any) -> Answer[RunComparison]:
         """Run the module as planned, on one device and without a plan, and tell how long each takes.
@@ -105,8 +104,7 @@ class Compiled:
         """
         if self._optimizer is not None:
             raise InputError("compare runs steps that change nothing; compile the module without the optimizer for it")
-        planned, tensors = self._step_for(args, kwargs)
-        alone = self._alone[planned.step.plan.graph_fingerprint]
+        (planned, alone), tensors = self._made_for(args, kwargs)
         parameters = planned.parameters.now()
         eager = inference(self._model, args, kwargs)
         if self._training:
@@ -130,74 +128,58 @@ class Compiled:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _step_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedModule, list[Any]]:
-
+    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[PlannedModule, Plan], list[Any]]:
         leaves, structure = flatten_arguments(self._model, args, kwargs)
         tensors = tensors_of(leaves)
         constants = tuple(repr(leaf) for leaf in leaves if not any(leaf is tensor for tensor in tensors))
         key = (signature(tensors), constants, str(structure))
-        step = self._steps.get(key)
-        if step is None:
-            step = self._steps[key] = self._made(args, kwargs, tensors)
-            while len(self._steps) > _MAX_PLANS:
-                self._steps.popitem(last=False)
-        self._steps.move_to_end(key)
-        self.plan = Plan.of(step.step.plan)
-        return step, tensors
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._make(args, kwargs, tensors)
+            while len(self._made) > _MAX_PLANS:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        self.plan = Plan.of(made[0].step.plan)
+        return made, tensors
 
-    def _made(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> PlannedModule:
-
+    def _make(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]
+    ) -> tuple[PlannedModule, Plan]:
         program = make_program(
             self._model, args, kwargs, training=self._training, loss=self._loss, optimizer=self._optimizer
         )
         parameters = Parameters(self._model, list(program.parameters.values())).now()
-        plan, alone = plan_program(
-            program, self._machine, parameters, tensors, self._optimizer, measured=self._measured, **self._options
-        )
-        if self._given is not None:
-            if differences := match_graph(self._given, program.graph):
-                raise InputError(f"the plan is not a plan for '{program.graph.name}': {'; '.join(differences)}")
-            plan = Plan.of(self._given)
-        self._alone[plan.graph_fingerprint] = alone
-        return PlannedModule(program, plan, self._model, self._workers)
+        with tempfile.TemporaryDirectory() as folder:
+            # A file of times is for the shapes of the first call.
+            named = self._measured if not self._made else None
+            times = named or Path(folder) / "op-times.csv"
+            if not times.exists():
+                measure_program(program, self._machine, parameters, tensors, times, self._optimizer)
+            alone = make_plan(program.graph, _first_device(self._machine), measured=times, solver="input-order")
+            if self._given is None:
+                plan = make_plan(program.graph, self._machine, measured=times, **self._options)
+            else:
+                find_graph(self._given, program.graph, measured=times)
+                plan = Plan.of(self._given)
+        return PlannedModule(program, plan, self._model, self._workers), alone
 
 
-def plan_program(
+def measure_program(
     program: TorchProgram,
     machine: Machine,
     parameters: Sequence[Any],
     tensors: Sequence[Any],
+    path: Path,
     optimizer: Optimizer | None = None,
-    *,
-    measured: Path | None = None,
-    **options: Any,
-) -> tuple[Plan, Plan]:
-    """Measures the ops of a program on this host and plans it; returns also the plan of the first device alone.
-
-    measured: a file of op times, made where none is.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        times = measured or Path(folder) / "op-times.csv"
-        if not times.exists():
-            write_measured(times, _measure(program, machine, parameters, tensors, optimizer), machine.devices[0].kind)
-        alone = make_plan(program.graph, _first_device(machine), measured=times, solver="input-order")
-        return make_plan(program.graph, machine, measured=times, **options), alone
-
-
-def _measure(
-    program: TorchProgram,
-    machine: Machine,
-    parameters: Sequence[Any],
-    tensors: Sequence[Any],
-    optimizer: Optimizer | None,
-) -> dict[str, int]:
-    """Time of each op in ns on the machine's first device, by name."""
+) -> None:
+    """Writes a file of op times and workspaces, measured on the machine's first device."""
     workers = Workers(cores_of(machine.num_devices)[:1])
     try:
         plan = make_plan(program.graph, _first_device(machine), solver="input-order")
-        return measure_ops(TorchStep(program, plan, workers), parameters, tensors, optimizer)
+        measured = measure_ops(TorchStep(program, plan, workers), parameters, tensors, optimizer)
     finally:
         workers.close()
+    write_measured(path, measured, machine.devices[0].kind)
 
 
 def _first_device(machine: Machine) -> Machine:

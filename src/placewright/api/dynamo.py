@@ -5,6 +5,7 @@ Imported by PyTorch through the entry point `torch_dynamo_backends`.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
-from placewright.api.compiled import plan_program
+from placewright.api.compiled import measure_program
+from placewright.api.functions import plan as make_plan
 from placewright.execution.devices import cores_of, local_machine
 from placewright.execution.torch_program import program_of_graph
 from placewright.execution.torch_step import TorchStep
@@ -39,7 +41,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     Raises
     ------
     InputError
-        Without devices, or where one does not exist here.
+        Without devices, where one does not exist here, or with the option `measured`.
     """
     given = dict(options or {})
     devices = given.pop("devices", None)
@@ -47,6 +49,8 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         raise InputError(
             'the backend needs devices: torch.compile(model, backend="placewright", options={"devices": "cpu:0,cpu:1"})'
         )
+    if "measured" in given:
+        raise InputError("the backend measures every graph that PyTorch captures; leave the option 'measured' out")
     machine = local_machine(devices)
     workers = _shared_workers(machine.num_devices)
 
@@ -86,10 +90,10 @@ class _PlannedGraph:
     def __call__(self, *inputs: Any) -> list[Any]:
         with self._lock:
             if self._step is None:
-                measured = self._options.pop("measured", None)
-                plan, _ = plan_program(
-                    self._program, self._machine, (), inputs, measured=measured and Path(measured), **self._options
-                )
+                with tempfile.TemporaryDirectory() as folder:
+                    times = Path(folder) / "op-times.csv"
+                    measure_program(self._program, self._machine, (), inputs, times)
+                    plan = make_plan(self._program.graph, self._machine, measured=times, **self._options)
                 self._step = TorchStep(self._program, plan, self._workers)
             out = self._step.run((), inputs)
         results = iter([out[tensor] for tensor in self._program.results])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from placewright.api.arguments import budget, constraints, whole_number
 from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, Plan, answer
+from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.torch_module import from_torch
@@ -101,7 +102,7 @@ def plan(
     policy
         Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem.
     measured
-        A CSV file of measured op times, which override the cost model.
+        A CSV file of measured op times, which override the cost model, and workspaces.
     dims
         Sizes of the open dimensions of an ONNX file, by name.
     on_progress
@@ -129,14 +130,16 @@ def plan(
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     machine = as_machine(devices)
     limited = memory_limits(memory_limit, machine)
+    graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
+    times = None if measured is None else Path(measured)
     problem = make_problem(
-        as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims),
+        with_workspaces(graph, times),
         machine,
         objective=objective,
         control=control,
         memory_limit=limited,
         constraints=constraints(pins, forbids, colocate),
-        measured=measured,
+        measured=times,
     )
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(solver, problem))
@@ -227,7 +230,8 @@ def inspect(
     from placewright.terminal.inspect_tables import inspect_tables
 
     graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
-    found = inspect_graph(graph, as_machine(devices), measured=None if measured is None else Path(measured))
+    times = None if measured is None else Path(measured)
+    found = inspect_graph(with_workspaces(graph, times), as_machine(devices), measured=times)
     return answer(found, inspect_tables(found))
 
 

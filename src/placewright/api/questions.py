@@ -247,7 +247,7 @@ def judge(
     from placewright.verification.checker import check_plan
     from placewright.verification.evidence import unchecked
 
-    graph = find_graph(plan, model, dims=dims, name=name)
+    graph = find_graph(plan, model, dims=dims, measured=measured, name=name)
     costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
     problems = check_plan(plan, graph, costs.time_ns, costs.origin)
     return Check(correct=not problems, problems=tuple(problems), unchecked=tuple(unchecked(plan)))

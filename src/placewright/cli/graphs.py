@@ -25,12 +25,14 @@ def inspect(
     """What a graph holds, what it costs, and where it fits."""
     from placewright.analysis.inspection import inspect_graph
     from placewright.cli.printing import print_json, print_parts
+    from placewright.costs.measured import with_workspaces
     from placewright.importers import load_graph
     from placewright.machines import load_machine
     from placewright.terminal.inspect_tables import inspect_tables
 
     machine = load_machine(devices)
-    inspection = inspect_graph(load_graph(model, dims=parse_dims(dim)), machine, measured=measured)
+    graph = with_workspaces(load_graph(model, dims=parse_dims(dim)), measured)
+    inspection = inspect_graph(graph, machine, measured=measured)
     if as_json:
         print_json(asdict(inspection))
     else:

@@ -1,4 +1,4 @@
-"""Measured op times from a CSV file, which override whatever the cost model says."""
+"""Measured op times from a CSV file, which override whatever the cost model says, and measured workspaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from pathlib import Path
 
@@ -22,26 +22,39 @@ from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.spreadsheet import guarded, unguarded
 
 _NS_PER_UNIT = {"time_ns": 1, "time_us": 1000}
+_WORKSPACE = "workspace_bytes"
 _GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOp:
+    """What was measured of an op on one kind of device. workspace_bytes: memory that it needs beside its inputs and
+    outputs while it runs."""
+
+    time_ns: int
+    workspace_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One line: the ops and devices it speaks of, as written, and the time. where: "file:line"."""
+    """One line: the ops and devices it speaks of, as written, the time, and the workspace where it states one.
+    where: "file:line"."""
 
     where: str
     op: str
     device: str
     time_ns: int
+    workspace_bytes: int | None
 
 
 def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Writes the file's times into time_ns, int64 [num_ops, num_devices]; returns where, in the same shape.
 
-    Columns: op (a name, or a pattern with * ? [] ), device (a name, a kind, or *), and time_ns or time_us. Rows apply
-    in order, so the last one that matches wins. Raises InputError naming file and line.
+    Columns: op (a name, or a pattern with * ? [] ), device (a name, a kind, or *), time_ns or time_us, and
+    workspace_bytes where it is known. Rows apply in order, so the last one that matches wins. Raises InputError naming
+    file and line.
     """
-    index_of = {op.name: index for index, op in enumerate(graph.ops)}
+    index_of = _indices(graph)
     touched = np.zeros(time_ns.shape, np.bool_)
     for row in _read_rows(path):
         place = np.ix_(_matching_ops(row, index_of), _matching_devices(row, machine))
@@ -50,13 +63,32 @@ def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[
     return touched
 
 
-def write_measured(path: Path, time_ns: Mapping[str, int], device: str) -> None:
-    """Writes such a file. time_ns: by name of the op. device: a name, a kind, or *."""
+def with_workspaces(graph: Graph, path: Path | None) -> Graph:
+    """The graph with the workspaces that the file states: of an op that several rows name, the largest. The graph
+    itself where the file states none. Raises InputError as `apply_measured` does."""
+    index_of = _indices(graph)
+    stated: dict[int, int] = {}
+    for row in _read_rows(path) if path is not None else ():
+        if row.workspace_bytes is not None:
+            for op in _matching_ops(row, index_of):
+                stated[op] = max(stated.get(op, 0), row.workspace_bytes)
+    if not stated:
+        return graph
+    ops = (replace(op, workspace_bytes=stated.get(index, op.workspace_bytes)) for index, op in enumerate(graph.ops))
+    return replace(graph, ops=tuple(ops))
+
+
+def write_measured(path: Path, measured: Mapping[str, MeasuredOp], device: str) -> None:
+    """Writes such a file. measured: by name of the op. device: a name, a kind, or *."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["op", "device", "time_ns"])
-    writer.writerows([guarded(op), device, time] for op, time in time_ns.items())
+    writer.writerow(["op", "device", "time_ns", _WORKSPACE])
+    writer.writerows([guarded(name), device, op.time_ns, op.workspace_bytes] for name, op in measured.items())
     write_atomically(path, lines.getvalue().encode())
+
+
+def _indices(graph: Graph) -> dict[str, int]:
+    return {op.name: index for index, op in enumerate(graph.ops)}
 
 
 def _read_rows(path: Path) -> Iterator[_Row]:
@@ -70,7 +102,9 @@ def _read_rows(path: Path) -> Iterator[_Row]:
             raise InputError(f"{where}: {len(cells)} values for {len(header)} columns")
         row = dict(zip(header, cells, strict=True))
         op, device = unguarded(row["op"]), unguarded(row["device"])
-        yield _Row(where=where, op=op, device=device, time_ns=_time_ns(row[unit], unit, where))
+        workspace = _workspace_bytes(row.get(_WORKSPACE, ""), where)
+        time_ns = _time_ns(row[unit], unit, where)
+        yield _Row(where=where, op=op, device=device, time_ns=time_ns, workspace_bytes=workspace)
 
 
 def _read_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -85,9 +119,11 @@ def _read_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 def _time_column(header: Sequence[str], path: Path) -> str:
     units = [column for column in header if column in _NS_PER_UNIT]
-    if sorted(header) != sorted(["op", "device", *units]) or len(units) != 1:
+    required = [column for column in header if column != _WORKSPACE]
+    if sorted(required) != sorted(["op", "device", *units]) or len(units) != 1 or len(set(header)) != len(header):
         raise InputError(
-            f"{path}:1: columns must be op, device, and time_ns or time_us, not {shown(', '.join(header) or 'none')}"
+            f"{path}:1: columns must be op, device, and time_ns or time_us, with or without {_WORKSPACE}, not "
+            f"{shown(', '.join(header) or 'none')}"
         )
     return units[0]
 
@@ -100,6 +136,14 @@ def _time_ns(text: str, unit: str, where: str) -> int:
     if not (math.isfinite(value) and 0 <= value < QUANTITY_LIMIT):
         raise InputError(f"{where}: {unit} is {shown(text)}, which is not a possible time")
     return round(value)
+
+
+def _workspace_bytes(text: str, where: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < QUANTITY_LIMIT):
+        raise InputError(f"{where}: {_WORKSPACE} is '{shown(text)}', which is not a possible number of bytes")
+    return int(text)
 
 
 def _matching_ops(row: _Row, index_of: dict[str, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""A plan beside what happens when it runs: times of steps, devices and ops, planned and measured.
+"""A plan beside what happens when it runs: times of steps, devices and ops, and memory, planned and measured.
 
 Imported only where torch is known to be present.
 """
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from placewright.execution.comparison import DeviceTimes, RunComparison
+from placewright.execution.memory import allocated_peak
 from placewright.execution.profile import unchanged
 from placewright.execution.torch_step import TorchStep
 
@@ -51,6 +52,10 @@ def compare_run(
                 if step:  # the first one warms caches and allocators
                     times.append(time.perf_counter_ns() - began)
         timed = [planned.timed(parameters, tensors) for _ in range(max(1, steps // 4))]
+        peak = planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None
+        one_device_peak = alone.peak_bytes(parameters, tensors)
+        held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
+        eager_peak = held + allocated_peak(eager)
     measured, one_device, eager_one_device, eager_all = (int(median(times)) for times in taken)
     start, finish = _of_ops(planned, timed)
     ops = planned.plan.ops
@@ -75,6 +80,11 @@ def compare_run(
         ),
         planned_speedup=alone.plan.step_time_ns / max(1, planned.plan.step_time_ns),
         measured_speedup=one_device / measured,
+        planned_peak_bytes=None if peak is None else planned.plan.metrics.peak_memory_bytes,
+        measured_peak_bytes=peak,
+        one_device_planned_peak_bytes=alone.plan.metrics.peak_memory_bytes,
+        one_device_measured_peak_bytes=one_device_peak,
+        eager_peak_bytes=eager_peak,
         start_correlation=_correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
     )
 

@@ -49,6 +49,12 @@ class RunComparison:
         Of the step as planned against all ops on one device.
     start_correlation
         Between planned and measured start times of the ops; 1 where all is in proportion.
+    planned_peak_bytes, measured_peak_bytes
+        The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory.
+    one_device_planned_peak_bytes, one_device_measured_peak_bytes
+        Of a step with all ops on the first device, in captured order.
+    eager_peak_bytes
+        Of the module without a plan, inputs included.
     """
 
     name: str
@@ -63,3 +69,8 @@ class RunComparison:
     planned_speedup: float
     measured_speedup: float
     start_correlation: float
+    planned_peak_bytes: int | None
+    measured_peak_bytes: int | None
+    one_device_planned_peak_bytes: int
+    one_device_measured_peak_bytes: int
+    eager_peak_bytes: int

@@ -1,4 +1,4 @@
-"""How long every op of a program takes on this host.
+"""How long every op of a program takes on this host, and how much memory it needs for itself.
 
 Imported only where torch is known to be present.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from placewright.costs.measured import MeasuredOp
 from placewright.execution.torch_step import TorchStep
 
 _WARM_UP, _REPETITIONS = 2, 7
@@ -20,8 +21,9 @@ _WARM_UP, _REPETITIONS = 2, 7
 
 def measure_ops(
     step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any], optimizer: Any = None
-) -> dict[str, int]:
-    """Median time of each op in ns, over several steps on the device that the step's plan puts all ops on.
+) -> dict[str, MeasuredOp]:
+    """Of each op the median time over several steps on the device that the step's plan puts all ops on, and its
+    workspace in one of them; views are left out.
 
     parameters, tensors: what the step runs on. Parameters, buffers, inputs, the optimizer's state and the generator of
     random numbers are afterwards as they were.
@@ -30,10 +32,12 @@ def measure_ops(
     with unchanged(step.overwritten(parameters, tensors), optimizer):
         for _ in range(_WARM_UP + _REPETITIONS):
             samples.append(step.timed(parameters, tensors))
-    ops = step.program.graph.ops
+        workspaces = step.workspaces(parameters, tensors)
     return {
-        op.name: int(median(sample[2 * index + 1] - sample[2 * index] for sample in samples[_WARM_UP:]))
-        for index, op in enumerate(ops)
+        op.name: MeasuredOp(
+            int(median(sample[2 * index + 1] - sample[2 * index] for sample in samples[_WARM_UP:])), workspaces[index]
+        )
+        for index, op in enumerate(step.program.graph.ops)
         if op.kind != "view"
     }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import re
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,12 +44,13 @@ class Channels:
 class DeviceCode:
     """What a device does in a step: `function(parameters, inputs, outputs)`.
 
-    parameters: by place in `parameter_tensors`. inputs: what the program is called with. outputs: filled with
-    the outputs of the graph that this device makes, by tensor of the graph.
+    parameters: by place in `parameter_tensors`. inputs: what the program is called with; each is taken out of the list
+    by the op that reads it, so that the list does not keep it. outputs: filled with the outputs of the graph that this
+    device makes, by tensor of the graph.
     """
 
     device: int
-    function: Callable[[Sequence[Any], Sequence[Any], dict[int, Any]], None]
+    function: Callable[[Sequence[Any], list[Any], dict[int, Any]], None]
     source: str
 
     def op_at(self, error: BaseException) -> int | None:
@@ -68,17 +68,17 @@ def device_code(
     device: int,
     channels: Channels,
     parameter_tensors: Sequence[int],
-    times: list[int] | None = None,
+    observe: Callable[[int], None] | None = None,
 ) -> DeviceCode:
-    """The function of one device. times: where given, [2 * num ops] nanoseconds of a clock, which gets when each op
-    starts and finishes, by index in the graph."""
+    """The function of one device. observe: called before op i of the graph with 2 * i and after it with 2 * i + 1, when
+    what nothing reads after it has been released."""
     writer = _Writer(program, channels, {tensor: place for place, tensor in enumerate(parameter_tensors)})
-    lines = list(writer.lines(steps.of_device[device], timed=times is not None))
+    lines = list(writer.lines(steps.of_device[device], observed=observe is not None))
     held = [tensor for tensor, holder in steps.output_device.items() if holder == device]
     lines += [f"out[{tensor}] = {writer.name_of(tensor)}" for tensor in held]
     source = "\n    ".join(["def step(p, x, out):", *(lines or ["pass"])]) + "\n"
-    scope = {**writer.scope, "channels": channels, "box": channels.box, "Stopped": StoppedError, "times": times}
-    exec(compile(source, _file(device), "exec"), scope | {"clock": time.perf_counter_ns}, scope)
+    scope = {**writer.scope, "channels": channels, "box": channels.box, "Stopped": StoppedError, "observe": observe}
+    exec(compile(source, _file(device), "exec"), scope)
     return DeviceCode(device=device, function=scope["step"], source=source)
 
 
@@ -111,12 +111,12 @@ class _Writer:
         self.scope[name] = value
         return name
 
-    def lines(self, steps: Sequence[Step], *, timed: bool) -> Iterator[str]:
+    def lines(self, steps: Sequence[Step], *, observed: bool) -> Iterator[str]:
         for index, step in enumerate(steps):
             if isinstance(step, Run):
                 yield "if channels.stopped: raise Stopped"
-                if timed:
-                    yield f"times[{2 * step.op}] = clock()"
+                if observed:
+                    yield f"observe({2 * step.op})"
                 yield from self.run(step.op)
             elif isinstance(step, Send):
                 yield f"box[{step.channel}] = {self.name_of(step.tensor)}"
@@ -132,14 +132,15 @@ class _Writer:
                 yield " = ".join(self.name_of(tensor) for tensor in step.tensors) + " = None"
             follows = steps[index + 1] if index + 1 < len(steps) else None
             ends = step if isinstance(step, Run) else steps[index - 1] if isinstance(step, Release) and index else None
-            if timed and isinstance(ends, Run) and not isinstance(follows, Release):
-                yield f"times[{2 * ends.op + 1}] = clock()"
+            if observed and isinstance(ends, Run) and not isinstance(follows, Release):
+                yield f"observe({2 * ends.op + 1})"
 
     def run(self, op: int) -> Iterator[str]:
         graph = self.program.graph
         if graph.ops[op].kind == "input":
             tensor = graph.ops[op].outputs[0]
-            yield f"t{tensor} = x[{self.program.inputs[tensor]}]"
+            place = self.program.inputs[tensor]
+            yield f"t{tensor} = x[{place}]; x[{place}] = None"
             return
         call = self.program.calls[op]
         yield from self.assign(call, op)

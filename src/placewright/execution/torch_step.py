@@ -5,10 +5,14 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
+from placewright.execution.memory import allocated_between, allocated_peak
 from placewright.execution.steps import steps_of
 from placewright.execution.torch_code import Channels, DeviceCode, device_code
 from placewright.execution.torch_program import TorchProgram, describe_signature, signature
@@ -46,8 +50,38 @@ class TorchStep:
         """Runs one step and tells when each op of the graph started and finished: [2 * num ops] in ns of one clock, -1
         for ops that no device ran."""
         times = [-1] * (2 * len(self.program.graph.ops))
-        self._run(self._write(times), parameters, tensors)
+        clock = time.perf_counter_ns
+
+        def observe(place: int) -> None:
+            times[place] = clock()
+
+        self._run(self._write(observe), parameters, tensors)
         return times
+
+    def peak_bytes(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> int:
+        """Runs one step of a plan for one device, and counts what is in use at the most: parameters, buffers and
+        constants, inputs until their last reader has run, and what ops make. The step runs in the caller's thread."""
+        _, (code,) = self._code
+        with torch.no_grad():
+            peak = allocated_peak(lambda: code.function(parameters, [tensor.clone() for tensor in tensors], {}))
+        return self.resident_bytes(parameters) + peak
+
+    def workspaces(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[int]:
+        """Runs one step of a plan for one device, and counts for each op of the graph what it has in use beside its
+        inputs and outputs, in bytes. The step runs in the caller's thread."""
+        graph = self.program.graph
+        with torch.no_grad():
+            most = allocated_between(lambda mark: self._write(mark)[1][0].function(parameters, list(tensors), {}))
+        made = (
+            sum(graph.tensors[tensor].held_bytes for tensor in op.outputs if graph.tensors[tensor].alias_of is None)
+            for op in graph.ops
+        )
+        return [max(0, most.get(2 * index, 0) - size) for index, size in enumerate(made)]
+
+    def resident_bytes(self, parameters: Sequence[Any]) -> int:
+        """Of parameters, buffers and constants."""
+        storages = [tensor.untyped_storage() for tensor in (*parameters, *self.program.constants.values())]
+        return sum({storage.data_ptr(): int(storage.nbytes()) for storage in storages}.values())
 
     def overwritten(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The parameters, buffers and tensors among `tensors` that a step changes."""
@@ -63,11 +97,11 @@ class TorchStep:
         now.update((tensor, tensors[place]) for tensor, place in self.program.inputs.items())
         return [now[base] for base in sorted(written) if base in now]
 
-    def _write(self, times: list[int] | None) -> Code:
+    def _write(self, observe: Callable[[int], None] | None) -> Code:
         channels = Channels(self._steps.num_channels)
         held = list(self.program.parameters)
         devices = range(len(self._steps.of_device))
-        return channels, [device_code(self.program, self._steps, d, channels, held, times) for d in devices]
+        return channels, [device_code(self.program, self._steps, d, channels, held, observe) for d in devices]
 
     def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
         given = signature(tensors)
@@ -85,7 +119,7 @@ class TorchStep:
         self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]
     ) -> None:
         try:
-            code.function(parameters, tensors, out)
+            code.function(parameters, list(tensors), out)
         except Exception as error:
             op = code.op_at(error)
             if op is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.plans.graph_match import match_graph
@@ -17,10 +18,12 @@ def find_graph(
     model: Graph | str | Path | None = None,
     *,
     dims: Mapping[str, int] | None = None,
+    measured: Path | None = None,
     name: str = "the plan",
 ) -> Graph:
     """The graph a plan is for. model: that graph, or the file of it; None for what the plan was made from. dims: of the
-    file; what the plan was made with where they are not given. name: what errors call the plan.
+    file; measured: the file of measured workspaces; what the plan was made with where they are not given. name: what
+    errors call the plan.
 
     Raises InputError where the plan is for another graph, says no file, or the file cannot be read.
     """
@@ -32,6 +35,8 @@ def find_graph(
             "placewright.save_graph writes such a file"
         )
     graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(plan))
+    if graph.fingerprint != plan.graph_fingerprint:
+        graph = with_workspaces(graph, measured or recorded_times(plan))
     if differences := match_graph(plan, graph):
         named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
         raise InputError(f"{name} is not a plan for {named}: {'; '.join(differences)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.execution.comparison import RunComparison
-from placewright.support.quantities import format_time_ns
+from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
 
@@ -19,29 +19,40 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
     yield ""
     yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
     yield ""
-    yield table(
-        ["<device", "ops", "busy, planned", "busy, measured", "difference"],
-        [
-            (
-                device.device,
-                f"{device.num_ops:,}",
-                format_time_ns(device.planned_busy_ns),
-                format_time_ns(device.measured_busy_ns),
-                _difference(device.planned_busy_ns, device.measured_busy_ns),
-            )
-            for device in found.devices
-        ],
-    )
+    yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], _device_rows(found))
+    yield ""
+    yield table(["<peak memory", "planned", "measured", "difference"], _memory_rows(found))
 
 
 def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
     for name, planned, measured in (
         ("as planned", found.planned_ns, found.measured_ns),
-        ("on the first device alone", found.one_device_planned_ns, found.one_device_measured_ns),
+        ("on the first device alone, in captured order", found.one_device_planned_ns, found.one_device_measured_ns),
     ):
         yield name, format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
     yield "PyTorch, an op on one device's cores", "", format_time_ns(found.eager_one_device_ns), ""
     yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
+
+
+def _device_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
+    for device in found.devices:
+        planned, measured = device.planned_busy_ns, device.measured_busy_ns
+        times = format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
+        yield device.device, f"{device.num_ops:,}", *times
+
+
+def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
+    for name, planned, measured in (
+        ("as planned", found.planned_peak_bytes, found.measured_peak_bytes),
+        (
+            "on the first device alone, in captured order",
+            found.one_device_planned_peak_bytes,
+            found.one_device_measured_peak_bytes,
+        ),
+    ):
+        if planned is not None and measured is not None:
+            yield name, format_bytes(planned), format_bytes(measured), _difference(planned, measured)
+    yield "PyTorch", "", format_bytes(found.eager_peak_bytes), ""
 
 
 def _difference(planned: int, measured: int) -> str:

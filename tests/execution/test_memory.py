@@ -1,0 +1,75 @@
+"""Memory of real runs, counted, is what the plans say."""
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.execution.memory import allocated_between, allocated_peak
+
+
+def test_the_peak_is_that_of_what_lives_at_once() -> None:
+    def call() -> None:
+        a = torch.empty(1000)  # 4,000 bytes
+        b = torch.add(a, a)  # 8,000 with a
+        del a  # 4,000
+        torch.cat([b, b[:500]])  # 4,000 + 6,000
+
+    assert allocated_peak(call) == 10_000
+    assert allocated_peak(lambda: None) == 0
+
+
+def test_what_was_there_before_does_not_count_nor_does_its_release() -> None:
+    held = [torch.empty(1000)]
+
+    def call() -> None:
+        held.clear()
+        torch.empty(500)  # 2,000
+
+    assert allocated_peak(call) == 2000
+
+
+def test_a_call_is_counted_part_by_part() -> None:
+    def call(mark: object) -> None:
+        assert callable(mark)
+        kept = torch.empty(1000)
+        mark(3)
+        torch.empty(200)
+        kept = torch.add(kept, kept)  # both lie in memory for a moment
+        mark(5)
+        mark(8)
+        torch.empty(10)
+
+    assert allocated_between(call) == {3: 4000, 5: 0, 8: 40}
+
+
+class Wide(nn.Module):
+    """Three products of 400 x 400, each read by a sum: all three first, as written, or one after the other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        products = [x @ x.relu(), x @ x.sigmoid(), x @ x.tanh()]
+        sums = [product.sum() for product in products]
+        return torch.stack(sums)
+
+
+def test_a_better_order_lowers_the_measured_peak() -> None:
+    with placewright.compile(Wide(), torch.randn(400, 400), devices="cpu:0", objective="peak-memory") as compiled:
+        found = compiled.compare(torch.randn(400, 400), steps=1).facts
+    matrix = 400 * 400 * 4
+    assert found.planned_peak_bytes is not None
+    assert found.measured_peak_bytes == pytest.approx(found.planned_peak_bytes, rel=0.01)
+    assert found.one_device_measured_peak_bytes == pytest.approx(found.one_device_planned_peak_bytes, rel=0.01)
+    # x, what is read and what is made, or x and all products
+    assert found.measured_peak_bytes == pytest.approx(3 * matrix, rel=0.01)
+    assert found.one_device_measured_peak_bytes == pytest.approx(5 * matrix, rel=0.01)
+    assert 3.1 * matrix < found.eager_peak_bytes
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_ops_need_for_themselves_is_planned(training: bool) -> None:
+    # A convolution of this library reorders its weights and input into memory of its own.
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16))
+    images = torch.randn(4, 3, 32, 32)
+    with placewright.compile(model, images, devices="cpu:0", training=training) as compiled:
+        found = compiled.compare(images, steps=1).facts
+    assert found.measured_peak_bytes == pytest.approx(found.planned_peak_bytes, rel=0.02)
