@@ -8,7 +8,7 @@ from placewright.support.errors import InputError, MissingExtraError, Placewrigh
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
-    from placewright.api import compile, inspect, load, plan, save
+    from placewright.api import compile, inspect, load, plan, profile, save
     from placewright.api.questions import Plan
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
@@ -42,6 +42,7 @@ __all__ = [
     "load_graph",
     "load_machine",
     "plan",
+    "profile",
     "register_method",
     "register_policy_family",
     "save",
@@ -51,7 +52,7 @@ __all__ = [
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
-    **dict.fromkeys(("compile", "inspect", "load", "plan", "save"), "placewright.api"),
+    **dict.fromkeys(("compile", "inspect", "load", "plan", "profile", "save"), "placewright.api"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),

@@ -86,3 +86,23 @@ def test_a_plan_for_something_else_is_refused(placewright: Placewright, net: Pat
     outcome = placewright("run", f"{net}:build", plan, "-d", "cpu:0")
     assert outcome.code == 2
     assert "the plan is for 2 devices, and devices names 1" in outcome.err
+
+
+def test_profile_tells_what_it_measured_and_run_takes_it(placewright: Placewright, net: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    outcome = placewright("profile", f"{net}:build", "-o", folder, "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    schema = schema_of("profile")
+    assert_fits(found, schema, schema["$defs"], "profile")
+    assert found["num_timed"] > 0
+    printed = placewright("profile", f"{net}:build", "-o", folder)
+    assert "0 sorts of ops timed now" in printed.out
+    assert "matmul" in printed.out
+    assert placewright("run", f"{net}:build", "--steps", "1", "--profile", folder).code == 0
+
+
+def test_profile_into_a_file_is_refused(placewright: Placewright, net: Path) -> None:
+    outcome = placewright("profile", f"{net}:build", "-o", net)
+    assert outcome.code == 2
+    assert "cannot make folder" in outcome.err

@@ -1,6 +1,6 @@
-"""What Python callers use: `plan()`, `compile()`, `inspect()`, `save()`, `load()`, and what these return."""
+"""What Python callers use: `plan()`, `compile()`, `profile()`, `inspect()` and so on, and what these return."""
 
 from placewright.api.functions import as_machine, inspect, load, plan, save
-from placewright.api.running import compile
+from placewright.api.running import compile, profile
 
-__all__ = ["as_machine", "compile", "inspect", "load", "plan", "save"]
+__all__ = ["as_machine", "compile", "inspect", "load", "plan", "profile", "save"]

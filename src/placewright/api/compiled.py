@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from placewright.api.functions import plan as make_plan
+from placewright.api.profiles import OpTimes, Profile, first_device, write_times
 from placewright.api.questions import Answer, Plan, answer
-from placewright.costs.measured import write_measured
 from placewright.execution.compare import compare_run, inference, training_step
 from placewright.execution.comparison import RunComparison
 from placewright.execution.devices import cores_of
-from placewright.execution.profile import measure_ops
 from placewright.execution.torch_module import Parameters, PlannedModule
 from placewright.execution.torch_program import TorchProgram, make_program, signature
 from placewright.execution.torch_step import TorchStep
@@ -32,6 +30,7 @@ from placewright.machine import Machine
 from placewright.plans.provenance import find_graph
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
+from placewright.support.files import write_atomically
 from placewright.terminal.run_table import run_table
 
 #: Plans for so many shapes of the arguments are kept, the latest used.
@@ -59,6 +58,7 @@ class Compiled:
         optimizer: Optimizer | None,
         given: PlanRecord | None,
         measured: Path | None,
+        profile: Profile,
         options: Mapping[str, Any],
     ) -> None:
         self._model = model
@@ -68,6 +68,7 @@ class Compiled:
         self._optimizer = optimizer
         self._given = given
         self._measured = measured
+        self._profile = profile
         self._options = options
         self._workers = Workers(cores_of(machine.num_devices))
         #: By what the module is called with: as planned, and the plan of one device.
@@ -150,37 +151,22 @@ class Compiled:
         )
         parameters = Parameters(self._model, list(program.parameters.values())).now()
         with tempfile.TemporaryDirectory() as folder:
-            # A file of times is for the shapes of the first call.
-            named = self._measured if not self._made else None
-            times = named or Path(folder) / "op-times.csv"
-            if not times.exists():
-                measure_program(program, self._machine, parameters, tensors, times, self._optimizer)
-            alone = make_plan(program.graph, _first_device(self._machine), measured=times, solver="input-order")
+            times = self._times(program, parameters, tensors, Path(folder))
+            alone = make_plan(program.graph, first_device(self._machine), measured=times.alone, solver="input-order")
             if self._given is None:
-                plan = make_plan(program.graph, self._machine, measured=times, **self._options)
+                plan = make_plan(program.graph, self._machine, measured=times.shared, **self._options)
             else:
-                find_graph(self._given, program.graph, measured=times)
+                find_graph(self._given, program.graph, measured=times.shared)
                 plan = Plan.of(self._given)
         return PlannedModule(program, plan, self._model, self._workers), alone
 
-
-def measure_program(
-    program: TorchProgram,
-    machine: Machine,
-    parameters: Sequence[Any],
-    tensors: Sequence[Any],
-    path: Path,
-    optimizer: Optimizer | None = None,
-) -> None:
-    """Writes a file of op times and workspaces, measured on the machine's first device."""
-    workers = Workers(cores_of(machine.num_devices)[:1])
-    try:
-        plan = make_plan(program.graph, _first_device(machine), solver="input-order")
-        measured = measure_ops(TorchStep(program, plan, workers), parameters, tensors, optimizer)
-    finally:
-        workers.close()
-    write_measured(path, measured, machine.devices[0].kind)
-
-
-def _first_device(machine: Machine) -> Machine:
-    return replace(machine, devices=machine.devices[:1], links=(machine.links[0][:1],))
+    def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
+        # A file of times is for the shapes of the first call.
+        named = self._measured if not self._made else None
+        if named is not None and named.exists():
+            return OpTimes(alone=named, shared=named)
+        found = self._profile.measure(program, self._machine, parameters, tensors, self._optimizer)
+        times = write_times(found, self._machine, folder, "op-times")
+        if named is not None:
+            write_atomically(named, times.shared.read_bytes())
+        return times

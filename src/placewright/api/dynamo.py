@@ -15,9 +15,9 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
-from placewright.api.compiled import measure_program
 from placewright.api.functions import plan as make_plan
-from placewright.execution.devices import cores_of, local_machine
+from placewright.api.profiles import Profile, write_times
+from placewright.execution.devices import cores_of
 from placewright.execution.torch_program import program_of_graph
 from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers
@@ -51,11 +51,12 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         )
     if "measured" in given:
         raise InputError("the backend measures every graph that PyTorch captures; leave the option 'measured' out")
-    machine = local_machine(devices)
+    profile = Profile(None)
+    machine, _ = profile.machine(devices)
     workers = _shared_workers(machine.num_devices)
 
     def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return make_boxed_func(_PlannedGraph(graph, inputs, machine, workers, given))  # type: ignore[no-any-return]
+        return make_boxed_func(_PlannedGraph(graph, inputs, machine, workers, profile, given))  # type: ignore[no-any-return]
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
 
@@ -76,13 +77,20 @@ class _PlannedGraph:
     """A functional graph, planned when it is first called."""
 
     def __init__(
-        self, graph: Any, inputs: Sequence[Any], machine: Machine, workers: Workers, options: Mapping[str, Any]
+        self,
+        graph: Any,
+        inputs: Sequence[Any],
+        machine: Machine,
+        workers: Workers,
+        profile: Profile,
+        options: Mapping[str, Any],
     ) -> None:
         self._program = program_of_graph(graph, "compiled", [_stays(tensor) for tensor in inputs])
         end = graph.graph.output_node().args[0]
         self._is_none = [node is None for node in end]
         self._machine = machine
         self._workers = workers
+        self._profile = profile
         self._options = dict(options)
         self._step: TorchStep | None = None
         self._lock = threading.Lock()
@@ -91,9 +99,9 @@ class _PlannedGraph:
         with self._lock:
             if self._step is None:
                 with tempfile.TemporaryDirectory() as folder:
-                    times = Path(folder) / "op-times.csv"
-                    measure_program(self._program, self._machine, (), inputs, times)
-                    plan = make_plan(self._program.graph, self._machine, measured=times, **self._options)
+                    found = self._profile.measure(self._program, self._machine, (), inputs)
+                    times = write_times(found, self._machine, Path(folder), "op-times")
+                    plan = make_plan(self._program.graph, self._machine, measured=times.shared, **self._options)
                 self._step = TorchStep(self._program, plan, self._workers)
             out = self._step.run((), inputs)
         results = iter([out[tensor] for tensor in self._program.results])

@@ -1,4 +1,4 @@
-"""`placewright.compile`: a PyTorch module that runs as planned."""
+"""`placewright.compile`, a PyTorch module that runs as planned, and `placewright.profile`, what it takes here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from placewright.api.compiled import Compiled
+    from placewright.api.questions import Answer
+    from placewright.execution.profile_summary import ProfileSummary
     from placewright.plans.record import Plan
 
 
@@ -29,6 +31,7 @@ def compile(
     optimizer: Optimizer | None = None,
     plan: Plan | None = None,
     measured: str | Path | None = None,
+    profile: str | Path | None = None,
     **options: Any,
 ) -> Compiled:
     """Plan a PyTorch module for devices of this host, and return it as something to call.
@@ -57,6 +60,8 @@ def compile(
         be `devices`, in their order.
     measured
         A CSV file of op times: read where it exists, else measured and written. None: measured every time.
+    profile
+        A folder of `placewright.profile`: what it has is not timed again, and what is timed is kept there.
     options
         As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on.
 
@@ -75,9 +80,10 @@ def compile(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
     from placewright.api.compiled import Compiled
-    from placewright.execution.devices import local_machine
+    from placewright.api.profiles import Profile
 
-    machine = local_machine(devices)
+    known = Profile(None if profile is None else Path(profile))
+    machine, _ = known.machine(devices)
     if plan is not None and plan.machine.num_devices != machine.num_devices:
         raise InputError(f"the plan is for {plan.machine.num_devices} devices, and devices names {machine.num_devices}")
     if training is False and (loss is not None or optimizer is not None):
@@ -90,7 +96,62 @@ def compile(
         optimizer=optimizer,
         given=plan,
         measured=None if measured is None else Path(measured),
+        profile=known,
         options=options,
     )
     compiled.prepare(*positional(args), **(kwargs or {}))
     return compiled
+
+
+def profile(
+    model: nn.Module,
+    args: Any = (),
+    *,
+    devices: str | Sequence[str],
+    folder: str | Path,
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    loss: Callable[[Any], Any] | None = None,
+    optimizer: Optimizer | None = None,
+) -> Answer[ProfileSummary]:
+    """Time the ops of a PyTorch module and the links between devices of this host, and keep that in a folder.
+
+    Ops are timed where they stand in a step: on one device while the others are idle, and while all devices compute.
+    An op that the folder knows by its shapes, strides and settings, from whatever model, is not timed again.
+
+    Parameters
+    ----------
+    model, args, kwargs, training, loss, optimizer
+        As `compile` takes them. Parameters, buffers, arguments and the optimizer's state are afterwards as they were.
+    devices
+        "cpu:0,cpu:1" or a list of such names.
+    folder
+        Gets `devices.toml`, which `plan` takes as devices; the graph, as NAME-MODE.json.gz; its op times, as
+        NAME-MODE.csv, which `plan` takes as measured; and `op-library.csv`, the times of all models so far.
+
+    Returns
+    -------
+    Answer
+        `facts` are what `placewright profile --json` prints.
+
+    Raises
+    ------
+    MissingExtraError
+        Without PyTorch.
+    InputError
+        As `compile` raises it, and when the folder cannot be written or holds something else.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("PyTorch", "torch", "timing ops")
+    from placewright.api.profiling import profile_model
+
+    return profile_model(
+        model,
+        positional(args),
+        kwargs or {},
+        devices=devices,
+        folder=Path(folder),
+        training=training,
+        loss=loss,
+        optimizer=optimizer,
+    )

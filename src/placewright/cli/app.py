@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli import bench, datasets, devices, examples, graphs, lists, planning, plans, running, training
+from placewright.cli import (
+    bench,
+    datasets,
+    devices,
+    examples,
+    graphs,
+    lists,
+    planning,
+    plans,
+    profiling,
+    running,
+    training,
+)
 from placewright.cli.example_lines import add_examples
 
 app = typer.Typer(
@@ -42,6 +54,7 @@ app.command("explain")(plans.explain)
 app.command("diff")(plans.diff)
 app.command("check")(graphs.check)
 app.command("export")(plans.export)
+app.command("profile")(profiling.profile)
 app.command("run")(running.run)
 app.command("examples")(examples.list_examples)
 app.command("solvers")(lists.solvers)

@@ -30,6 +30,10 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright export plan.json --to perfetto": "for ui.perfetto.dev",
         "placewright export plan.json --to device-map -o map.json": "for accelerate",
     },
+    "profile": {
+        "placewright profile net.py:build -d cpu:0,cpu:1 -o here": "time ops and links, for plan and run",
+        "placewright profile other.py:build -o here --training": "only what is new in another model",
+    },
     "run": {
         "placewright run net.py:build -d cpu:0,cpu:1": "plan a module for two CPU devices, and measure it",
         "placewright run net.py:build plan.json --training": "a plan that was made before",

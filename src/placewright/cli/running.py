@@ -15,27 +15,36 @@ if TYPE_CHECKING:
     from placewright.plans.record import Plan
 
 
+ModelFunction = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:FUNCTION",
+        help="A function that returns a PyTorch module and the tuple it is called with.",
+        show_default=False,
+    ),
+]
+LocalDevices = Annotated[
+    str,
+    typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host. CPUs share its cores."),
+]
+Training = Annotated[bool, typer.Option("--training", help="Training steps: forward and backward.")]
+
+
 def run(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:FUNCTION",
-            help="A function that returns a PyTorch module and the tuple it is called with.",
-            show_default=False,
-        ),
-    ],
+    model: ModelFunction,
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan for it; one is made where none is given.")
     ] = None,
-    devices: Annotated[
-        str,
-        typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host. CPUs share its cores."),
-    ] = "cpu:0,cpu:1",
-    training: Annotated[bool, typer.Option("--training", help="Run training steps: forward and backward.")] = False,
+    devices: LocalDevices = "cpu:0,cpu:1",
+    training: Training = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
     measured: Annotated[
         Path | None,
         typer.Option(metavar="CSV", help="Op times: read where the file exists, else made."),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Op times as `placewright profile` keeps them; new ones are added."),
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
@@ -52,9 +61,16 @@ def run(
     goal = parse_objective(objective)
     given: Plan | None = None if plan_file is None else read_plan(plan_file)
     check_outputs({"--output": output}, inputs=[plan_file, measured])
-    module, arguments = _made(model)
+    module, arguments = made_by(model)
     compiled = api.compile(
-        module, arguments, devices=devices, training=training, plan=given, measured=measured, objective=goal
+        module,
+        arguments,
+        devices=devices,
+        training=training,
+        plan=given,
+        measured=measured,
+        profile=profile,
+        objective=goal,
     )
     with compiled:
         if output is not None:
@@ -67,7 +83,7 @@ def run(
     return 0
 
 
-def _made(model: str) -> tuple[Any, tuple[Any, ...]]:
+def made_by(model: str) -> tuple[Any, tuple[Any, ...]]:
     """Module and arguments of "FILE.py:FUNCTION"."""
     from placewright.support.modules import PLUGIN_PREFIX, load_file
 

@@ -14,6 +14,7 @@ from placewright.api.questions import Check
 from placewright.bench.facts import ResultSetFacts
 from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.execution.comparison import RunComparison
+from placewright.execution.profile_summary import ProfileSummary
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
@@ -186,6 +187,7 @@ TYPES: Mapping[str, Any] = {
     "solvers": Solvers,
     "policies": Policies,
     "check": Check,
+    "profile": ProfileSummary,
     "run": RunComparison,
     "devices-list": KnownDevices,
     "bench-report": BenchReport,

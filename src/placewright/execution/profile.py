@@ -1,45 +1,220 @@
 """How long every op of a program takes on this host, and how much memory it needs for itself.
 
-Imported only where torch is known to be present.
+Ops are timed where they stand in a step, since their inputs then lie in the caches as they do when it runs; once with
+all other devices idle, and once while these compute the same step. What is known of an op of the same sort is not timed
+again. Imported only where torch is known to be present.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from placewright.costs.measured import MeasuredOp
+from placewright.execution.op_library import OpSort
+from placewright.execution.op_sorts import between_ops, sorts_of
+from placewright.execution.steps import needs_of, steps_of
+from placewright.execution.torch_code import Channels, DeviceCode, StoppedError, device_code
+from placewright.execution.torch_program import Call, TorchProgram, Value
 from placewright.execution.torch_step import TorchStep
+from placewright.execution.workers import Workers
+from placewright.graph import Graph
+from placewright.plans.record import Plan
 
-_WARM_UP, _REPETITIONS = 2, 7
+_WARM_UP = 2
+#: Passes over a step: as many as fit the time, within limits.
+_MIN_PASSES, _MAX_PASSES, _PASSES_NS = 7, 60, 1_000_000_000
+
+Library = dict[OpSort, MeasuredOp]
 
 
-def measure_ops(
-    step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any], optimizer: Any = None
-) -> dict[str, MeasuredOp]:
-    """Of each op the median time over several steps on the device that the step's plan puts all ops on, and its
-    workspace in one of them; views are left out.
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """What a program's ops take, by name, in its own graph.
 
-    parameters, tensors: what the step runs on. Parameters, buffers, inputs, the optimizer's state and the generator of
-    random numbers are afterwards as they were.
+    alone: on one device while the others are idle; shared: while all of them compute; the same for one device.
+    num_timed, num_known: sorts of ops that were timed now, and that the library had.
     """
-    samples: list[list[int]] = []
-    with unchanged(step.overwritten(parameters, tensors), optimizer):
-        for _ in range(_WARM_UP + _REPETITIONS):
-            samples.append(step.timed(parameters, tensors))
-        workspaces = step.workspaces(parameters, tensors)
-    return {
-        op.name: MeasuredOp(
-            int(median(sample[2 * index + 1] - sample[2 * index] for sample in samples[_WARM_UP:])), workspaces[index]
+
+    alone: Mapping[str, MeasuredOp]
+    shared: Mapping[str, MeasuredOp]
+    num_timed: int
+    num_known: int
+
+
+def profile_program(
+    step: TorchStep,
+    cores: Sequence[frozenset[int]],
+    parameters: Sequence[Any],
+    tensors: Sequence[Any],
+    library: Library,
+    optimizer: Any = None,
+) -> Profiled:
+    """Times the ops of a program that the library does not know, and adds them to it.
+
+    step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: what the step runs on.
+    Parameters, buffers, inputs, the optimizer's state and the generator of random numbers are afterwards as they were.
+    """
+    program, device = step.program, step.plan.machine.devices[0]
+    busy = [1] if len(cores) == 1 else [1, len(cores)]
+    sorts = {count: sorts_of(program, device, count) for count in busy}
+    gaps = {count: between_ops(device, count) for count in busy}
+    unknown = {sort for count in busy for sort in (*sorts[count], gaps[count]) if sort not in library}
+    if unknown:
+        with unchanged(step.overwritten(parameters, tensors), optimizer):
+            runner = _Runner(step, parameters, tensors)
+            workspaces = step.workspaces(parameters, tensors)
+            for count in busy:
+                taken, gap = _times_of(runner.passes(cores[:count]), program.graph)
+                found = {**_by_sort(sorts[count], taken, workspaces), gaps[count]: MeasuredOp(gap, 0)}
+                library.update((sort, found[sort]) for sort in found if sort in unknown)
+    alone, shared = (
+        with_views(program.graph, [library[sort] for sort in sorts[count]], library[gaps[count]].time_ns)
+        for count in (busy[0], busy[-1])
+    )
+    total = sum(len(set(sorts[count])) + 1 for count in busy)
+    return Profiled(alone=alone, shared=shared, num_timed=len(unknown), num_known=total - len(unknown))
+
+
+def with_views(graph: Graph, ops: Sequence[MeasuredOp], gap_ns: int) -> dict[str, MeasuredOp]:
+    """Times of the ops that are planned, by name: each with what its device spends between it and the op before, which
+    is the gap and the views that are made for it; those cost no time in a plan."""
+    made: set[int] = set()
+    times: dict[str, MeasuredOp] = {}
+
+    def views_for(tensors: Sequence[int]) -> int:
+        spent = 0
+        for tensor in tensors:
+            view = graph.producer_of[tensor]
+            if view >= 0 and graph.ops[view].kind == "view" and view not in made:
+                made.add(view)
+                spent += ops[view].time_ns + gap_ns + views_for(needs_of(view, graph))
+        return spent
+
+    for index, op in enumerate(graph.ops):
+        if op.kind != "view":
+            spent = ops[index].time_ns + gap_ns + views_for(needs_of(index, graph))
+            times[op.name] = MeasuredOp(max(0, spent), ops[index].workspace_bytes)
+    return times
+
+
+def _by_sort(sorts: Sequence[OpSort], taken: Sequence[float], workspaces: Sequence[int]) -> Library:
+    """Ops of one sort take as long as they do on average, so that the sum over a step stays what it is."""
+    times, most = defaultdict(list), dict[OpSort, int]()
+    for sort, time_ns, workspace in zip(sorts, taken, workspaces, strict=True):
+        times[sort].append(time_ns)
+        most[sort] = max(most.get(sort, 0), workspace)
+    return {sort: MeasuredOp(round(fmean(each)), most[sort]) for sort, each in times.items()}
+
+
+def _times_of(passes: NDArray[np.float64], graph: Graph) -> tuple[list[float], int]:
+    """Per op the median time over the passes, and what passes between two ops; passes: [pass, op, start and finish].
+
+    What no line of code asks for does not run, a view that nothing reads for one, and takes nothing.
+    """
+    ran = np.all(passes >= 0, axis=(0, 2))
+    taken = np.where(ran, np.median(passes[:, :, 1] - passes[:, :, 0], axis=0), 0.0)
+    first, last = passes[:, ran, 0].min(axis=1), passes[:, ran, 1].max(axis=1)
+    spent = (passes[:, ran, 1] - passes[:, ran, 0]).sum(axis=1)
+    between = np.median((last - first - spent) / max(1, int(ran.sum())))
+    return taken.tolist(), max(0, round(float(between)))
+
+
+class _Runner:
+    """Runs one device's step over and over, and on the other devices the same step as load."""
+
+    def __init__(self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        self._step = step
+        self._parameters = parameters
+        self._tensors = tensors
+
+    def passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
+        """Start and finish of each op in every pass, [pass, op, 2], on the first device while all compute."""
+        workers = Workers(cores)
+        samples: list[list[int]] = []
+        over: list[Channels] = []
+        loads = [self._load(over) for _ in cores[1:]]
+
+        def stop() -> None:
+            for channels in over:
+                channels.stop()
+
+        def timed() -> None:
+            try:
+                self._timed(samples)
+            finally:
+                stop()
+
+        try:
+            workers.run([timed, *loads], stop)
+        finally:
+            workers.close()
+        return np.array(samples[_WARM_UP:], np.float64).reshape(len(samples) - _WARM_UP, -1, 2)
+
+    def _timed(self, samples: list[list[int]]) -> None:
+        times = [-1] * (2 * len(self._step.program.graph.ops))
+        clock = time.perf_counter_ns
+
+        def observe(place: int) -> None:
+            times[place] = clock()
+
+        code = _code(self._step.program, self._step.plan, Channels(0), observe)
+        began, wanted = clock(), _MIN_PASSES + _WARM_UP
+        while len(samples) < wanted:
+            code.function(self._parameters, list(self._tensors), {})
+            samples.append(list(times))
+            if len(samples) == _WARM_UP:
+                each = max(1, (clock() - began) // _WARM_UP)
+                wanted = _WARM_UP + min(_MAX_PASSES, max(_MIN_PASSES, _PASSES_NS // each))
+
+    def _load(self, over: list[Channels]) -> Callable[[], None]:
+        """What another device does meanwhile: the same step on tensors of its own, without the optimizer, whose state
+        there is once."""
+        channels = Channels(0)
+        over.append(channels)
+        changed = {id(tensor) for tensor in self._step.overwritten(self._parameters, self._tensors)}
+        parameters, tensors = (
+            [tensor.detach().clone() if id(tensor) in changed else tensor for tensor in held]
+            for held in (self._parameters, self._tensors)
         )
-        for index, op in enumerate(step.program.graph.ops)
-        if op.kind != "view"
+        code = _code(_without_optimizer(self._step.program), self._step.plan, channels, None)
+
+        def load() -> None:
+            try:
+                while not channels.stopped:
+                    code.function(parameters, list(tensors), {})
+            except StoppedError:
+                pass  # That is how the load ends.
+
+        return load
+
+
+def _code(program: TorchProgram, plan: Plan, channels: Channels, observe: Callable[[int], None] | None) -> DeviceCode:
+    return device_code(program, steps_of(plan, program.graph), 0, channels, list(program.parameters), observe)
+
+
+def _without_optimizer(program: TorchProgram) -> TorchProgram:
+    """The program with parameters that stay as they are."""
+    ops = [(index, op) for index, op in enumerate(program.graph.ops) if op.kind == "optimizer"]
+    instead = {
+        index: Call(function=_itself, args=(Value(op.inputs[0]),), kwargs={}, results=op.outputs, several=False)
+        for index, op in ops
     }
+    return replace(program, calls={**program.calls, **instead})
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 @contextmanager

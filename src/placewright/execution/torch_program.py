@@ -47,9 +47,10 @@ class Call:
 class TorchProgram:
     """What a module does, as a graph and the calls behind it.
 
-    calls: by op of the graph; inputs have none. parameters: tensor of the graph -> its name in the module, buffers
-    included. constants: tensor of the graph -> value. inputs: tensor of the graph -> its place among the tensors that
-    the program is called with. input_signature: shape and dtype of each of those.
+    calls: by op of the graph; inputs have none. strides: of the tensors that calls make and read, where they have any.
+    parameters: tensor of the graph -> its name in the module, buffers included. constants: tensor of the graph ->
+    value. inputs: tensor of the graph -> its place among the tensors that the program is called with. input_signature:
+    shape and dtype of each of those.
     results: the tensors that the module returns (of a training step: the loss).
     gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them.
     returned: what the module returns, without the tensors.
@@ -57,6 +58,7 @@ class TorchProgram:
 
     graph: Graph
     calls: Mapping[int, Call]
+    strides: Mapping[int, tuple[int, ...]]
     parameters: Mapping[int, str]
     constants: Mapping[int, Any]
     inputs: Mapping[int, int]
@@ -146,6 +148,7 @@ def _program(
     return TorchProgram(
         graph=graph,
         calls=_calls(graph, captured, tensors, optimizer_steps),
+        strides=_strides(tensors),
         parameters={one[node]: name for node, name in held if node.op == "placeholder" and node not in place},
         constants={
             one[node]: attribute(node.graph.owning_module, node.target) for node, _ in held if node.op == "get_attr"
@@ -156,6 +159,16 @@ def _program(
         gradients={} if optimizer_steps else gradients,
         returned=returned,
     )
+
+
+def _strides(tensors: Mapping[Any, tuple[int | None, ...]]) -> dict[int, tuple[int, ...]]:
+    strides = {}
+    for node, indices in tensors.items():
+        value = node.meta["val"]
+        for index, each in zip(indices, value if isinstance(value, (tuple, list)) else (value,), strict=True):
+            if index is not None and each.layout == torch.strided:
+                strides[index] = tuple(each.stride())
+    return strides
 
 
 def signature(tensors: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:
@@ -270,6 +283,12 @@ class _StepOfOne:
         if not holding:
             raise InputError(f"the optimizer does not hold the parameter '{name}', which the loss depends on")
         self._group = holding[0]
+
+    @property
+    def settings(self) -> str:
+        """What is set, without numbers: an optimizer with momentum takes longer than one without."""
+        group = self._optimizer.param_groups[self._group]
+        return ", ".join(key for key, value in group.items() if key not in ("params", "lr") and value)
 
     def __call__(self, gradient: Any) -> Any:
         kind = type(self._optimizer)

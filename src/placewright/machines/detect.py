@@ -38,6 +38,12 @@ def detect_cpu() -> tuple[Device, int]:
     return cpu_presets(cpuinfo, _read("/proc/meminfo"))[0].device, _count_cores(_first_socket(cpuinfo))
 
 
+def cpu_name() -> str:
+    """What this host's processor calls itself. Raises InputError when /proc cannot be read."""
+    processors = _processors(_read("/proc/cpuinfo"))
+    return processors[0].get("model name", "CPU") if processors else "CPU"
+
+
 def list_gpus() -> list[DevicePreset]:
     """The NVIDIA GPUs of this host, in the order of nvidia-smi; none without it. Raises InputError where it fails, or
     for a GPU without a preset."""

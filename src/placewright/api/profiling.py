@@ -1,0 +1,98 @@
+"""`placewright.profile`: what ops and links take on this host, kept in a folder for plans of this and other models.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from placewright.api.profiles import DEVICES, LIBRARY, Profile, write_graph, write_times
+from placewright.api.questions import Answer, answer
+from placewright.execution.profile import Profiled
+from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
+from placewright.execution.torch_module import Parameters
+from placewright.execution.torch_program import TorchProgram, make_program
+from placewright.graph import Graph
+from placewright.importers.torch_stand_in import tensors_of
+from placewright.importers.torch_trace import flatten_arguments
+from placewright.machine import Device, Machine
+from placewright.support.files import make_folder
+from placewright.terminal.profile_table import profile_table
+
+
+def profile_model(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    devices: str | Sequence[str],
+    folder: Path,
+    training: bool,
+    loss: Any,
+    optimizer: Any,
+) -> Answer[ProfileSummary]:
+    """What `placewright.profile` says."""
+    make_folder(folder)
+    profile = Profile(folder)
+    machine, handovers = profile.machine(devices)
+    program = make_program(model, args, kwargs, training=training, loss=loss, optimizer=optimizer)
+    tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
+    parameters = Parameters(model, list(program.parameters.values())).now()
+    profiled = profile.measure(program, machine, parameters, tensors, optimizer)
+    found = _summary(program, machine, profiled, handovers, _written(program.graph, machine, profiled, folder))
+    return answer(found, profile_table(found))
+
+
+def _written(graph: Graph, machine: Machine, profiled: Profiled, folder: Path) -> dict[str, str]:
+    name = f"{graph.name}-{graph.metadata['mode']}"
+    times = write_times(profiled, machine, folder, name)
+    files = {str(write_graph(graph, folder, name)): "graph", str(times.shared): "op times"}
+    if times.alone != times.shared:
+        files[str(times.alone)] = "op times of one device alone"
+    return files | {str(folder / DEVICES): "devices", str(folder / LIBRARY): "op times for other models"}
+
+
+def _summary(
+    program: TorchProgram, machine: Machine, profiled: Profiled, handovers: Sequence[Handover], files: dict[str, str]
+) -> ProfileSummary:
+    link = machine.links[0][1] if machine.num_devices > 1 else None
+    rate = None if link is None else link.bandwidth_bytes_per_s
+    return ProfileSummary(
+        schema_version=1,
+        name=program.graph.name,
+        num_timed=profiled.num_timed,
+        num_known=profiled.num_known,
+        kinds=tuple(sorted(_kinds(program.graph, profiled), key=lambda kind: -kind.shared_ns)),
+        devices=tuple(_rates(device) for device in machine.devices),
+        link_latency_ns=None if link is None else link.latency_ns,
+        link_bandwidth_bytes_per_s=None if rate is None else round(rate),
+        handovers=tuple(handovers),
+        files=files,
+    )
+
+
+def _kinds(graph: Graph, profiled: Profiled) -> Iterator[KindTimes]:
+    names: dict[str, list[str]] = {}
+    for op in graph.ops:
+        if op.kind not in ("view", "input"):
+            names.setdefault(op.kind, []).append(op.name)
+    for kind, ops in names.items():
+        yield KindTimes(
+            kind=kind,
+            num_ops=len(ops),
+            alone_ns=sum(profiled.alone[name].time_ns for name in ops),
+            shared_ns=sum(profiled.shared[name].time_ns for name in ops),
+        )
+
+
+def _rates(device: Device) -> DeviceRates:
+    return DeviceRates(
+        name=device.name,
+        kind=device.kind,
+        flops_per_s=round(device.peak_flops_per_s["float32"] * device.compute_efficiency),
+        bandwidth_bytes_per_s=round((device.memory_bandwidth_bytes_per_s or 0) * device.bandwidth_efficiency),
+        least_op_ns=device.launch_overhead_ns,
+    )

@@ -1,0 +1,37 @@
+"""The command that measures what ops and links take on this host."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placewright.cli.options import Json, Quiet
+from placewright.cli.running import LocalDevices, ModelFunction, Training, made_by
+
+
+def profile(
+    model: ModelFunction,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Keeps what is measured of this and other models."),
+    ],
+    devices: LocalDevices = "cpu:0,cpu:1",
+    training: Training = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Measure what ops and links take on this host."""
+    from placewright import api
+    from placewright.cli.printing import print_json, print_parts
+    from placewright.terminal.profile_table import profile_table
+
+    module, arguments = made_by(model)
+    found = api.profile(module, arguments, devices=devices, folder=output, training=training)
+    if as_json:
+        print_json(asdict(found.facts))
+    else:
+        print_parts(*profile_table(found.facts))
+    return 0

@@ -1,0 +1,59 @@
+"""What `profile` prints: the devices, their links, and what the ops take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from placewright.execution.profile_summary import ProfileSummary
+from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import format_count, printable
+
+
+def profile_table(found: ProfileSummary) -> Iterator[RenderableType]:
+    several = len(found.devices) > 1
+    timed = counted(found.num_timed, "sort of op", "sorts of ops")
+    yield heading(f"{found.name} on {', '.join(device.name for device in found.devices)}")
+    yield line(f"{timed} timed now, {found.num_known:,} known before", "dim")
+    yield ""
+    yield table(["<device", "<kind", "matrix product", "memory", "smallest op"], _device_rows(found))
+    if several:
+        yield ""
+        yield line(_link_words(found))
+    if found.handovers:
+        yield table(["handed over", "latency", "first read", "read of one's own"], _handover_rows(found))
+    yield ""
+    both = ["all ops, one device", "all devices busy", "difference"] if several else ["all ops"]
+    yield table(["<kind", "ops", *both], _kind_rows(found, several=several))
+    yield ""
+    for path, what in found.files.items():
+        yield printable(f"wrote {what} {path}")
+
+
+def _device_rows(found: ProfileSummary) -> Iterator[list[str]]:
+    for device in found.devices:
+        rates = format_count(device.flops_per_s, "FLOP/s"), format_count(device.bandwidth_bytes_per_s, "B/s")
+        yield [device.name, device.kind, *rates, format_time_ns(device.least_op_ns)]
+
+
+def _link_words(found: ProfileSummary) -> str:
+    rate = found.link_bandwidth_bytes_per_s
+    by_size = f", {format_count(rate, 'B/s')}" if rate is not None else ", whatever the size"
+    return f"from one device to another: {format_time_ns(found.link_latency_ns or 0)}{by_size}"
+
+
+def _handover_rows(found: ProfileSummary) -> Iterator[list[str]]:
+    for each in found.handovers:
+        times = (each.latency_ns, each.read_ns, each.own_read_ns)
+        yield [format_bytes(each.size_bytes), *(format_time_ns(time) for time in times)]
+
+
+def _kind_rows(found: ProfileSummary, *, several: bool) -> Iterator[list[str]]:
+    for kind in found.kinds:
+        row = [kind.kind, f"{kind.num_ops:,}", format_time_ns(kind.alone_ns)]
+        if several:
+            more = f"{kind.shared_ns / kind.alone_ns - 1:+.0%}" if kind.alone_ns else ""
+            row += [format_time_ns(kind.shared_ns), more]
+        yield row
