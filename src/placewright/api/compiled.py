@@ -5,12 +5,14 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -20,6 +22,7 @@ from placewright.api.questions import Answer, Plan, answer
 from placewright.execution.compare import compare_run, inference, training_step
 from placewright.execution.comparison import RunComparison
 from placewright.execution.devices import cores_of
+from placewright.execution.profile import unchanged
 from placewright.execution.torch_module import Parameters, PlannedModule
 from placewright.execution.torch_program import TorchProgram, make_program, signature
 from placewright.execution.torch_step import TorchStep
@@ -44,9 +47,12 @@ class Compiled:
     ----------
     plan
         The plan of the latest call.
+    num_compiled_regions
+        How many runs of its ops Inductor computes.
     """
 
     plan: Plan
+    num_compiled_regions: int
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class Compiled:
         given: PlanRecord | None,
         measured: Path | None,
         profile: Profile,
+        inductor: bool,
         options: Mapping[str, Any],
     ) -> None:
         self._model = model
@@ -69,6 +76,7 @@ class Compiled:
         self._given = given
         self._measured = measured
         self._profile = profile
+        self._inductor = inductor
         self._options = options
         self._workers = Workers(cores_of(machine.num_devices))
         #: By what the module is called with: as planned, and the plan of one device.
@@ -107,17 +115,23 @@ class Compiled:
             raise InputError("compare runs steps that change nothing; compile the module without the optimizer for it")
         (planned, alone), tensors = self._made_for(args, kwargs)
         parameters = planned.parameters.now()
-        eager = inference(self._model, args, kwargs)
-        if self._training:
-            eager = training_step(self._model, args, kwargs, self._loss or default_loss)
+        eager = self._without_plan(copy.deepcopy(self._model), args, kwargs)
+        compiled = None
+        if self._inductor:
+            compiled = self._without_plan(torch.compile(copy.deepcopy(self._model)), args, kwargs)
         cores = cores_of(self._machine.num_devices)[:1]
         workers = Workers(cores)
         try:
             one_device = TorchStep(planned.step.program, alone, workers)
-            found = compare_run(planned.step, one_device, parameters, tensors, eager, len(cores[0]), steps)
+            found = compare_run(planned.step, one_device, parameters, tensors, eager, len(cores[0]), steps, compiled)
         finally:
             workers.close()
         return answer(found, run_table(found))
+
+    def _without_plan(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], None]:
+        if self._training:
+            return training_step(model, args, kwargs, self._loss or default_loss)
+        return inference(model, args, kwargs)
 
     def close(self) -> None:
         """End the worker threads; a later call starts new ones."""
@@ -141,6 +155,7 @@ class Compiled:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         self.plan = Plan.of(made[0].step.plan)
+        self.num_compiled_regions = made[0].step.num_compiled_regions
         return made, tensors
 
     def _make(
@@ -158,7 +173,11 @@ class Compiled:
             else:
                 find_graph(self._given, program.graph, measured=times.shared)
                 plan = Plan.of(self._given)
-        return PlannedModule(program, plan, self._model, self._workers), alone
+        module = PlannedModule(program, plan, self._model, self._workers)
+        if self._inductor:
+            with unchanged(module.step.overwritten(parameters, tensors), self._optimizer):
+                module.step.compile_regions(parameters, tensors)
+        return module, alone
 
     def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
         # A file of times is for the shapes of the first call.

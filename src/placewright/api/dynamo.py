@@ -18,6 +18,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
 from placewright.execution.devices import cores_of
+from placewright.execution.profile import unchanged
 from placewright.execution.torch_program import program_of_graph
 from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers
@@ -36,7 +37,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     module, example_inputs
         What PyTorch captured.
     options
-        `devices`, and whatever else `placewright.compile` takes as options of the plan.
+        `devices`, `inductor`, and whatever else `placewright.compile` takes as options of the plan.
 
     Raises
     ------
@@ -44,7 +45,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         Without devices, where one does not exist here, or with the option `measured`.
     """
     given = dict(options or {})
-    devices = given.pop("devices", None)
+    devices, inductor = given.pop("devices", None), bool(given.pop("inductor", False))
     if devices is None:
         raise InputError(
             'the backend needs devices: torch.compile(model, backend="placewright", options={"devices": "cpu:0,cpu:1"})'
@@ -56,7 +57,8 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     workers = _shared_workers(machine.num_devices)
 
     def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return make_boxed_func(_PlannedGraph(graph, inputs, machine, workers, profile, given))  # type: ignore[no-any-return]
+        planned = _PlannedGraph(graph, inputs, machine, workers, profile, inductor, given)
+        return make_boxed_func(planned)  # type: ignore[no-any-return]
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
 
@@ -83,6 +85,7 @@ class _PlannedGraph:
         machine: Machine,
         workers: Workers,
         profile: Profile,
+        inductor: bool,
         options: Mapping[str, Any],
     ) -> None:
         self._program = program_of_graph(graph, "compiled", [_stays(tensor) for tensor in inputs])
@@ -91,6 +94,7 @@ class _PlannedGraph:
         self._machine = machine
         self._workers = workers
         self._profile = profile
+        self._inductor = inductor
         self._options = dict(options)
         self._step: TorchStep | None = None
         self._lock = threading.Lock()
@@ -103,6 +107,9 @@ class _PlannedGraph:
                     times = write_times(found, self._machine, Path(folder), "op-times")
                     plan = make_plan(self._program.graph, self._machine, measured=times.shared, **self._options)
                 self._step = TorchStep(self._program, plan, self._workers)
+                if self._inductor:
+                    with unchanged(self._step.overwritten((), inputs)):
+                        self._step.compile_regions((), inputs)
             out = self._step.run((), inputs)
         results = iter([out[tensor] for tensor in self._program.results])
         return [None if is_none else next(results) for is_none in self._is_none]

@@ -32,6 +32,7 @@ def compile(
     plan: Plan | None = None,
     measured: str | Path | None = None,
     profile: str | Path | None = None,
+    inductor: bool = False,
     **options: Any,
 ) -> Compiled:
     """Plan a PyTorch module for devices of this host, and return it as something to call.
@@ -62,6 +63,9 @@ def compile(
         A CSV file of op times: read where it exists, else measured and written. None: measured every time.
     profile
         A folder of `placewright.profile`: what it has is not timed again, and what is timed is kept there.
+    inductor
+        Whether Inductor compiles ops that one device runs without waiting in between, where that is measured to be
+        faster. It takes a second or more for each such region, needs a C++ compiler, and gives other last bits.
     options
         As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on.
 
@@ -97,6 +101,7 @@ def compile(
         given=plan,
         measured=None if measured is None else Path(measured),
         profile=known,
+        inductor=inductor,
         options=options,
     )
     compiled.prepare(*positional(args), **(kwargs or {}))

@@ -46,6 +46,10 @@ def run(
         Path | None,
         typer.Option(metavar="FOLDER", help="Op times as `placewright profile` keeps them; new ones are added."),
     ] = None,
+    inductor: Annotated[
+        bool,
+        typer.Option("--inductor", help="Compile runs of ops where that is faster, and measure torch.compile too."),
+    ] = False,
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
     as_json: Json = False,
@@ -70,6 +74,7 @@ def run(
         plan=given,
         measured=measured,
         profile=profile,
+        inductor=inductor,
         objective=goal,
     )
     with compiled:

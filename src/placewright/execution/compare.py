@@ -5,7 +5,6 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -29,11 +28,13 @@ def compare_run(
     eager: Callable[[], Any],
     cores: int,
     steps: int,
+    compiled: Callable[[], Any] | None = None,
 ) -> RunComparison:
     """Runs both plans and the module itself, in turn.
 
-    planned, alone: the plan, and that of one device. eager: one call of the module. cores: of one device. Afterwards
-    parameters, tensors and the generator of random numbers are as they were, but not what `eager` changes.
+    planned, alone: the plan, and that of one device. eager: one call of the module. cores: of one device. compiled:
+    one call of what `torch.compile` makes of the module, where that is to be measured as well. Afterwards parameters,
+    tensors and the generator of random numbers are as they were, but not what `eager` and `compiled` change.
     """
     all_cores = cores * planned.plan.machine.num_devices
     ways: list[Callable[[], Any]] = [
@@ -42,6 +43,8 @@ def compare_run(
         lambda: _with_threads(cores, eager),
         lambda: _with_threads(all_cores, eager),
     ]
+    if compiled is not None:
+        ways.append(lambda: _with_threads(all_cores, compiled))
     taken: list[list[int]] = [[] for _ in ways]
     timed: list[list[int]] = []
     with unchanged(planned.overwritten(parameters, tensors)):
@@ -56,7 +59,8 @@ def compare_run(
         one_device_peak = alone.peak_bytes(parameters, tensors)
         held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
         eager_peak = held + allocated_peak(eager)
-    measured, one_device, eager_one_device, eager_all = (int(median(times)) for times in taken)
+        compiled_peak = None if compiled is None else held + allocated_peak(compiled)
+    measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
     start, finish = _of_ops(planned, timed)
     ops = planned.plan.ops
     counted = [op for op in ops if op.finish_ns > op.start_ns]
@@ -69,6 +73,7 @@ def compare_run(
         one_device_measured_ns=one_device,
         eager_one_device_ns=eager_one_device,
         eager_ns=eager_all,
+        torch_compile_ns=of_compiled[0] if of_compiled else None,
         devices=tuple(
             DeviceTimes(
                 device=device.name,
@@ -85,29 +90,30 @@ def compare_run(
         one_device_planned_peak_bytes=alone.plan.metrics.peak_memory_bytes,
         one_device_measured_peak_bytes=one_device_peak,
         eager_peak_bytes=eager_peak,
+        torch_compile_peak_bytes=compiled_peak,
         start_correlation=_correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
     )
 
 
 def training_step(model: nn.Module, args: Sequence[Any], kwargs: Any, loss: Callable[[Any], Any]) -> Callable[[], None]:
-    """A step of a copy of the module, forward and backward, whose gradients do not add up."""
-    copied = copy.deepcopy(model).train()
+    """A step of a module that is the caller's to change, forward and backward, whose gradients do not add up."""
+    model.train()
 
     def step() -> None:
-        loss(copied(*args, **kwargs)).backward()
-        for parameter in copied.parameters():
+        loss(model(*args, **kwargs)).backward()
+        for parameter in model.parameters():
             parameter.grad = None
 
     return step
 
 
 def inference(model: nn.Module, args: Sequence[Any], kwargs: Any) -> Callable[[], None]:
-    """A call of a copy of the module."""
-    copied = copy.deepcopy(model).eval()
+    """A call of a module that is the caller's to change."""
+    model.eval()
 
     def step() -> None:
         with torch.no_grad():
-            copied(*args, **kwargs)
+            model(*args, **kwargs)
 
     return step
 

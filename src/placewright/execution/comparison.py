@@ -43,6 +43,9 @@ class RunComparison:
         The module without a plan, each op on as many threads as one device has cores.
     eager_ns
         The module without a plan, each op on as many threads as all devices together.
+    torch_compile_ns
+        What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
+        it was not run.
     devices
         Of the step as planned.
     planned_speedup, measured_speedup
@@ -55,6 +58,8 @@ class RunComparison:
         Of a step with all ops on the first device, in captured order.
     eager_peak_bytes
         Of the module without a plan, inputs included.
+    torch_compile_peak_bytes
+        Of what `torch.compile` makes of the module, inputs included; None where it was not run.
     """
 
     name: str
@@ -65,6 +70,7 @@ class RunComparison:
     one_device_measured_ns: int
     eager_one_device_ns: int
     eager_ns: int
+    torch_compile_ns: int | None
     devices: tuple[DeviceTimes, ...]
     planned_speedup: float
     measured_speedup: float
@@ -74,3 +80,4 @@ class RunComparison:
     one_device_planned_peak_bytes: int
     one_device_measured_peak_bytes: int
     eager_peak_bytes: int
+    torch_compile_peak_bytes: int | None

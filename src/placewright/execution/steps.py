@@ -65,7 +65,16 @@ class Release:
     tensors: tuple[int, ...]
 
 
-Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Run several ops by one call. inputs: the tensors it reads that others made; outputs: those that others read."""
+
+    ops: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release | Region
 
 
 @dataclass(frozen=True, kw_only=True)

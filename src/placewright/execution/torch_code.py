@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placewright.execution.steps import Receive, Release, Run, Send, Signal, Step, Steps, Wait
+from placewright.execution.steps import Receive, Region, Release, Run, Send, Signal, Step, Steps, Wait
 from placewright.execution.torch_program import Call, TorchProgram, Value
 
 
@@ -58,7 +58,7 @@ class DeviceCode:
         frames = traceback.extract_tb(error.__traceback__)
         number = next((frame.lineno for frame in reversed(frames) if frame.filename == _file(self.device)), None)
         line = self.source.splitlines()[number - 1] if number else ""
-        found = re.search(r"\bf(\d+)\(", line)
+        found = re.search(r"\b[fr](\d+)\(", line)
         return int(found[1]) if found else None
 
 
@@ -69,10 +69,12 @@ def device_code(
     channels: Channels,
     parameter_tensors: Sequence[int],
     observe: Callable[[int], None] | None = None,
+    compiled: Mapping[Region, Callable[..., Any]] | None = None,
 ) -> DeviceCode:
     """The function of one device. observe: called before op i of the graph with 2 * i and after it with 2 * i + 1, when
-    what nothing reads after it has been released."""
-    writer = _Writer(program, channels, {tensor: place for place, tensor in enumerate(parameter_tensors)})
+    what nothing reads after it has been released. compiled: what computes each region among the steps."""
+    places = {tensor: place for place, tensor in enumerate(parameter_tensors)}
+    writer = _Writer(program, channels, places, compiled or {})
     lines = list(writer.lines(steps.of_device[device], observed=observe is not None))
     held = [tensor for tensor, holder in steps.output_device.items() if holder == device]
     lines += [f"out[{tensor}] = {writer.name_of(tensor)}" for tensor in held]
@@ -90,10 +92,17 @@ def _file(device: int) -> str:
 class _Writer:
     """Lines for steps. scope: what they name beside their variables."""
 
-    def __init__(self, program: TorchProgram, channels: Channels, parameters: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        program: TorchProgram,
+        channels: Channels,
+        parameters: Mapping[int, int],
+        compiled: Mapping[Region, Callable[..., Any]],
+    ) -> None:
         self.program = program
         self.channels = channels
         self.parameters = parameters
+        self.compiled = compiled
         self.scope: dict[str, Any] = {}
 
     def name_of(self, tensor: int) -> str:
@@ -118,6 +127,9 @@ class _Writer:
                 if observed:
                     yield f"observe({2 * step.op})"
                 yield from self.run(step.op)
+            elif isinstance(step, Region):
+                yield "if channels.stopped: raise Stopped"
+                yield self.run_region(step)
             elif isinstance(step, Send):
                 yield f"box[{step.channel}] = {self.name_of(step.tensor)}"
                 yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
@@ -149,6 +161,11 @@ class _Writer:
             if overwritten is not None and graph.ops[op].kind not in ("view", "optimizer"):
                 yield f"{self.name_of(overwritten)}.copy_(t{tensor})"
                 yield f"t{tensor} = {self.name_of(overwritten)}"
+
+    def run_region(self, region: Region) -> str:
+        function = self.bind(f"r{region.ops[0]}", self.compiled[region])
+        results = "".join(f"t{tensor}, " for tensor in region.outputs)
+        return f"{results}= {function}({', '.join(map(self.name_of, region.inputs))})"
 
     def assign(self, call: Call, op: int) -> Iterator[str]:
         function = self.bind(f"f{op}", call.function)

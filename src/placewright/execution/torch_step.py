@@ -6,14 +6,16 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from placewright.execution.inductor import Trial
 from placewright.execution.memory import allocated_between, allocated_peak
-from placewright.execution.steps import steps_of
+from placewright.execution.regions import with_regions
+from placewright.execution.steps import Region, Steps, steps_of
 from placewright.execution.torch_code import Channels, DeviceCode, device_code
 from placewright.execution.torch_program import TorchProgram, describe_signature, signature
 from placewright.execution.workers import Workers
@@ -31,6 +33,23 @@ class TorchStep:
         self.plan = plan
         self._steps = steps_of(plan, program.graph)
         self._workers = workers
+        #: What computes the regions that are not computed op by op.
+        self._compiled: dict[Region, Callable[..., Any]] = {}
+        self._code = self._write(None)
+
+    @property
+    def num_compiled_regions(self) -> int:
+        """How many regions are not computed op by op."""
+        return len(self._compiled)
+
+    def compile_regions(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Runs one step in which Inductor compiles the regions that may gain by it, and keeps those that do. A compiled
+        region has other last bits than its ops."""
+        steps = with_regions(self._steps, self.program)
+        regions = [step for device in steps.of_device for step in device if isinstance(step, Region)]
+        trials = {region: Trial(region, self.program) for region in regions}
+        self._run(self._write(None, steps, trials), parameters, tensors)
+        self._compiled = {region: trial.compiled for region, trial in trials.items() if trial.compiled is not None}
         self._code = self._write(None)
 
     def run(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
@@ -97,11 +116,20 @@ class TorchStep:
         now.update((tensor, tensors[place]) for tensor, place in self.program.inputs.items())
         return [now[base] for base in sorted(written) if base in now]
 
-    def _write(self, observe: Callable[[int], None] | None) -> Code:
-        channels = Channels(self._steps.num_channels)
+    def _write(
+        self,
+        observe: Callable[[int], None] | None,
+        steps: Steps | None = None,
+        compiled: Mapping[Region, Callable[..., Any]] | None = None,
+    ) -> Code:
+        """The code of a step: by default op by op where ops are observed, with the compiled regions otherwise."""
+        if steps is None and observe is None:
+            steps, compiled = with_regions(self._steps, self.program, self._compiled), self._compiled
+        steps = steps or self._steps
+        channels = Channels(steps.num_channels)
         held = list(self.program.parameters)
-        devices = range(len(self._steps.of_device))
-        return channels, [device_code(self.program, self._steps, d, channels, held, observe) for d in devices]
+        devices = range(len(steps.of_device))
+        return channels, [device_code(self.program, steps, d, channels, held, observe, compiled) for d in devices]
 
     def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
         given = signature(tensors)

@@ -32,6 +32,8 @@ def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
         yield name, format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
     yield "PyTorch, an op on one device's cores", "", format_time_ns(found.eager_one_device_ns), ""
     yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
+    if found.torch_compile_ns is not None:
+        yield "torch.compile, on all cores", "", format_time_ns(found.torch_compile_ns), ""
 
 
 def _device_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
@@ -53,6 +55,8 @@ def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
         if planned is not None and measured is not None:
             yield name, format_bytes(planned), format_bytes(measured), _difference(planned, measured)
     yield "PyTorch", "", format_bytes(found.eager_peak_bytes), ""
+    if found.torch_compile_peak_bytes is not None:
+        yield "torch.compile", "", format_bytes(found.torch_compile_peak_bytes), ""
 
 
 def _difference(planned: int, measured: int) -> str:

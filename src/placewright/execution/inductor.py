@@ -1,0 +1,57 @@
+"""Regions compiled by Inductor, where that is measured to be faster than their ops one by one.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+import torch._inductor
+
+from placewright.execution.regions import traced
+from placewright.execution.steps import Region
+from placewright.execution.torch_program import TorchProgram
+
+_WARM_UP, _REPETITIONS = 2, 7
+#: How much of the time of its ops a compiled region may take to be kept: less would be noise.
+_MOST = 0.95
+#: Inductor keeps settings and caches for the whole process, so devices compile one after the other.
+_COMPILING = threading.Lock()
+
+
+class Trial:
+    """Stands for a region in one step: computes it op by op, compiles it, and measures both on what it is given.
+
+    compiled: what is faster than the ops one by one; None where nothing is.
+    """
+
+    def __init__(self, region: Region, program: TorchProgram) -> None:
+        self._module = traced(region, program)
+        self.compiled: Callable[..., Sequence[Any]] | None = None
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        plain = self._module.forward
+        with _COMPILING:
+            compiled = torch._inductor.compile(self._module, list(inputs), {"cpp.threads": torch.get_num_threads()})
+            taken = _times([plain, compiled], inputs)
+        if taken[1] < _MOST * taken[0]:
+            self.compiled = compiled
+        result: Sequence[Any] = plain(*inputs)
+        return result
+
+
+def _times(ways: Sequence[Callable[..., Any]], inputs: Sequence[Any]) -> list[float]:
+    """The median time of each way in ns, all run in turn."""
+    taken: list[list[int]] = [[] for _ in ways]
+    for _ in range(_WARM_UP + _REPETITIONS):
+        for way, times in zip(ways, taken, strict=True):
+            began = time.perf_counter_ns()
+            way(*inputs)
+            times.append(time.perf_counter_ns() - began)
+    return [median(times[_WARM_UP:]) for times in taken]
