@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.analysis.relocation import Alternative, alternatives, group_of, tensor_name
+from placewright.analysis.relocation import Alternative, alternatives, group_of
 from placewright.graph import Graph, Op
 from placewright.plans.record import Plan, ScheduledOp
+from placewright.plans.retimed import tensor_name
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, recorded_constraints
 from placewright.support.errors import InputError, shown

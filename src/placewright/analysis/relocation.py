@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.plans.record import Plan
+from placewright.plans.retimed import Step, solution_of
 from placewright.problem import Problem
 from placewright.search.run.result import Solution, measure
-
-Step = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iter
     lowered = problem.lowered
     group = group_of(problem, asked)
     allowed = int(np.bitwise_and.reduce(problem.groups[1][asked]))
-    device_of, order = _solution_of(plan, problem)
+    device_of, order = solution_of(plan, problem)
     for device in range(plan.machine.num_devices):
         time_ns = int(problem.time_ns[lowered.graph_op[asked], device].sum())
         if not allowed >> device & 1:
@@ -72,32 +71,6 @@ def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iter
             bytes_moved=metrics.bytes_moved,
             bytes_over_limit=metrics.bytes_over_limit,
         )
-
-
-def _solution_of(plan: Plan, problem: Problem) -> tuple[NDArray[np.int32], list[Step]]:
-    """Device of every scheduled op, and the order of the plan in the numbers of the problem."""
-    lowered = problem.lowered
-    number_of = {problem.graph.ops[index].name: number for number, index in enumerate(lowered.graph_op)}
-    tensor_of = {
-        (tensor_name(problem, tensor), int(lowered.producer[tensor])): tensor
-        for tensor in range(len(lowered.graph_tensor))
-    }
-    device_of = np.empty(len(number_of), np.int32)
-    for op in plan.ops:
-        device_of[number_of[op.name]] = op.device
-    steps = {op.position: (number_of[op.name], -1) for op in plan.ops}
-    for transfer in plan.transfers:
-        tensor = tensor_of[transfer.tensor, number_of[transfer.producer]]
-        steps[transfer.position] = (tensor, transfer.destination)
-    return device_of, [steps[position] for position in sorted(steps)]
-
-
-def tensor_name(problem: Problem, tensor: int) -> str:
-    lowered, graph = problem.lowered, problem.graph
-    index = int(lowered.graph_tensor[tensor])
-    if index >= 0:
-        return graph.tensors[index].name
-    return f"control of {graph.ops[lowered.graph_op[lowered.producer[tensor]]].name}"
 
 
 def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step]) -> Iterator[NDArray[np.int32]]:

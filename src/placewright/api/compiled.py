@@ -9,6 +9,8 @@ import copy
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,20 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from placewright.api.calibration import Calibration
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import OpTimes, Profile, first_device, write_times
 from placewright.api.questions import Answer, Plan, answer
+from placewright.costs.measured import with_workspaces
 from placewright.execution.compare import compare_run, inference, training_step
-from placewright.execution.comparison import RunComparison
+from placewright.execution.comparison import CalibrationRound, RunComparison
 from placewright.execution.devices import cores_of
 from placewright.execution.profile import unchanged
 from placewright.execution.torch_module import Parameters, PlannedModule
 from placewright.execution.torch_program import TorchProgram, make_program, signature
 from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers
+from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import default_loss, flatten_arguments
 from placewright.machine import Machine
@@ -38,6 +43,19 @@ from placewright.terminal.run_table import run_table
 
 #: Plans for so many shapes of the arguments are kept, the latest used.
 _MAX_PLANS = 8
+
+
+@dataclass(kw_only=True)
+class _Made:
+    """What runs for arguments of one shape.
+
+    alone: the plan of one device. graph: with measured workspaces. rounds: of the calibration, if there was one.
+    """
+
+    module: PlannedModule
+    alone: Plan
+    graph: Graph
+    rounds: tuple[CalibrationRound, ...] = ()
 
 
 class Compiled:
@@ -79,13 +97,13 @@ class Compiled:
         self._inductor = inductor
         self._options = options
         self._workers = Workers(cores_of(machine.num_devices))
-        #: By what the module is called with: as planned, and the plan of one device.
-        self._made: OrderedDict[Any, tuple[PlannedModule, Plan]] = OrderedDict()
+        #: By what the module is called with.
+        self._made: OrderedDict[Any, _Made] = OrderedDict()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
-        (module, _), tensors = self._made_for(args, kwargs)
-        return module(tensors)
+        made, tensors = self._made_for(args, kwargs)
+        return made.module(tensors)
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would."""
@@ -111,9 +129,9 @@ class Compiled:
         InputError
             For a training step with an optimizer, which cannot be run without changing its state.
         """
-        if self._optimizer is not None:
-            raise InputError("compare runs steps that change nothing; compile the module without the optimizer for it")
-        (planned, alone), tensors = self._made_for(args, kwargs)
+        self._refuse_optimizer("compare")
+        made, tensors = self._made_for(args, kwargs)
+        planned = made.module
         parameters = planned.parameters.now()
         eager = self._without_plan(copy.deepcopy(self._model), args, kwargs)
         compiled = None
@@ -122,11 +140,59 @@ class Compiled:
         cores = cores_of(self._machine.num_devices)[:1]
         workers = Workers(cores)
         try:
-            one_device = TorchStep(planned.step.program, alone, workers)
+            one_device = TorchStep(planned.step.program, made.alone, workers)
             found = compare_run(planned.step, one_device, parameters, tensors, eager, len(cores[0]), steps, compiled)
         finally:
             workers.close()
+        found = replace(found, rounds=made.rounds)
         return answer(found, run_table(found))
+
+    def calibrate(self, *args: Any, steps: int = 20, **kwargs: Any) -> tuple[CalibrationRound, ...]:
+        """Run the plan, plan again with what was measured in the run, and keep the plan whose steps took least.
+
+        Ends when planned and measured agree within 3%, or after two plans more. The plan that is kept has the op times
+        and links of its own run, which are what a step takes with all devices at work.
+
+        Parameters
+        ----------
+        args, kwargs
+            What the module is called with.
+        steps
+            How many steps each plan is run.
+
+        Returns
+        -------
+        tuple of CalibrationRound
+            One for each plan, with what was planned and what measured.
+
+        Raises
+        ------
+        InputError
+            For a plan that was given to be run as it is, and as `compare` raises it.
+        """
+        self._refuse_optimizer("calibrate")
+        if self._given is not None:
+            raise InputError("calibrate plans again, and a plan was given to be run as it is; leave one of them out")
+        made, tensors = self._made_for(args, kwargs)
+        program, parameters = made.module.step.program, made.module.parameters.now()
+        workers = Workers(cores_of(self._machine.num_devices)[:1])
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                for_one = partial(TorchStep, program, workers=workers)
+                one = Calibration(made.graph, for_one, parameters, tensors, Path(folder), {}, steps)
+                made.alone = one.retimed(one.run(made.alone))
+            finally:
+                workers.close()
+            for_all = partial(TorchStep, program, workers=self._workers)
+            every = Calibration(made.graph, for_all, parameters, tensors, Path(folder), self._options, steps)
+            plan, made.rounds = every.best(Plan.of(made.module.step.plan))
+        made.module = self._running(program, plan, parameters, tensors)
+        self.plan = plan
+        return made.rounds
+
+    def _refuse_optimizer(self, what: str) -> None:
+        if self._optimizer is not None:
+            raise InputError(f"{what} runs steps that change nothing; compile the module without the optimizer for it")
 
     def _without_plan(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], None]:
         if self._training:
@@ -143,7 +209,7 @@ class Compiled:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[PlannedModule, Plan], list[Any]]:
+    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Made, list[Any]]:
         leaves, structure = flatten_arguments(self._model, args, kwargs)
         tensors = tensors_of(leaves)
         constants = tuple(repr(leaf) for leaf in leaves if not any(leaf is tensor for tensor in tensors))
@@ -154,13 +220,11 @@ class Compiled:
             while len(self._made) > _MAX_PLANS:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
-        self.plan = Plan.of(made[0].step.plan)
-        self.num_compiled_regions = made[0].step.num_compiled_regions
+        self.plan = Plan.of(made.module.step.plan)
+        self.num_compiled_regions = made.module.step.num_compiled_regions
         return made, tensors
 
-    def _make(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]
-    ) -> tuple[PlannedModule, Plan]:
+    def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> _Made:
         program = make_program(
             self._model, args, kwargs, training=self._training, loss=self._loss, optimizer=self._optimizer
         )
@@ -173,11 +237,17 @@ class Compiled:
             else:
                 find_graph(self._given, program.graph, measured=times.shared)
                 plan = Plan.of(self._given)
+            graph = with_workspaces(program.graph, times.shared)
+        return _Made(module=self._running(program, plan, parameters, tensors), alone=alone, graph=graph)
+
+    def _running(
+        self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]
+    ) -> PlannedModule:
         module = PlannedModule(program, plan, self._model, self._workers)
         if self._inductor:
             with unchanged(module.step.overwritten(parameters, tensors), self._optimizer):
                 module.step.compile_regions(parameters, tensors)
-        return module, alone
+        return module
 
     def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
         # A file of times is for the shapes of the first call.

@@ -50,6 +50,9 @@ def run(
         bool,
         typer.Option("--inductor", help="Compile runs of ops where that is faster, and measure torch.compile too."),
     ] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
+    ] = False,
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
     as_json: Json = False,
@@ -78,6 +81,8 @@ def run(
         objective=goal,
     )
     with compiled:
+        if calibrate:
+            compiled.calibrate(*arguments, steps=steps)
         if output is not None:
             api.save(compiled.plan, output)
         found = compiled.compare(*arguments, steps=steps)

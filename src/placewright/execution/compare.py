@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from placewright.execution.comparison import DeviceTimes, RunComparison
+from placewright.execution.comparison import DeviceTimes, OpRun, RunComparison
 from placewright.execution.memory import allocated_peak
-from placewright.execution.profile import unchanged
+from placewright.execution.profile import as_passes, unchanged
 from placewright.execution.torch_step import TorchStep
+from placewright.graph import Graph
+from placewright.plans.record import Plan
 
 
 def compare_run(
@@ -46,7 +48,6 @@ def compare_run(
     if compiled is not None:
         ways.append(lambda: _with_threads(all_cores, compiled))
     taken: list[list[int]] = [[] for _ in ways]
-    timed: list[list[int]] = []
     with unchanged(planned.overwritten(parameters, tensors)):
         for step in range(steps + 1):
             for way, times in zip(ways, taken, strict=True):
@@ -54,16 +55,15 @@ def compare_run(
                 way()
                 if step:  # the first one warms caches and allocators
                     times.append(time.perf_counter_ns() - began)
-        timed = [planned.timed(parameters, tensors) for _ in range(max(1, steps // 4))]
+        timed = planned.timed(parameters, tensors, max(1, steps // 4))
         peak = planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None
         one_device_peak = alone.peak_bytes(parameters, tensors)
         held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
         eager_peak = held + allocated_peak(eager)
         compiled_peak = None if compiled is None else held + allocated_peak(compiled)
     measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
-    start, finish = _of_ops(planned, timed)
-    ops = planned.plan.ops
-    counted = [op for op in ops if op.finish_ns > op.start_ns]
+    ops = ops_of_run(planned.plan, planned.program.graph, timed)
+    counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
     return RunComparison(
         name=planned.plan.graph_name,
         steps=steps,
@@ -79,7 +79,7 @@ def compare_run(
                 device=device.name,
                 num_ops=sum(op.device == index for op in ops),
                 planned_busy_ns=planned.plan.metrics.busy_ns[index],
-                measured_busy_ns=int(sum(finish[op.name] - start[op.name] for op in ops if op.device == index)),
+                measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
             )
             for index, device in enumerate(planned.plan.machine.devices)
         ),
@@ -91,7 +91,10 @@ def compare_run(
         one_device_measured_peak_bytes=one_device_peak,
         eager_peak_bytes=eager_peak,
         torch_compile_peak_bytes=compiled_peak,
-        start_correlation=_correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
+        start_correlation=_correlation(
+            [op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted]
+        ),
+        ops=ops,
     )
 
 
@@ -127,14 +130,26 @@ def _with_threads(count: int, call: Callable[[], Any]) -> None:
         torch.set_num_threads(before)
 
 
-def _of_ops(step: TorchStep, timed: Sequence[Sequence[int]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Start and finish of each op in ns after the first one started, by name: medians over steps."""
-    times = np.array(timed, np.float64).reshape(len(timed), -1, 2)
-    ran = np.all(times >= 0, axis=(0, 2)).ravel()
-    times -= times[:, ran, 0].min(axis=1)[:, None, None]
-    middle = np.median(times, axis=0)
-    named = [(op.name, *middle[index].tolist()) for index, op in enumerate(step.program.graph.ops) if ran[index]]
-    return {name: start for name, start, _ in named}, {name: finish for name, _, finish in named}
+def ops_of_run(plan: Plan, graph: Graph, timed: Sequence[Sequence[int]]) -> tuple[OpRun, ...]:
+    """The ops of a plan with their times in its runs. timed: as `TorchStep.timed` returns it."""
+    passes = as_passes(timed)
+    ran = np.all(passes >= 0, axis=(0, 2))
+    passes -= passes[:, ran, 0].min(axis=1)[:, None, None]
+    middle = np.median(passes, axis=0)
+    number = {op.name: index for index, op in enumerate(graph.ops)}
+    return tuple(
+        OpRun(
+            name=op.name,
+            kind=op.kind,
+            device=op.device,
+            planned_start_ns=op.start_ns,
+            planned_finish_ns=op.finish_ns,
+            measured_start_ns=round(float(middle[number[op.name], 0])),
+            measured_finish_ns=round(float(middle[number[op.name], 1])),
+        )
+        for op in plan.ops
+        if ran[number[op.name]]
+    )
 
 
 def _correlation(planned: Sequence[float], measured: Sequence[float]) -> float:

@@ -25,6 +25,51 @@ class DeviceTimes:
     measured_busy_ns: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRun:
+    """One op of the plan. Measured times are medians over steps, after the first op of the step started.
+
+    Attributes
+    ----------
+    name, kind
+        As in the graph.
+    device
+        Index of the plan's device that runs it.
+    planned_start_ns, planned_finish_ns
+        As planned.
+    measured_start_ns, measured_finish_ns
+        When it ran; views that are made for it beforehand and what passes between two ops are in the plan's time alone.
+    """
+
+    name: str
+    kind: str
+    device: int
+    planned_start_ns: int
+    planned_finish_ns: int
+    measured_start_ns: int
+    measured_finish_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRound:
+    """One plan, and how long its steps took.
+
+    Attributes
+    ----------
+    planned_ns, measured_ns
+        Of a step.
+    link_latency_ns
+        Between two devices, as this plan was made; None for one device.
+    kept
+        Whether this is the plan that was kept.
+    """
+
+    planned_ns: int
+    measured_ns: int
+    link_latency_ns: int | None
+    kept: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
     """A plan beside its run. Times are medians over several steps, taken in turn.
@@ -60,6 +105,10 @@ class RunComparison:
         Of the module without a plan, inputs included.
     torch_compile_peak_bytes
         Of what `torch.compile` makes of the module, inputs included; None where it was not run.
+    ops
+        Every op that the plan times, in its order.
+    rounds
+        Plans that were made and run one after another until planned and measured agreed; none without calibration.
     """
 
     name: str
@@ -81,3 +130,5 @@ class RunComparison:
     one_device_measured_peak_bytes: int
     eager_peak_bytes: int
     torch_compile_peak_bytes: int | None
+    ops: tuple[OpRun, ...]
+    rounds: tuple[CalibrationRound, ...] = ()

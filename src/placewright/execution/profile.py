@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def profile_program(
             runner = _Runner(step, parameters, tensors)
             workspaces = step.workspaces(parameters, tensors)
             for count in busy:
-                taken, gap = _times_of(runner.passes(cores[:count]), program.graph)
+                taken, gap = _times_of(runner.passes(cores[:count]))
                 found = {**_by_sort(sorts[count], taken, workspaces), gaps[count]: MeasuredOp(gap, 0)}
                 library.update((sort, found[sort]) for sort in found if sort in unknown)
     alone, shared = (
@@ -117,17 +117,45 @@ def _by_sort(sorts: Sequence[OpSort], taken: Sequence[float], workspaces: Sequen
     return {sort: MeasuredOp(round(fmean(each)), most[sort]) for sort, each in times.items()}
 
 
-def _times_of(passes: NDArray[np.float64], graph: Graph) -> tuple[list[float], int]:
-    """Per op the median time over the passes, and what passes between two ops; passes: [pass, op, start and finish].
+def _times_of(passes: NDArray[np.float64]) -> tuple[list[float], int]:
+    """Per op the median time over the passes, and what passes between two ops; passes: [pass, op, start and finish]."""
+    taken, ran = middle(passes)
+    first, last = passes[:, ran, 0].min(axis=1), passes[:, ran, 1].max(axis=1)
+    spent = (passes[:, ran, 1] - passes[:, ran, 0]).sum(axis=1)
+    between = float(np.median((last - first - spent) / max(1, int(ran.sum()))))
+    return taken.tolist(), max(0, round(between) - observer_ns())
+
+
+def as_passes(samples: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """[pass, op, start and finish] of what was noted in each pass."""
+    return np.array(samples, np.float64).reshape(len(samples), -1, 2)
+
+
+def middle(passes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The median time of each op, without what observing it takes, and which ops ran.
 
     What no line of code asks for does not run, a view that nothing reads for one, and takes nothing.
     """
     ran = np.all(passes >= 0, axis=(0, 2))
-    taken = np.where(ran, np.median(passes[:, :, 1] - passes[:, :, 0], axis=0), 0.0)
-    first, last = passes[:, ran, 0].min(axis=1), passes[:, ran, 1].max(axis=1)
-    spent = (passes[:, ran, 1] - passes[:, ran, 0]).sum(axis=1)
-    between = np.median((last - first - spent) / max(1, int(ran.sum())))
-    return taken.tolist(), max(0, round(float(between)))
+    taken = np.median(passes[:, :, 1] - passes[:, :, 0], axis=0) - observer_ns()
+    return np.where(ran, np.maximum(taken, 0.0), 0.0), ran
+
+
+def observer_ns() -> int:
+    """What it takes to note one moment."""
+    times = [0, 0]
+    clock = time.perf_counter_ns
+
+    def observe(place: int) -> None:
+        times[place] = clock()
+
+    samples = []
+    for _ in range(15):
+        began = clock()
+        for _ in range(100):
+            observe(0)
+        samples.append((clock() - began) // 100)
+    return int(median(samples))
 
 
 class _Runner:
@@ -159,7 +187,7 @@ class _Runner:
             workers.run([timed, *loads], stop)
         finally:
             workers.close()
-        return np.array(samples[_WARM_UP:], np.float64).reshape(len(samples) - _WARM_UP, -1, 2)
+        return as_passes(samples[_WARM_UP:])
 
     def _timed(self, samples: list[list[int]]) -> None:
         times = [-1] * (2 * len(self._step.program.graph.ops))

@@ -65,17 +65,21 @@ class TorchStep:
             self._code = self._write(None)
             raise
 
-    def timed(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[int]:
-        """Runs one step and tells when each op of the graph started and finished: [2 * num ops] in ns of one clock, -1
-        for ops that no device ran."""
+    def timed(self, parameters: Sequence[Any], tensors: Sequence[Any], steps: int) -> list[list[int]]:
+        """Runs steps and tells for each when each op of the graph started and finished: [2 * num ops] in ns of one
+        clock, -1 for ops that no device ran."""
         times = [-1] * (2 * len(self.program.graph.ops))
         clock = time.perf_counter_ns
 
         def observe(place: int) -> None:
             times[place] = clock()
 
-        self._run(self._write(observe), parameters, tensors)
-        return times
+        code = self._write(observe)
+        found = []
+        for _ in range(steps):
+            self._run(code, parameters, tensors)
+            found.append(list(times))
+        return found
 
     def peak_bytes(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> int:
         """Runs one step of a plan for one device, and counts what is in use at the most: parameters, buffers and

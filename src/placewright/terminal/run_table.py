@@ -18,6 +18,9 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
                f"{found.start_correlation:.3f} with the plan", "dim")  # fmt: skip
     yield ""
     yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
+    if found.rounds:
+        yield ""
+        yield table(["<calibration", "planned", "measured", "difference", "<"], _round_rows(found))
     yield ""
     yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], _device_rows(found))
     yield ""
@@ -34,6 +37,13 @@ def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
     yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
     if found.torch_compile_ns is not None:
         yield "torch.compile, on all cores", "", format_time_ns(found.torch_compile_ns), ""
+
+
+def _round_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
+    for number, one in enumerate(found.rounds):
+        name = f"planned again, {number}" if number else "first plan"
+        times = format_time_ns(one.planned_ns), format_time_ns(one.measured_ns)
+        yield name, *times, _difference(one.planned_ns, one.measured_ns), "kept" if one.kept else ""
 
 
 def _device_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:

@@ -1,0 +1,128 @@
+"""Planning again with what was measured in the run of a plan, until both agree.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from placewright.api.arguments import constraints
+from placewright.api.functions import plan as make_plan
+from placewright.api.memory_limits import memory_limits
+from placewright.api.questions import Plan
+from placewright.costs.measured import write_measured
+from placewright.execution.comparison import CalibrationRound
+from placewright.execution.profile import as_passes, unchanged
+from placewright.execution.run_times import machine_of_run, op_times_of_run
+from placewright.execution.torch_step import TorchStep
+from placewright.graph import Graph
+from placewright.machine import Machine
+from placewright.plans.retimed import retimed
+from placewright.problem import make_problem
+
+#: Plans after the first.
+ROUNDS = 2
+#: Planned and measured agree when they differ by no more than this share.
+AGREEMENT = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """A plan that was run: what a step took, and the plan as the simulator has it with the op times of the run."""
+
+    plan: Plan
+    measured_ns: int
+    times: Path
+    machine: Machine
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.measured_ns / max(1, self.plan.step_time_ns) - 1) <= AGREEMENT
+
+
+class Calibration:
+    """Plans of one program, each made with what the run before it measured."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        step_of: Callable[[Plan], TorchStep],
+        parameters: Sequence[Any],
+        tensors: Sequence[Any],
+        folder: Path,
+        options: Mapping[str, Any],
+        steps: int,
+    ) -> None:
+        """For one graph, with its measured workspaces.
+
+        step_of: what runs a plan. folder: for files of op times. options: as `plan` takes them.
+        """
+        self._graph = graph
+        self._step_of = step_of
+        self._parameters = parameters
+        self._tensors = tensors
+        self._folder = folder
+        self._options = options
+        self._steps = steps
+
+    def best(self, first: Plan) -> tuple[Plan, tuple[CalibrationRound, ...]]:
+        """The plan whose steps took least; its times are those that its own run measured, unless it agreed anyway."""
+        ran = [self.run(first)]
+        while len(ran) <= ROUNDS and not ran[-1].agrees:
+            latest = ran[-1]
+            again = make_plan(self._graph, latest.machine, measured=latest.times, **self._options)
+            ran.append(self.run(again))
+        kept = min(ran, key=lambda each: each.measured_ns)
+        rounds = tuple(
+            CalibrationRound(
+                planned_ns=each.plan.step_time_ns,
+                measured_ns=each.measured_ns,
+                link_latency_ns=_latency(each.plan.machine),
+                kept=each is kept,
+            )
+            for each in ran
+        )
+        return kept.plan if kept.agrees else self.retimed(kept), rounds
+
+    def run(self, plan: Plan) -> _Ran:
+        """Runs a plan, and keeps what its ops and links take."""
+        step = self._step_of(plan)
+        taken = []
+        with unchanged(step.overwritten(self._parameters, self._tensors)):
+            for _ in range(self._steps + 1):
+                began = time.perf_counter_ns()
+                step.run(self._parameters, self._tensors)
+                taken.append(time.perf_counter_ns() - began)
+            passes = as_passes(step.timed(self._parameters, self._tensors, self._steps))
+        times = self._folder / f"run-{len(list(self._folder.iterdir()))}.csv"
+        write_measured(times, op_times_of_run(plan, self._graph, passes), plan.machine.devices[0].kind)
+        return _Ran(
+            plan=plan,
+            measured_ns=int(median(taken[1:])),
+            times=times,
+            machine=machine_of_run(plan, self._graph, passes),
+        )
+
+    def retimed(self, ran: _Ran) -> Plan:
+        """The plan with the op times and links of its own run."""
+        options = self._options
+        problem = make_problem(
+            self._graph,
+            ran.machine,
+            objective=ran.plan.objective,
+            control=ran.plan.control,
+            memory_limit=memory_limits(options.get("memory_limit"), ran.machine),
+            constraints=constraints(options.get("pins"), options.get("forbids"), options.get("colocate", ())),
+            measured=ran.times,
+        )
+        return Plan.of(retimed(replace(ran.plan, machine=ran.machine), problem))
+
+
+def _latency(machine: Machine) -> int | None:
+    return machine.links[0][1].latency_ns if machine.num_devices > 1 else None
