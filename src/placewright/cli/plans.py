@@ -114,7 +114,7 @@ def export(
     """Write a plan for another tool."""
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
-    from placewright.export import TARGETS, told_of_map, write_export
+    from placewright.export import TARGETS, told_of_export, write_export
     from placewright.plans.file import read_plan
     from placewright.support.errors import InputError
     from placewright.support.suggestion import did_you_mean
@@ -126,7 +126,7 @@ def export(
     path = output or plan_file.with_name(stem + TARGETS[to].suffix)
     check_outputs({"--output": path}, inputs=[plan_file, model])
     plan = read_plan(plan_file)
-    told, warnings = told_of_map(plan, model) if TARGETS[to].loses else ([], [])
+    told, warnings = told_of_export(plan, to, model)
     write_export(plan, to, path, graph=model)
     emit("\n".join([str(path), *told]))
     for warning in warnings:

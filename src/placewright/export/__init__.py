@@ -24,8 +24,9 @@ class Target:
 
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
     content of the file. write_with_graph: with who reads what, when the plan's graph is given. packs: a path in .gz is
-    compressed, which readers of other formats do not undo. loses: it is executed and does not hold the whole plan, so
-    it is judged by planning anew.
+    compressed, which readers of other formats do not undo. judge: what is executed and does not hold the whole plan is
+    judged by planning anew: what it costs, and what speaks against it, in sentences; such a target takes the graph that
+    the plan was made from, where it is there.
     """
 
     suffix: str
@@ -33,7 +34,12 @@ class Target:
     write: Callable[[Plan], bytes]
     write_with_graph: Callable[[Plan, Graph], bytes] | None = None
     packs: bool = False
-    loses: bool = False
+    judge: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
+
+
+def _judge_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
+    judged = judge_map(plan, graph, measured)
+    return list(judgement_words(plan, judged)), list(objections(plan, judged))
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -56,7 +62,8 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             suffix=".device-map.json",
             summary="whole modules to devices, for accelerate",
             write=device_map.to_bytes,
-            loses=True,
+            write_with_graph=device_map.to_bytes,
+            judge=_judge_map,
         ),
         "memory-viz": Target(
             suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
@@ -89,18 +96,19 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
         written.
     """
     write_export(plan, target, path, graph=graph)
-    if TARGETS[target].loses:
-        for objection in told_of_map(plan, graph)[1]:
-            _LOGGER.warning(objection)
+    for objection in told_of_export(plan, target, graph)[1]:
+        _LOGGER.warning(objection)
 
 
-def told_of_map(plan: Plan, graph: Graph | str | Path | None = None) -> tuple[list[str], list[str]]:
-    """Tell what a plan's device map costs, and what speaks against it, in sentences.
+def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = None) -> tuple[list[str], list[str]]:
+    """Tell what a plan costs as the target holds it, and what speaks against it, in sentences.
 
     Parameters
     ----------
     plan
-        What the map is made of.
+        What is exported.
+    target
+        To where; targets that hold the whole plan have nothing to tell.
     graph
         As `export_plan` takes it. Where none is given and none found, all that is told is that the cost is not known.
 
@@ -109,14 +117,17 @@ def told_of_map(plan: Plan, graph: Graph | str | Path | None = None) -> tuple[li
     InputError
         When the graph given cannot be read or is another one.
     """
+    judge = TARGETS[target].judge
+    if judge is None:
+        return [], []
     try:
         found = find_graph(plan, graph)
     except InputError as error:
         if graph is not None:
             raise
-        return [], [f"what this device map costs is not known without the plan's graph, so name it ({error})"]
-    judged = judge_map(plan, found, recorded_times(plan))
-    return list(judgement_words(plan, judged)), list(objections(plan, judged))
+        what = target.replace("-", " ")
+        return [], [f"what this {what} costs is not known without the plan's graph, so name it ({error})"]
+    return judge(plan, found, recorded_times(plan))
 
 
 def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
@@ -124,10 +135,18 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
-    if graph is not None and found.write_with_graph is not None:
-        data = found.write_with_graph(plan, find_graph(plan, graph))
-    else:
-        data = found.write(plan)
+    data = _content(plan, found, graph)
     if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)
+
+
+def _content(plan: Plan, target: Target, graph: Graph | str | Path | None) -> bytes:
+    if target.write_with_graph is None or (graph is None and target.judge is None):
+        return target.write(plan)
+    try:
+        return target.write_with_graph(plan, find_graph(plan, graph))
+    except InputError:
+        if graph is not None:
+            raise
+        return target.write(plan)

@@ -1,17 +1,18 @@
-"""Module path -> device, as accelerate and transformers read it: the longest listed prefix of a parameter's name wins.
+"""Module path -> device, as accelerate's `dispatch_model` and transformers read it.
 
-A plan places ops; a module goes where most of the time of its own ops is spent. The map is the smallest one that gives
-every module with ops of its own that device: Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
-tables" (1999), on dotted paths. Its first entry, "", covers every parameter that no other entry names.
+A plan places ops; a module goes where most of the time of its own ops is spent, if accelerate's hooks can put it there
+(`module_ties.py`). No entry stands above another one: hooks of the outer entry would stay on what the inner one moves.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from placewright.export.module_ties import ModuleTies, module_ties
+from placewright.graph import Graph
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 
@@ -20,29 +21,36 @@ Place = int | str
 
 @dataclass
 class _Module:
-    """A node of the tree of module paths. own: its own device, None without ops of its own.
-
-    wanted: devices that, inherited from above, let the subtree do with the fewest entries.
-    """
+    """A node of the tree of module paths. own: its own device, None without ops of its own. spent: time of the ops in
+    it and below it, by device."""
 
     path: str
     own: int | None = None
     children: dict[str, _Module] = field(default_factory=dict)
-    wanted: frozenset[int] = frozenset()
+    spent: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
-def to_bytes(plan: Plan) -> bytes:
+def to_bytes(plan: Plan, graph: Graph | None = None) -> bytes:
     """The map as JSON; see `device_map`."""
-    return (json.dumps(device_map(plan), indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    return (json.dumps(device_map(plan, graph), indent=2, ensure_ascii=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
 
 
-def device_map(plan: Plan) -> dict[str, Place]:
+def device_map(plan: Plan, graph: Graph | None = None) -> dict[str, Place]:
     """Module path -> place, sorted by path, numbers in it by value. A place is "cpu", or a number that counts the
-    accelerators.
+    accelerators; a map of one place has the one entry "".
 
-    Raises InputError when no op of the plan knows its module.
+    graph: the plan's, which tells what modules compute of each other's results; without it every module with ops of its
+    own stays whole. Raises InputError when no op of the plan knows its module.
     """
-    devices = map_of(((op.module, op.device, op.finish_ns - op.start_ns) for op in plan.ops), plan.graph_name)
+    ops = [(op.module, op.device, op.finish_ns - op.start_ns) for op in plan.ops]
+    if graph is None:
+        devices = map_of(ops, plan, None)
+    else:
+        devices = map_of([*ops, *_idle_holders(graph, plan.device_of)], plan, module_ties(graph))
+        if "" not in devices:
+            devices.update(dict.fromkeys(_own_parameters(graph), _main(devices.values(), plan)))
     places = _places(plan)
     return {path: places[devices[path]] for path in sorted(devices, key=_natural)}
 
@@ -55,9 +63,11 @@ def _natural(path: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def map_of(ops: Iterable[tuple[str, int, int]], graph_name: str) -> dict[str, int]:
-    """Module path -> device index, of the module, device and time of every op. Raises InputError when no op knows its
-    module."""
+def map_of(ops: Iterable[tuple[str, int, int]], plan: Plan, ties: ModuleTies | None) -> dict[str, int]:
+    """Module path -> device index, of the module, device and time of every op on the plan's machine.
+
+    ties: of the plan's graph. Raises InputError when no op knows its module.
+    """
     spent: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
     for module, device, time_ns in ops:
         if module:
@@ -65,54 +75,106 @@ def map_of(ops: Iterable[tuple[str, int, int]], graph_name: str) -> dict[str, in
             spent[module][device] += max(1, time_ns)
     if not spent:
         raise InputError(
-            f"the plan of '{graph_name}' has no module paths to make a device map of; plan a PyTorch model instead"
+            f"the plan of '{plan.graph_name}' has no module paths to make a device map of; plan a PyTorch model instead"
         )
-    root = _tree({module: max(times, key=lambda d: (times[d], -d)) for module, times in spent.items()})
-    _collect_wanted(root)
-    devices = {root.path: min(root.wanted)}
-    _list_exceptions(root, devices[root.path], devices)
-    return devices
+    root = _tree(spent)
+    devices = dict(_divided(root, ties))
+    if len(set(devices.values())) > 1 and ties is not None:
+        devices.update(dict.fromkeys(_kept_with_inputs(devices, ties), _main(devices.values(), plan)))
+    return devices if len(set(devices.values())) > 1 else {"": next(iter(devices.values()))}
 
 
-def device_of_module(devices: Mapping[str, int], module: str) -> int:
-    """Where a map as `map_of` makes it puts a module: the longest listed prefix of its path wins."""
-    while module not in devices:
+def _main(devices: Iterable[int], plan: Plan) -> int:
+    """Where accelerate runs what no entry names, and moves the inputs to: the first GPU, or where a map names a CPU as
+    well, by `main_device`, the CPU."""
+    return min(devices, key=lambda device: (not plan.machine.devices[device].is_cpu, device))
+
+
+def _own_parameters(graph: Graph) -> Iterator[str]:
+    """Parameters and buffers of the network itself, in no layer."""
+    for tensor in graph.tensors:
+        if tensor.role == "parameter" and "." not in tensor.name:
+            yield tensor.name
+
+
+def _idle_holders(graph: Graph, device_of: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """Modules that hold a parameter which another module's op reads: they go where that op is."""
+    computing = {op.module for op in graph.ops}
+    for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
+        module = tensor.name.rpartition(".")[0]
+        if tensor.role == "parameter" and module not in computing:
+            for reader in readers[:1]:
+                if (device := device_of.get(graph.ops[reader].name)) is not None and graph.ops[reader].phase in (
+                    "",
+                    "forward",
+                ):
+                    yield module, device, 0
+
+
+def device_of_module(devices: Mapping[str, int], module: str) -> int | None:
+    """Where a map as `map_of` makes it puts a module: the entry on its path; None for one that is taken apart."""
+    while module and module not in devices:
         module = module.rpartition(".")[0]
-    return devices[module]
+    return devices.get(module)
 
 
-def _tree(device_of: dict[str, int]) -> _Module:
+def _tree(spent: Mapping[str, Mapping[int, int]]) -> _Module:
     root = _Module("")
-    for path, device in device_of.items():
-        node = root
+    for path, times in spent.items():
+        nodes = [root]
         for name in path.split("."):
-            below = f"{node.path}.{name}" if node.path else name
-            node = node.children.setdefault(name, _Module(below))
-        node.own = device
+            below = f"{nodes[-1].path}.{name}" if nodes[-1].path else name
+            nodes.append(nodes[-1].children.setdefault(name, _Module(below)))
+        nodes[-1].own = _most(times)
+        for node in nodes:
+            for device, time_ns in times.items():
+                node.spent[device] += time_ns
     return root
 
 
-def _collect_wanted(node: _Module) -> None:
-    """Bottom-up: a module with ops of its own wants its device; another wants what most of its children want."""
-    votes: defaultdict[int, int] = defaultdict(int)
-    for child in node.children.values():
-        _collect_wanted(child)
-        for device in child.wanted:
-            votes[device] += 1
-    if node.own is not None:
-        node.wanted = frozenset({node.own})
-    else:
-        most = max(votes.values())
-        node.wanted = frozenset(device for device, count in votes.items() if count == most)
+def _most(times: Mapping[int, int]) -> int:
+    return max(times, key=lambda device: (times[device], -device))
 
 
-def _list_exceptions(node: _Module, inherited: int, devices: dict[str, int]) -> None:
-    """Top-down: a module is listed when it cannot do with what it inherits."""
+def _divided(node: _Module, ties: ModuleTies | None) -> Iterator[tuple[str, int]]:
+    """Entries for what is below a module: a child that may not or need not be taken apart is one."""
+    group_of = {}
+    for group in ties.together.get(node.path, ()) if ties else ():
+        members = [child for child in node.children.values() if child.path in group]
+        if members:
+            device = _most_of(members)
+            group_of.update({child.path: device for child in members})
     for child in node.children.values():
-        device = inherited
-        if inherited not in child.wanted:
-            device = devices[child.path] = min(child.wanted)
-        _list_exceptions(child, device, devices)
+        wanted = _own_devices(child)
+        if child.path in group_of:
+            yield child.path, group_of[child.path]
+        elif len(wanted) == 1:
+            yield child.path, min(wanted)
+        elif child.own is not None if ties is None else child.path in ties.whole:
+            yield child.path, _most(child.spent)
+        else:
+            yield from _divided(child, ties)
+
+
+def _own_devices(node: _Module) -> set[int]:
+    found = set() if node.own is None else {node.own}
+    return found.union(*(_own_devices(child) for child in node.children.values()))
+
+
+def _most_of(modules: Iterable[_Module]) -> int:
+    spent: defaultdict[int, int] = defaultdict(int)
+    for module in modules:
+        for device, time_ns in module.spent.items():
+            spent[device] += time_ns
+    return _most(spent)
+
+
+def _kept_with_inputs(devices: Mapping[str, int], ties: ModuleTies) -> Iterator[str]:
+    """Entries in modules whose results the network's own code combines with its inputs, which the hooks move to the
+    main device."""
+    for path in devices:
+        if path.partition(".")[0] in ties.with_inputs:
+            yield path
 
 
 def _places(plan: Plan) -> list[Place]:

@@ -7,7 +7,7 @@ one op at a time is what that takes at worst. Each tensor is counted as moved on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from placewright.analysis.outcome import device_words
 from placewright.costs import estimate_costs
 from placewright.export.device_map import device_of_module, map_of
+from placewright.export.module_ties import ModuleTies, module_ties
 from placewright.graph import Graph
 from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.record import Plan
@@ -58,9 +59,9 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
     Raises InputError when the plan has no modules, or an op of the graph no time.
     """
     problem = _unconstrained(plan, graph, measured)
-    modules = [graph.ops[index].module for index in problem.lowered.graph_op]
+    ties = module_ties(graph)
     planned = np.array([plan.device_of[graph.ops[index].name] for index in problem.lowered.graph_op], np.int32)
-    mapped = _under_map(problem, modules, planned)
+    mapped = _under_map(problem, graph, plan, ties, planned)
     elsewhere = np.flatnonzero(mapped != planned)
     constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
     layers = ContiguousSplit().solve(constrained, SearchRun()).solution.device_of
@@ -68,7 +69,7 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
         num_moved=len(elsewhere),
         moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
         own=_cost(problem, mapped, plan.seed),
-        layers=_cost(problem, _under_map(problem, modules, layers), plan.seed),
+        layers=_cost(problem, _under_map(problem, graph, plan, ties, layers), plan.seed),
     )
 
 
@@ -116,13 +117,31 @@ def _unconstrained(plan: Plan, graph: Graph, measured: Path | None) -> Problem:
     )
 
 
-def _under_map(problem: Problem, modules: list[str], device_of: NDArray[np.int32]) -> NDArray[np.int32]:
+def _under_map(
+    problem: Problem, graph: Graph, plan: Plan, ties: ModuleTies, device_of: NDArray[np.int32]
+) -> NDArray[np.int32]:
     """Where the map made of a placement puts every scheduled op; ops that must share a device go with the first."""
-    times = problem.time_ns[problem.lowered.graph_op, device_of].tolist()
-    devices = map_of(zip(modules, device_of.tolist(), times, strict=True), problem.graph.name)
-    mapped = np.array([device_of_module(devices, module) for module in modules], np.int32)
+    scheduled = problem.lowered.graph_op
+    modules = [graph.ops[index].module for index in scheduled]
+    times = problem.time_ns[scheduled, device_of].tolist()
+    devices = map_of(zip(modules, device_of.tolist(), times, strict=True), plan, ties)
+    mapped = np.array(_followed(graph, devices), np.int32)[scheduled]
     group, _ = problem.groups
     return mapped[group]
+
+
+def _followed(graph: Graph, devices: Mapping[str, int]) -> list[int]:
+    """Per op the device of its module; in one that is taken apart, where its first operand is made. Inputs of the
+    network, and what is made of nothing, are on the device of the first entry."""
+    found: list[int] = []
+    for op in graph.ops:
+        device = device_of_module(devices, op.module)
+        if device is None:
+            makers = (graph.producer_of[tensor] for tensor in op.inputs)
+            maker = next((maker for maker in makers if maker >= 0), None)
+            device = min(devices.values()) if maker is None else found[maker]
+        found.append(device)
+    return found
 
 
 def _cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> MapCost:
