@@ -20,6 +20,7 @@ ROWS = (
     {"search"},
     {"datasets"},
     {"learning"},
+    {"memory_levels"},
     {"methods"},
     {"plans"},
     {"verification"},
@@ -54,7 +55,7 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
 
 
 CORE = ROOT / "cpp" / "core"
-CORE_ROOMS = ("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen")
+CORE_ROOMS = ("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen", "memory_levels")
 
 
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.?pp")), ids=lambda path: str(path.relative_to(CORE)))

@@ -22,6 +22,7 @@ void bind_schedule_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
 void bind_superstep(nb::module_& m);
 void bind_bounds(nb::module_& m);
+void bind_memory_levels(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -46,4 +47,5 @@ NB_MODULE(_core, m) {
     placewright::bind_coarsening(m);
     placewright::bind_superstep(m);
     placewright::bind_bounds(m);
+    placewright::bind_memory_levels(m);
 }

@@ -446,3 +446,84 @@ def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:
     """
     Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves more.
     """
+
+class LevelProblem:
+    """Tensors, levels and ops; see placewright.memory_levels.problem."""
+
+    def __init__(self, *, size: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], first: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], last: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], is_weight: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], inverse_rate: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], is_prefetched: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], overhead_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], compute_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], fixed_ps: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], use_begin: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], use_tensor: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], use_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @property
+    def num_ops(self) -> int: ...
+
+    @property
+    def num_tensors(self) -> int: ...
+
+    @property
+    def num_levels(self) -> int: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    def details(self, map: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+        """
+        Time of each op in ps, and bytes in use by level and op, flat, without the slowest level.
+        """
+
+class LevelEvaluator:
+    """Evaluates batches of maps on threads that it keeps."""
+
+    def __init__(self, problem: LevelProblem, threads: int = 1) -> None: ...
+
+    def evaluate(self, maps: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]]:
+        """
+        Latency in ps, bytes moved by the rectifier, and the rectified maps, flat.
+        """
+
+class LevelLocalSearch:
+    """Flips of a few levels, rectified; only latencies are seen."""
+
+    def __init__(self, *, problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], most_flips: int, seed: int) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+        """The best map so far."""
+
+class LevelAnnealing:
+    """Annealing of maps that fit."""
+
+    def __init__(self, *, problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], first_temperature: float, last_temperature: float, seed: int) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+        """The best map so far."""
+
+def steepest_descent(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], per_byte: bool, most_evaluations: int) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], int]:
+    """
+    The map after the moves that save the most, one by one, and how many were scored.
+    """

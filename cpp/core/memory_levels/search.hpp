@@ -1,0 +1,86 @@
+// Searches over maps. All are advanced some evaluations at a time; where one pauses does not change where it leads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "memory_levels/problem.hpp"
+#include "memory_levels/simulate.hpp"
+#include "memory_levels/state.hpp"
+#include "support/random.hpp"
+
+namespace placewright::memory_levels {
+
+// From a map, one to a few tensors at a time get another level; the map that the rectifier makes of it is kept unless
+// it is slower. It sees latencies only.
+class LevelLocalSearch {
+  public:
+    LevelLocalSearch(std::shared_ptr<const LevelProblem> problem, std::vector<Level> start, int32_t most_flips,
+                     uint64_t seed);
+
+    void advance(int64_t evaluations, int64_t at_most);
+    int64_t evaluations() const { return evaluations_; }
+    int64_t best_latency_ps() const { return latency_ps_; }
+    const std::vector<Level>& best() const { return current_; }
+
+  private:
+    void try_flips();
+
+    std::shared_ptr<const LevelProblem> problem_;
+    std::vector<Level> current_, candidate_;
+    LevelScratch scratch_;
+    int32_t most_flips_;
+    uint64_t seed_;
+    int64_t latency_ps_ = INT64_MAX;
+    int64_t evaluations_ = 0;
+};
+
+struct LevelAnnealingConfig {
+    double first_temperature = 1e-3;  // relative to the latency that the search starts from
+    double last_temperature = 1e-6;
+};
+
+// Annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) of maps that fit. A tensor moves to another level; where that
+// is full, one that lies there makes room. Each change that is scored counts as an evaluation.
+class LevelAnnealing {
+  public:
+    LevelAnnealing(std::shared_ptr<const LevelProblem> problem, const std::vector<Level>& start,
+                   const LevelAnnealingConfig& config, uint64_t seed);
+
+    void advance(int64_t evaluations, int64_t at_most);
+    int64_t evaluations() const { return evaluations_; }
+    int64_t best_latency_ps() const { return best_latency_ps_; }
+    const std::vector<Level>& best() const { return best_; }
+
+  private:
+    struct Moved {
+        int32_t tensor, from;
+    };
+
+    void try_move();
+    void try_exchange(int32_t tensor, int32_t level, const RandomStream& stream);
+    void move_noted(int32_t tensor, int32_t level);
+    void settle(int32_t tensor);
+    bool accepts(int64_t change_ps, uint64_t bits) const;
+    void keep_if_best();
+
+    std::shared_ptr<const LevelProblem> problem_;
+    LevelAnnealingConfig config_;
+    uint64_t seed_;
+    LevelState state_;
+    std::vector<Level> best_;
+    std::vector<Moved> moved_;  // by the exchange at hand
+    int64_t start_latency_ps_, best_latency_ps_;
+    int64_t evaluations_ = 0;
+    int64_t all_evaluations_ = 1;
+    double temperature_ps_ = 0;
+};
+
+// Again and again the move of one tensor that saves the most, until none saves anything; `evaluations` counts the moves
+// scored. per_byte: the most per byte that it takes from the level, times the ops during which it takes them.
+std::vector<Level> steepest_descent(const LevelProblem& problem, std::span<const Level> start, bool per_byte,
+                                    int64_t most_evaluations, int64_t& evaluations);
+
+}  // namespace placewright::memory_levels

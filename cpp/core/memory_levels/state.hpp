@@ -1,0 +1,47 @@
+// A map that fits, changed tensor by tensor; what a change costs is found without timing the whole map anew.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory_levels/problem.hpp"
+#include "memory_levels/simulate.hpp"
+
+namespace placewright::memory_levels {
+
+class LevelState {
+  public:
+    // The map is rectified first, so that it fits.
+    LevelState(const LevelProblem& problem, std::span<const Level> levels);
+
+    int64_t latency_ps() const { return latency_ps_; }
+    std::span<const Level> levels() const { return levels_; }
+    Level level_of(int32_t tensor) const { return levels_[size_t(tensor)]; }
+    std::span<const int32_t> members(int32_t level) const { return members_[size_t(level)]; }
+
+    // Whether a tensor, which is elsewhere, fits into a level beside what is there.
+    bool fits(int32_t tensor, int32_t level);
+    // What moving a tensor to another level that it fits into adds to the latency.
+    int64_t change_ps(int32_t tensor, int32_t level);
+    // Moves a tensor; the caller sees to it that it fits in the end.
+    void move(int32_t tensor, int32_t level);
+
+  private:
+    int64_t time_of(int32_t op) const;
+    int64_t changed_time(int32_t use, int32_t from, int32_t to) const;
+    void count(int32_t tensor, int32_t level, int64_t sign);
+    int64_t peak(int32_t level);
+
+    const LevelProblem& problem_;
+    std::vector<Level> levels_;
+    LevelScratch scratch_;
+    std::vector<uint8_t> peak_is_known_;         // [level] whether scratch_.peaks holds
+    std::vector<std::vector<int32_t>> members_;  // [level] its tensors
+    std::vector<int32_t> place_;                 // [tensor] in members_ of its level
+    std::vector<int64_t> streams_;               // [op][level] without latencies
+    std::vector<int64_t> time_ps_;               // [op]
+    int64_t latency_ps_ = 0;
+};
+
+}  // namespace placewright::memory_levels

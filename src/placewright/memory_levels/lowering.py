@@ -1,0 +1,212 @@
+"""From a graph and a chip to a memory problem: which tensors there are, when they are held, and who moves them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placewright.graph import Graph, Tensor
+from placewright.importers.builder import DTYPE_BITS
+from placewright.memory_levels.chip import Chip
+from placewright.memory_levels.problem import MemoryProblem
+from placewright.memory_levels.work import compute_ps, work_of
+from placewright.problem.lowering import Lowered, lower
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted, format_bytes
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+#: These read no more of a tensor than they write.
+_SELECTING = frozenset({"gather", "copy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tensor:
+    """A tensor to map. uses: bytes by op."""
+
+    name: str
+    size_bytes: int
+    is_weight: bool
+    first: int
+    last: int
+    node: int
+    uses: dict[int, int]
+    is_table: bool = False
+
+
+def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
+    """The problem of mapping the graph's tensors to the chip's levels.
+
+    Raises InputError where nothing is to be mapped, or the slowest level cannot hold everything.
+    """
+    builder = _Builder(stored_on(graph, chip))
+    if not builder.nodes:
+        raise InputError(f"graph '{shown(graph.name)}' has inputs and views only, so there is nothing to map")
+    tensors = sorted(
+        (t for t in [*builder.weights(), *builder.activations()] if t.size_bytes > 0),
+        key=lambda tensor: (tensor.node, not tensor.is_weight),
+    )
+    _check_fits(tensors, graph, chip, len(builder.nodes))
+    uses: list[list[tuple[int, int]]] = [[] for _ in builder.nodes]
+    for index, tensor in enumerate(tensors):
+        for op, size in tensor.uses.items():
+            uses[op].append((index, size))
+    flat = [use for of_op in uses for use in of_op]
+    return MemoryProblem(
+        graph=graph,
+        chip=chip,
+        graph_op=np.array(builder.nodes, np.int32),
+        tensor_names=tuple(tensor.name for tensor in tensors),
+        node=np.array([tensor.node for tensor in tensors], np.int32),
+        size_bytes=np.array([tensor.size_bytes for tensor in tensors], np.int64),
+        first=np.array([tensor.first for tensor in tensors], np.int32),
+        last=np.array([tensor.last for tensor in tensors], np.int32),
+        is_weight=np.array([tensor.is_weight for tensor in tensors], np.uint8),
+        is_table=np.array([tensor.is_table for tensor in tensors], np.uint8),
+        overhead_ps=np.full(len(builder.nodes), chip.op_overhead_ns * 1000, np.int64),
+        compute_ps=np.array([_compute_ps(graph, index, chip) for index in builder.nodes], np.int64),
+        fixed_bytes=np.array(builder.input_bytes(), np.int64),
+        use_begin=np.cumsum([0, *map(len, uses)]).astype(np.int32),
+        use_tensor=np.array([tensor for tensor, _ in flat], np.int32),
+        use_bytes=np.array([size for _, size in flat], np.int64),
+    )
+
+
+def stored_on(graph: Graph, chip: Chip) -> Graph:
+    """The graph with its floating-point tensors as wide as the chip stores them."""
+    if chip.float_bytes is None or not any(tensor.dtype in _FLOATS for tensor in graph.tensors):
+        return graph
+    return replace(graph, tensors=tuple(_stored(tensor, chip.float_bytes) for tensor in graph.tensors))
+
+
+def _stored(tensor: Tensor, float_bytes: int) -> Tensor:
+    if tensor.dtype not in _FLOATS:
+        return tensor
+    bits = DTYPE_BITS[tensor.dtype]
+    held = None if tensor.memory_bytes is None else tensor.memory_bytes * 8 * float_bytes // bits
+    return replace(tensor, size_bytes=tensor.size_bytes * 8 * float_bytes // bits, memory_bytes=held)
+
+
+def _compute_ps(graph: Graph, index: int, chip: Chip) -> int:
+    """A time that the graph states stands for what the chip would compute."""
+    op = graph.ops[index]
+    return op.time_ns * 1000 if op.time_ns is not None else compute_ps(work_of(op, graph), chip)
+
+
+class _Builder:
+    """Tensors of a lowered graph. Ops are numbered without the graph's inputs, which take no time."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.low: Lowered = lower(graph, "signal")
+        kinds = [graph.ops[index].kind for index in self.low.graph_op]
+        self._scheduled = [op for op, kind in enumerate(kinds) if kind != "input"]
+        self.nodes = [int(self.low.graph_op[op]) for op in self._scheduled]
+        self.node_of = {op: node for node, op in enumerate(self._scheduled)}
+
+    def weights(self) -> Iterator[_Tensor]:
+        """Parameters and constants; those that the same ops read are one tensor."""
+        readers: defaultdict[int, list[int]] = defaultdict(list)
+        for op, resident in zip(self.low.resident_reader.tolist(), self.low.residents.tolist(), strict=True):
+            if op in self.node_of:
+                readers[resident].append(op)
+        together: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        for resident, ops in readers.items():
+            together[tuple(ops)].append(resident)
+        for same_readers, residents in together.items():
+            yield self._weight(same_readers, residents)
+
+    def _weight(self, ops: tuple[int, ...], residents: list[int]) -> _Tensor:
+        sizes = [int(self.low.resident_bytes[resident]) for resident in residents]
+        uses = {self.node_of[op]: sum(self._read_of_weight(op, size) for size in sizes) for op in ops}
+        names = [self.graph.tensors[self.low.graph_resident[resident]].name for resident in residents]
+        lookups = all(self._kind(op) == "embedding" for op in ops)
+        return _Tensor(
+            name=names[int(np.argmax(sizes))],
+            size_bytes=sum(sizes),
+            is_weight=True,
+            first=0,
+            last=len(self.nodes) - 1,
+            node=min(uses),
+            uses=uses,
+            is_table=lookups and max(uses.values()) < sum(sizes),
+        )
+
+    def _read_of_weight(self, op: int, size: int) -> int:
+        """Of a table the rows that are looked up, which may come from memory again and again."""
+        if self._kind(op) == "embedding":
+            return self._written(op)
+        return min(size, self._written(op)) if self._kind(op) in _SELECTING else size
+
+    def activations(self) -> Iterator[_Tensor]:
+        """What ops make and hold; views and results in place are part of what they share."""
+        uses = self._activation_uses()
+        for tensor in np.flatnonzero(self.low.storage == np.arange(len(self.low.storage))).tolist():
+            producer = int(self.low.producer[tensor])
+            if producer not in self.node_of:
+                continue
+            made = self.node_of[producer]
+            last = len(self.nodes) - 1 if self.low.live_out[tensor] else max([made, *uses[tensor]])
+            yield _Tensor(
+                name=self._tensor_name(tensor),
+                size_bytes=int(self.low.allocated_bytes[tensor]),
+                is_weight=False,
+                first=made,
+                last=last,
+                node=made,
+                uses=dict(sorted(uses[tensor].items())),
+            )
+
+    def _activation_uses(self) -> defaultdict[int, defaultdict[int, int]]:
+        """Bytes that each node reads or writes, by the tensor whose memory it is."""
+        uses: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for op, tensor, size in self._traffic():
+            if op in self.node_of:
+                uses[int(self.low.storage[tensor])][self.node_of[op]] += size
+        return uses
+
+    def input_bytes(self) -> list[int]:
+        """Bytes of the network's inputs that each node reads."""
+        sizes = [0] * len(self.nodes)
+        for op, tensor, size in self._traffic():
+            if op in self.node_of and int(self.low.producer[self.low.storage[tensor]]) not in self.node_of:
+                sizes[self.node_of[op]] += size
+        return sizes
+
+    def _traffic(self) -> Iterator[tuple[int, int, int]]:
+        """(op, tensor, bytes) of everything that is read, then of everything that is written."""
+        for op, tensor in zip(self.low.reader.tolist(), self.low.inputs.tolist(), strict=True):
+            size = int(self.low.transfer_bytes[tensor])
+            yield op, tensor, min(size, self._written(op)) if self._kind(op) in _SELECTING else size
+        for tensor, graph_tensor in enumerate(self.low.graph_tensor.tolist()):
+            op = int(self.low.producer[tensor])
+            # A smaller view of a result is listed beside it, and written by nobody.
+            if self.graph.producer_of[graph_tensor] == self.low.graph_op[op]:
+                yield op, tensor, int(self.low.transfer_bytes[tensor])
+
+    def _written(self, op: int) -> int:
+        return sum(self.graph.tensors[index].size_bytes for index in self.graph.ops[self.low.graph_op[op]].outputs)
+
+    def _kind(self, op: int) -> str:
+        kind: str = self.graph.ops[self.low.graph_op[op]].kind
+        return kind
+
+    def _tensor_name(self, tensor: int) -> str:
+        name: str = self.graph.tensors[self.low.graph_tensor[tensor]].name
+        return name
+
+
+def _check_fits(tensors: list[_Tensor], graph: Graph, chip: Chip, num_ops: int) -> None:
+    change = [0] * (num_ops + 1)
+    for tensor in tensors:
+        change[tensor.first] += tensor.size_bytes
+        change[tensor.last + 1] -= tensor.size_bytes
+    peak, slowest = int(np.cumsum(change).max()), chip.levels[-1]
+    if peak > slowest.capacity_bytes:
+        raise InputError(
+            f"'{shown(graph.name)}' does not fit on chip '{shown(chip.name)}': "
+            f"{counted(len(tensors), 'tensor')} take {format_bytes(peak)}, "
+            f"and the slowest level, {slowest.name}, holds {format_bytes(slowest.capacity_bytes)}"
+        )

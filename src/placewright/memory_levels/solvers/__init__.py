@@ -1,0 +1,1 @@
+"""Solvers of memory problems, one per file; `table.py` lists them."""

@@ -1,0 +1,39 @@
+"""The solvers of memory problems by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from placewright.memory_levels.compilers import COMPILERS
+from placewright.memory_levels.run import MapSolver
+from placewright.memory_levels.solvers.annealing import LevelAnnealing
+from placewright.memory_levels.solvers.auto import Auto
+from placewright.memory_levels.solvers.compiler import Compiler
+from placewright.memory_levels.solvers.exact import Exact
+from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGreedy
+from placewright.memory_levels.solvers.greedy_dp import GreedyDp
+from placewright.memory_levels.solvers.local_search import LevelLocalSearch
+from placewright.memory_levels.solvers.random_maps import RandomMaps
+from placewright.support.errors import InputError, shown
+from placewright.support.suggestion import did_you_mean
+
+_SOLVERS: tuple[MapSolver, ...] = (
+    Auto(),
+    Exact(),
+    LevelAnnealing(),
+    MarginalGreedy(),
+    DensityGreedy(),
+    LevelLocalSearch(),
+    GreedyDp(),
+    RandomMaps(),
+    *(Compiler(name=name) for name in COMPILERS),
+)
+MAP_SOLVERS: Mapping[str, MapSolver] = MappingProxyType({solver.name: solver for solver in _SOLVERS})
+
+
+def make_map_solver(name: str) -> MapSolver:
+    """The solver of that name. Raises InputError that suggests the nearest."""
+    if name not in MAP_SOLVERS:
+        raise InputError(f"unknown solver '{shown(name)}'{did_you_mean(name, MAP_SOLVERS)}")
+    return MAP_SOLVERS[name]
