@@ -40,7 +40,7 @@ def _least_traffic_ps(problem: MemoryProblem, op: int) -> int:
 
 
 def _alone_ps(problem: MemoryProblem, tensor: int, size: int) -> int:
-    """Of a use, were its tensor alone on the chip. What is fetched early is read from two levels, so nothing is said."""
+    """Of a use, were its tensor alone on the chip. Fetched early, it is read from two levels: no time is sure."""
     if problem.is_weight[tensor] and problem.chip.has_prefetch:
         return 0
     held = int(problem.size_bytes[tensor])

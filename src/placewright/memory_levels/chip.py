@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import QUANTITY_LIMIT, format_bytes
@@ -121,7 +122,7 @@ def _check_levels(levels: tuple[MemoryLevel, ...]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two levels are named '{shown(name)}'")
-    for faster, slower in zip(levels, levels[1:], strict=False):
+    for faster, slower in pairwise(levels):
         if slower.bandwidth_bytes_per_s > faster.bandwidth_bytes_per_s:
             raise InputError(
                 f"level '{shown(slower.name)}' is faster than '{shown(faster.name)}', which stands before it; "

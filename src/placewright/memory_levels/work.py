@@ -18,8 +18,10 @@ _MATRIX_KINDS = frozenset({"matmul", "conv", "conv_backward", "attention", "atte
 #: three for the variance, three to scale and shift. Functions such as GELU: a polynomial of about eight steps.
 _SOFTMAX_PASSES, _NORMALIZATION_PASSES, _FUNCTION_PASSES = 5, 8, 8
 _LONG_FUNCTIONS = frozenset(
-    ("gelu", "silu", "swish", "mish", "erf", "sigmoid", "tanh", "softplus", "elu", "selu", "celu")
-    + ("exp", "log", "pow", "sin", "cos", "sqrt", "rsqrt")
+    (
+        *("gelu", "silu", "swish", "mish", "erf", "sigmoid", "tanh", "softplus", "elu", "selu", "celu"),
+        *("exp", "log", "pow", "sin", "cos", "sqrt", "rsqrt"),
+    )
 )
 #: Kinds that take time on no unit.
 _FREE_KINDS = frozenset({"input", "view"})
