@@ -22,7 +22,7 @@ def pytest_report_header() -> list[str]:
 
 
 #: What takes long to import; what starts processes of its own, where a test module names it itself; fixtures that do.
-HEAVY_PACKAGES = {"torch", "transformers", "ray", "playwright", "atheris"}
+HEAVY_PACKAGES = {"torch", "jax", "transformers", "ray", "playwright", "atheris"}
 PROCESSES = {"subprocess", "multiprocessing", "command_line.process"}
 HEAVY_FIXTURES = {"browser", "open_report"}
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
+    from placewright.importers.jax_function import from_jax
     from placewright.importers.torch_module import from_torch
     from placewright.learning.families import register_policy_family
     from placewright.machine import Device, Link, Machine
@@ -36,6 +37,7 @@ __all__ = [
     "__version__",
     "compile",
     "export_plan",
+    "from_jax",
     "from_torch",
     "inspect",
     "load",
@@ -58,6 +60,7 @@ _MODULE_OF = {
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
     "Plan": "placewright.api.questions",
     "export_plan": "placewright.export",
+    "from_jax": "placewright.importers.jax_function",
     "from_torch": "placewright.importers.torch_module",
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",

@@ -46,8 +46,8 @@ def test_an_exported_program_needs_no_arguments(training: bool) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"args": X}, "args and kwargs are for a PyTorch module, and 'resnet50-onnx' is a graph already"),
-        ({"kwargs": {"x": X}}, "args and kwargs are for a PyTorch module"),
+        ({"args": X}, "args and kwargs are for a module or function, and 'resnet50-onnx' is a graph already"),
+        ({"kwargs": {"x": X}}, "args and kwargs are for a module or function"),
         ({"training": True}, "'resnet50-onnx' is a graph already, and not of a training step"),
     ],
 )

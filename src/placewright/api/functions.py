@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +16,7 @@ from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
+from placewright.importers.jax_function import from_jax
 from placewright.importers.torch_module import from_torch
 from placewright.learning.shipped import find_policy
 from placewright.machine import Machine
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from placewright.analysis.inspection import Inspection
 
-    Model: TypeAlias = Graph | str | Path | torch.nn.Module | ExportedProgram
+    Model: TypeAlias = Graph | str | Path | torch.nn.Module | ExportedProgram | Callable[..., Any]
 
 
 def plan(
@@ -69,13 +71,14 @@ def plan(
     Parameters
     ----------
     model
-        A Graph, the path of a model or graph file, "example:NAME", a PyTorch module, or an ExportedProgram.
+        A Graph, the path of a model or graph file, "example:NAME", a PyTorch module, an ExportedProgram, or a JAX
+        function, as `from_jax` takes it.
     devices
         A Machine, a name like "2xh100", a list of names, or the path of a devices.toml.
     args, kwargs
-        What a PyTorch module is called with; one tensor stands for a tuple of it.
+        What a module or function is called with; one tensor stands for a tuple of it.
     training
-        Whether a module is planned with its backward pass and optimizer.
+        Whether a module, or a function that gives a loss, is planned with its backward pass and optimizer.
     objective
         What counts: "step-time" or "peak-memory".
     memory_limit
@@ -259,10 +262,19 @@ def as_graph(
 ) -> Graph:
     """The graph of whatever `plan` accepts as a model."""
     if not isinstance(model, Graph | str | Path):
-        return from_torch(model, args, kwargs, training=training)
+        capture = from_jax if _is_jax_function(model) else from_torch
+        return capture(model, args, kwargs, training=training)
     graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {})
     if kwargs or not (isinstance(args, tuple | list) and not args):
-        raise InputError(f"args and kwargs are for a PyTorch module, and '{graph.name}' is a graph already")
+        raise InputError(f"args and kwargs are for a module or function, and '{graph.name}' is a graph already")
     if training and graph.metadata.get("mode") != "training":
         raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
     return graph
+
+
+def _is_jax_function(model: Any) -> bool:
+    """Whether it can be called and is nothing of PyTorch's, which nobody has without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return callable(model) and not (
+        torch is not None and isinstance(model, torch.nn.Module | torch.export.ExportedProgram)
+    )

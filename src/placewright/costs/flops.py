@@ -38,10 +38,12 @@ class NoFormulaError(Exception):
 
 
 def count_flops(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Operations of the op on these tensors.
+    """Operations of the op on these tensors; those it states, as a fusion or a loop does, instead of its formula's.
 
     Raises NoFormulaError when they cannot be told, InputError when an attribute is not what its kind promises.
     """
+    if "flops" in op.attributes:
+        return _whole(op, "flops")
     formula = _FORMULAS.get(op.kind)
     if formula is None:
         raise NoFormulaError

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.graph import Op, Tensor
+from placewright.support.errors import InputError, shown
 
 Tensors = Sequence[Tensor]
 
@@ -22,6 +23,8 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     """Bytes read and written by the op; `inputs` are its distinct inputs."""
     if op.kind in _FREE:
         return 0
+    if "bytes_moved" in op.attributes:
+        return _stated_bytes(op)
     written = sum([tensor.size_bytes for tensor in outputs])
     if op.kind == "fill":
         return written
@@ -33,6 +36,15 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     if op.kind == "optimizer":
         return read + max(written, _updated_bytes(op, read))
     return read + written
+
+
+def _stated_bytes(op: Op) -> int:
+    """What a fusion or a loop states; its tensors do not tell what it moves."""
+    stated = op.attributes["bytes_moved"]
+    if type(stated) is not int or stated < 0:
+        label = f"op '{shown(op.name)}' has bytes_moved = {shown(repr(stated))}"
+        raise InputError(f"{label}, which is not a whole number of at least 0")
+    return stated
 
 
 def _gradient_bytes(inputs: Tensors) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,15 +12,11 @@ from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
+from placewright.importers.optimizers import OPTIMIZER_STATES
 from placewright.importers.torch_capture import Capture
 from placewright.importers.torch_ops import describe, draws_random_numbers
 from placewright.importers.torch_origin import module_of, phase_of, source_of
 from placewright.support.errors import InputError
-
-#: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape.
-OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"sgd": (), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
-)
 
 
 def translate(

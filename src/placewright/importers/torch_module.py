@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from placewright.graph import Graph
+from placewright.importers.optimizers import Optimizer, check_optimizer
 from placewright.support.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
-
-Optimizer = Literal["sgd", "adam", "adamw"]
 
 
 def from_torch(
@@ -87,11 +86,10 @@ def captured_graph(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
     from placewright.importers.torch_capture import capture
-    from placewright.importers.torch_graph import OPTIMIZER_STATES, translate
+    from placewright.importers.torch_graph import translate
     from placewright.importers.torch_trace import trace
 
-    if optimizer not in OPTIMIZER_STATES:
-        raise InputError(f"unknown optimizer '{optimizer}' (known: {', '.join(OPTIMIZER_STATES)})")
+    check_optimizer(optimizer)
     traced = trace(model, positional(args), kwargs, training=training, loss=loss)
     graph, _ = translate(
         capture(traced), name or _name_of(model), optimizer if training else None, random_in_order=random_in_order

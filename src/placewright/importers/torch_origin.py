@@ -42,14 +42,15 @@ def source_of_frames(trace: str) -> str:
 @lru_cache(maxsize=4096)
 def _innermost_frame(trace: str) -> str:
     """The deepest frame outside PyTorch and placewright; the deepest inside PyTorch when there is no other."""
-    frames = [(_without_directory(file), line) for file, line in _FRAME.findall(trace)]
+    frames = [(without_directory(file), line) for file, line in _FRAME.findall(trace)]
     frames = [frame for frame in frames if not frame[0].startswith("placewright/")]
     model_code = [frame for frame in frames if not frame[0].startswith("torch/")]
     file, line = (model_code or frames or [("", "")])[-1]
     return f"{file}:{line}" if file else ""
 
 
-def _without_directory(file: str) -> str:
+def without_directory(file: str) -> str:
+    """The path of a file inside the folder that packages are installed in; otherwise its name."""
     parts = PurePosixPath(file.replace("\\", "/")).parts
     if "site-packages" in parts:
         return "/".join(parts[parts.index("site-packages") + 1 :])

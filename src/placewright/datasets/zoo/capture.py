@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from placewright.datasets.pack import timed, with_launches
 from placewright.datasets.zoo.network import Mode, Network
 from placewright.graph import Graph, Op, Tensor
-from placewright.importers.torch_module import Optimizer, captured_graph
+from placewright.importers.optimizers import Optimizer
+from placewright.importers.torch_module import captured_graph
 from placewright.machines import load_machine
 
 if TYPE_CHECKING:

@@ -1,0 +1,21 @@
+"""What an optimizer keeps beside each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from placewright.support.errors import InputError, shown
+
+Optimizer = Literal["sgd", "adam", "adamw"]
+#: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape.
+OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"sgd": (), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+)
+
+
+def check_optimizer(name: str) -> None:
+    """Raises InputError for an optimizer there is none of."""
+    if name not in get_args(Optimizer):
+        raise InputError(f"unknown optimizer '{shown(name)}' (known: {', '.join(get_args(Optimizer))})")

@@ -1,0 +1,47 @@
+"""A program of one of XLA's dialects as a Graph: calls inlined, constants folded, fusions and loops as one op each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placewright.graph import Graph
+from placewright.importers.builder import GraphBuilder
+from placewright.importers.optimizers import Optimizer
+from placewright.importers.xla_program import Program, leaves
+from placewright.importers.xla_scopes import phases
+from placewright.importers.xla_translation import Shared, Translation
+from placewright.importers.xla_unused import drop_unused
+
+
+def build_graph(program: Program, name: str, metadata: Mapping[str, Any], optimizer: Optimizer | None = None) -> Graph:
+    """The graph of a program.
+
+    optimizer: takes the last leaves of the root, one gradient for each weight.
+    """
+    translation = Translation(GraphBuilder(name), Shared(program.materialised, program.scopes_nest))
+    root = translation.run(program.entry, translation.add_arguments(program))
+    outputs = [translation.as_output(leaf) for leaf in leaves(root)]
+    if optimizer is not None:
+        results = len(outputs) - len(program.weights)
+        for weight, gradient in zip(sorted(program.weights), outputs[results:], strict=True):
+            translation.add_optimizer(translation.entry[weight], gradient, optimizer)
+        outputs = outputs[:results]
+    for output, parameter in program.updates.items():
+        outputs[output] = translation.add_update(outputs[output], translation.entry[parameter])
+    for output in outputs:
+        translation.builder.change_tensor(output, is_output=True)
+    translation.write_loops_in_place()
+    return _finished(translation, metadata)
+
+
+def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
+    builder = translation.builder
+    drop_unused(builder, translation.kept, translation.scopes)
+    for index, phase in enumerate(phases(builder, translation.scopes)):
+        if not builder.ops[index].phase:
+            builder.change_op(index, phase=phase)
+    for note, count in translation.shared.notes.items():
+        builder.warn(note.format(count=f"{count:,}"))
+    trains = any(op.phase == "backward" for op in builder.ops)
+    return builder.build({**metadata, "mode": "training" if trains else "inference"})
