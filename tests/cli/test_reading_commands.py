@@ -171,6 +171,22 @@ def test_a_device_map_says_what_it_costs_if_the_model_is_there(
     assert placewright("export", saved, moved, "--to", "device-map").out.splitlines() == told
 
 
+def test_split_points_are_written_with_what_they_cost(placewright: Placewright, saved: Path, tmp_path: Path) -> None:
+    """A chain of two layers, one per device; the two towers of the other plan have no layer after the other."""
+    chain = chain_graph(4)
+    layers = tuple(replace(op, module=f"layer.{index // 2}") for index, op in enumerate(chain.ops))
+    save_graph(replace(chain, ops=layers), tmp_path / "chain.json")
+    pins = ["--pin", "layer.0=gpu0", "--pin", "layer.1=gpu1"]
+    placewright("plan", tmp_path / "chain.json", "-d", "2xp100", *pins, "-o", tmp_path / "p.json")
+    told = placewright("export", tmp_path / "p.json", "--to", "pipelining").out.splitlines()
+    assert told[0] == str(tmp_path / "p.pipelining.json")
+    assert told[3].startswith("slowest stage: ")
+    assert json.loads((tmp_path / "p.pipelining.json").read_text())["split_before"] == ["layer.1"]
+    refused = placewright("export", saved, "--to", "pipelining")
+    assert (refused.code, refused.out) == (2, "")
+    assert "split points need module paths" in refused.err
+
+
 def test_a_device_map_of_another_model_is_refused(placewright: Placewright, saved: Path, tmp_path: Path) -> None:
     save_graph(chain_graph(32), tmp_path / "longer.json")
     outcome = placewright("export", saved, tmp_path / "longer.json", "--to", "device-map")

@@ -94,15 +94,15 @@ def export(
         typer.Option(
             metavar="TARGET",
             help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
-            "Graphviz), device-map (whole modules to devices, for accelerate) or memory-viz (for "
-            "pytorch.org/memory_viz).",
+            "Graphviz), device-map (whole modules to devices, for accelerate), pipelining (split points for "
+            "torch.distributed.pipelining) or memory-viz (for pytorch.org/memory_viz).",
         ),
     ],
     model: Annotated[
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="The plan's model: what a device map costs, who reads what in dot and perfetto.",
+            help="The plan's model: what a device map or a pipeline costs, who reads what in dot and perfetto.",
             show_default=False,
         ),
     ] = None,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import csv, device_map, dot, dot_flow, memory_viz, perfetto
+from placewright.export import csv, device_map, dot, dot_flow, memory_viz, perfetto, pipelining
 from placewright.export.map_cost import judge_map, judgement_words, objections
+from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
 from placewright.plans.provenance import find_graph, recorded_times
 from placewright.plans.record import Plan
@@ -42,6 +43,11 @@ def _judge_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[st
     return list(judgement_words(plan, judged)), list(objections(plan, judged))
 
 
+def _judge_split(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
+    judged = judge_split(plan, graph, measured)
+    return list(split_words(plan, judged)), list(split_objections(plan, graph, judged))
+
+
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         "perfetto": Target(
@@ -65,6 +71,13 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             write_with_graph=device_map.to_bytes,
             judge=_judge_map,
         ),
+        "pipelining": Target(
+            suffix=".pipelining.json",
+            summary="split points for torch.distributed.pipelining",
+            write=lambda plan: pipelining.to_bytes(plan, find_graph(plan)),
+            write_with_graph=pipelining.to_bytes,
+            judge=_judge_split,
+        ),
         "memory-viz": Target(
             suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
         ),
@@ -81,13 +94,14 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     plan
         What is written.
     target
-        "perfetto", "csv", "dot", "device-map" or "memory-viz".
+        "perfetto", "csv", "dot", "device-map", "pipelining" or "memory-viz".
     path
         The file; a Perfetto trace is compressed when its name ends in .gz.
     graph
         What the plan is for, or its file; by default the file that it was made from. "dot" and "perfetto" show who
-        reads what in a graph that is given, otherwise what each step waited for. A device map does not hold the whole
-        plan: with the graph it is planned anew, and what speaks against the map is logged as warnings.
+        reads what in a graph that is given, otherwise what each step waited for. "pipelining" needs the graph. A device
+        map and a split do not hold the whole plan: with the graph it is planned anew under them, and what speaks
+        against them is logged as warnings.
 
     Raises
     ------
@@ -145,8 +159,9 @@ def _content(plan: Plan, target: Target, graph: Graph | str | Path | None) -> by
     if target.write_with_graph is None or (graph is None and target.judge is None):
         return target.write(plan)
     try:
-        return target.write_with_graph(plan, find_graph(plan, graph))
+        found = find_graph(plan, graph)
     except InputError:
         if graph is not None:
             raise
         return target.write(plan)
+    return target.write_with_graph(plan, found)

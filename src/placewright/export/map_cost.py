@@ -8,37 +8,28 @@ one op at a time is what that takes at worst. Each tensor is counted as moved on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.analysis.outcome import device_words
-from placewright.costs import estimate_costs
 from placewright.export.device_map import device_of_module, map_of
 from placewright.export.module_ties import ModuleTies, module_ties
+from placewright.export.placement_cost import (
+    PlacementCost,
+    one_device_words,
+    over_words,
+    placement_cost,
+    planned_devices,
+    split_by_layers,
+    unconstrained_problem,
+)
 from placewright.graph import Graph
-from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.problem.constraints import Constraints, recorded_constraints
-from placewright.problem.objective import Metrics
-from placewright.search.constructive.contiguous_split import ContiguousSplit
-from placewright.search.run.budget import Budget
-from placewright.search.run.search_run import SearchRun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
-
-#: Of the evaluations of a plan: the placement is given, and only the order is sought.
-_SHARE_OF_EVALUATIONS = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapCost:
-    """What one map costs. anew: planned anew. one_at_a_time_ns: step time in captured order, nothing side by side."""
-
-    anew: Metrics
-    one_at_a_time_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +39,8 @@ class MapJudgement:
 
     num_moved: int
     moved_ns: int
-    own: MapCost
-    layers: MapCost
+    own: PlacementCost
+    layers: PlacementCost
 
 
 def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudgement:
@@ -58,18 +49,17 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
     graph: the one the plan is for. measured: the file of measured times it was made with.
     Raises InputError when the plan has no modules, or an op of the graph no time.
     """
-    problem = _unconstrained(plan, graph, measured)
+    problem = unconstrained_problem(plan, graph, measured)
     ties = module_ties(graph)
-    planned = np.array([plan.device_of[graph.ops[index].name] for index in problem.lowered.graph_op], np.int32)
+    planned = planned_devices(problem, plan, graph)
     mapped = _under_map(problem, graph, plan, ties, planned)
     elsewhere = np.flatnonzero(mapped != planned)
-    constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
-    layers = ContiguousSplit().solve(constrained, SearchRun()).solution.device_of
+    layers = split_by_layers(problem, plan, graph)
     return MapJudgement(
         num_moved=len(elsewhere),
         moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
-        own=_cost(problem, mapped, plan.seed),
-        layers=_cost(problem, _under_map(problem, graph, plan, ties, layers), plan.seed),
+        own=placement_cost(problem, mapped, plan.seed),
+        layers=placement_cost(problem, _under_map(problem, graph, plan, ties, layers), plan.seed),
     )
 
 
@@ -80,12 +70,12 @@ def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
     yield f"{counted(found.num_moved, 'op')} of {len(plan.ops):,} ({share}) run on another device than in the plan"
     own = found.own
     times = f"plan {format_time_ns(plan.metrics.step_time_ns)}; this map {_times(own)}"
-    yield f"step time: {times}{_one_device(plan)}"
+    yield f"step time: {times}{one_device_words(plan)}"
     if plan.objective == "peak-memory" or own.anew.bytes_over_limit:
         peaks = [format_bytes(metrics.peak_memory_bytes) for metrics in (plan.metrics, own.anew)]
-        yield f"peak memory: plan {peaks[0]}; this map {peaks[1]}{_over(own.anew)}"
+        yield f"peak memory: plan {peaks[0]}; this map {peaks[1]}{over_words(own.anew)}"
     if _is_worth_telling(plan, found):
-        told = f"{_times(found.layers)}{_over(found.layers.anew)}"
+        told = f"{_times(found.layers)}{over_words(found.layers.anew)}"
         yield f"`--solver contiguous-split` gives a map of whole layers: {told}"
 
 
@@ -101,20 +91,6 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
         yield f"this map is no better than {name}"
     elif own.one_at_a_time_ns > one.metrics.step_time_ns:
         yield f"run one op at a time, as accelerate's hooks run it, this map is slower than {name}"
-
-
-def _unconstrained(plan: Plan, graph: Graph, measured: Path | None) -> Problem:
-    """The plan's problem, its ops under names that no pattern matches but their own."""
-    costs = estimate_costs(graph, plan.machine, measured)
-    ops = tuple(replace(op, name=f"op {index}", module="") for index, op in enumerate(graph.ops))
-    return Problem(
-        graph=replace(graph, ops=ops),
-        machine=plan.machine,
-        time_ns=costs.time_ns,
-        objective=plan.objective,
-        control=plan.control,
-        memory_limits_bytes=plan.memory_limits_bytes,
-    )
 
 
 def _under_map(
@@ -144,45 +120,6 @@ def _followed(graph: Graph, devices: Mapping[str, int]) -> list[int]:
     return found
 
 
-def _cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> MapCost:
-    devices = problem.machine.devices
-    names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
-    pins = tuple((name, devices[device].name) for name, device in zip(names, device_of.tolist(), strict=True))
-    pinned = replace(problem, constraints=Constraints(pins=pins))
-    evaluations = max(1, int(default_evaluations("auto", pinned) * _SHARE_OF_EVALUATIONS))
-    result = make_method("auto").solve(pinned, SearchRun(Budget(evaluations=evaluations), seed=seed))
-    return MapCost(anew=result.metrics, one_at_a_time_ns=_one_at_a_time_ns(problem, device_of))
-
-
-def _one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
-    """The captured order with nothing side by side: what an op reads from elsewhere is sent right before it, each
-    tensor once to a device. A host thread launches ahead of what runs."""
-    lowered, machine = problem.lowered, problem.machine
-    times = problem.time_ns[lowered.graph_op, device_of].tolist()
-    places, homes = device_of.tolist(), device_of[lowered.producer].tolist()
-    begin, inputs, sizes = (column.tolist() for column in (lowered.input_begin, lowered.inputs, lowered.transfer_bytes))
-    launched = [0] * machine.num_devices
-    present: set[tuple[int, int]] = set()
-    now = 0
-
-    def run(launcher: int, time_ns: int) -> None:
-        nonlocal now
-        if launcher >= 0 and machine.hosts[launcher] >= 0 and time_ns:
-            host = machine.hosts[launcher]
-            launched[host] += machine.devices[launcher].launch_overhead_ns
-            now = max(now, launched[host])
-        now += time_ns
-
-    for op, (place, time_ns) in enumerate(zip(places, times, strict=True)):
-        for tensor in inputs[begin[op] : begin[op + 1]]:
-            home = homes[tensor]
-            if home != place and (tensor, place) not in present:
-                present.add((tensor, place))
-                run(machine.launcher(home, place), machine.links[home][place].transfer_time_ns(sizes[tensor]))
-        run(place, time_ns)
-    return now
-
-
 def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
     """Whether the map of whole layers beats the plan's, planned anew or one op at a time, and one device too."""
     own, layers, one = found.own, found.layers, plan.one_device
@@ -193,18 +130,6 @@ def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
     return reached < own.anew.fitness(plan.objective)[:2] or sooner
 
 
-def _times(cost: MapCost) -> str:
+def _times(cost: PlacementCost) -> str:
     anew, in_turn = format_time_ns(cost.anew.step_time_ns), format_time_ns(cost.one_at_a_time_ns)
     return f"{anew} planned anew, {in_turn} one op at a time as hooks run it"
-
-
-def _over(metrics: Metrics) -> str:
-    return f", {format_bytes(metrics.bytes_over_limit)} over the limits" if metrics.bytes_over_limit else ""
-
-
-def _one_device(plan: Plan) -> str:
-    one = plan.one_device
-    if one is None:
-        return ""
-    taken = "does not hold it" if one.metrics.bytes_over_limit else format_time_ns(one.metrics.step_time_ns)
-    return f"; {device_words(plan, one.device)} alone {taken}"
