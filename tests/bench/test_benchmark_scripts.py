@@ -17,7 +17,7 @@ from placewright.importers.graph_set import write_graph_set
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
-PARTS = {"large_graphs", "timed_plans", "report"}
+PARTS = {"large_graphs", "timed_plans", "report", "zoo_modules"}
 SUITE = """graphs = "tiny.graphs.gz"
 devices = "{devices}"
 objective = "{objective}"
@@ -54,6 +54,8 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 #: Those that need the extra `zoo`, which takes long to import.
 TINY_WITH_TORCH = {
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
+    "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
+    "run_overhead": ["--networks", "mmoe", "--steps", "1"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
 

@@ -1,0 +1,94 @@
+"""What running a plan costs beside the ops themselves, on one CPU device with all ops in captured order.
+
+python benchmarks/run_overhead.py prints a row per network: a step op by op without a plan (the bare calls of what was
+captured, one after the other), the same as planned, and the module as PyTorch runs it, all in turn on one core; minimum
+and median of several steps. Overhead is the difference of the minima by op.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from zoo_modules import module_of
+
+import placewright
+from placewright.execution.devices import cores_of, local_machine
+from placewright.execution.regions import traced
+from placewright.execution.steps import Region
+from placewright.execution.torch_module import Parameters
+from placewright.execution.torch_program import TorchProgram, make_program
+from placewright.execution.torch_step import TorchStep
+from placewright.execution.workers import Workers
+
+NETWORKS = ("bert_tiny", "lstm1", "mobilenet_v2", "nasnet_a_mobile", "inception_v3", "switch8")
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--networks", nargs="+", default=NETWORKS)
+    options.add_argument("--batch", type=int, default=1)
+    options.add_argument("--steps", type=int, default=15)
+    return options
+
+
+def take_turns(ways: Sequence[Callable[[], Any]], steps: int) -> list[list[int]]:
+    """Times of each way in ns; the first round warms caches and allocators."""
+    taken: list[list[int]] = [[] for _ in ways]
+    for step in range(steps + 1):
+        for way, times in zip(ways, taken, strict=True):
+            began = time.perf_counter_ns()
+            way()
+            if step:
+                times.append(time.perf_counter_ns() - began)
+    return taken
+
+
+def bare_calls(program: TorchProgram, parameters: Sequence[Any], args: Sequence[Any]) -> Callable[[], Any]:
+    """A step of a program that changes nothing, as a function that calls op after op in captured order."""
+    values = dict(zip(program.parameters, parameters, strict=True)) | dict(program.constants)
+    values |= {tensor: args[place] for tensor, place in program.inputs.items()}
+    whole = Region(ops=tuple(sorted(program.calls)), inputs=tuple(values), outputs=program.results)
+    function, given = traced(whole, program).forward, list(values.values())
+    return lambda: function(*given)
+
+
+def row(name: str, batch: int, steps: int) -> str:
+    model, args = module_of(name, batch)
+    model.eval()
+    program = make_program(model, args, {})
+    plan = placewright.plan(program.graph, local_machine("cpu:0"), solver="input-order")
+    parameters = Parameters(model, list(program.parameters.values())).now()
+    workers = Workers(cores_of(2)[:1])
+    step = TorchStep(program, plan, workers)
+    bare = bare_calls(program, parameters, args)
+    with torch.no_grad():
+        taken = take_turns([bare, lambda: step.run(parameters, args), lambda: model(*args)], steps)
+    workers.close()
+    calls = len(program.calls)
+    bare_ns, planned_ns, eager_ns = (min(times) for times in taken)
+    columns = [name, f"{calls:,}", *(f"{min(times) / 1e6:.2f} / {median(times) / 1e6:.2f}" for times in taken)]
+    columns += [f"{bare_ns / calls / 1e3:.1f}", f"{(planned_ns - bare_ns) / calls / 1e3:+.2f}"]
+    return f"| {' | '.join(columns)} | {planned_ns / eager_ns - 1:+.1%} |"
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    torch.set_num_threads(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores_of(2)[0])
+    print(
+        "| network | calls | bare ms, min / median | planned | eager | us by bare call | overhead | planned / eager |"
+    )
+    print("|---|" + "---:|" * 7)
+    for name in arguments.networks:
+        print(row(name, arguments.batch, arguments.steps), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Networks of the zoo with random weights and inputs, to be run; the scripts beside it import this."""
+
+from __future__ import annotations
+
+import torch
+
+from placewright.datasets.zoo.catalogue import all_networks
+
+#: Every vocabulary of the zoo has so many words.
+WORDS = 8
+
+
+def module_of(name: str, batch: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """A network and what it is called with: the zoo's shapes with another batch, the same values every time."""
+    torch.manual_seed(1)
+    model, arguments = next(network for network in all_networks() if network.name == name).build()
+    given = arguments[0].shape[0]
+    shapes = [
+        (batch, *argument.shape[1:]) if argument.dim() and argument.shape[0] == given else tuple(argument.shape)
+        for argument in arguments
+    ]
+    return model, tuple(
+        torch.randn(shape) if argument.is_floating_point() else torch.randint(0, WORDS, shape)
+        for shape, argument in zip(shapes, arguments, strict=True)
+    )
