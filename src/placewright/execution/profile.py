@@ -21,10 +21,11 @@ import torch
 from numpy.typing import NDArray
 
 from placewright.costs.measured import MeasuredOp
+from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
 from placewright.execution.op_sorts import between_ops, sorts_of
 from placewright.execution.steps import needs_of, steps_of
-from placewright.execution.torch_code import Channels, DeviceCode, StoppedError, device_code
+from placewright.execution.torch_code import DeviceCode, device_code
 from placewright.execution.torch_program import Call, TorchProgram, Value
 from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers

@@ -1,7 +1,4 @@
-"""One thread per CPU device, pinned to its cores, that runs what it is given.
-
-Imported only where torch is known to be present.
-"""
+"""One thread per CPU device, pinned to its cores, that runs what it is given."""
 
 from __future__ import annotations
 
@@ -9,28 +6,29 @@ import _thread
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-
-import torch
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 Job = Callable[[], None]
 
 
 class Workers:
-    """A thread for each device, pinned to that device's cores and computing every op with as many threads."""
+    """A thread for each device, pinned to that device's cores.
 
-    def __init__(self, cores: Sequence[frozenset[int]]) -> None:
+    for_torch: whether PyTorch computes in them, each op with as many threads as the device has cores.
+    """
+
+    def __init__(self, cores: Sequence[frozenset[int]], *, for_torch: bool = True) -> None:
         self._cores = cores
+        self._for_torch = for_torch
         self._turn = threading.Lock()
         self._start()
 
     def _start(self) -> None:
-        threads_before = torch.get_num_threads()
-        self._workers = [_Worker(own) for own in self._cores]
-        for worker in self._workers:
-            worker.ready.acquire()
-        # Setting the number in one thread sets what new threads start with; the caller's own must stay.
-        torch.set_num_threads(threads_before)
+        with _own_number_of_threads() if self._for_torch else nullcontext():
+            self._workers = [_Worker(own, self._for_torch) for own in self._cores]
+            for worker in self._workers:
+                worker.ready.acquire()
         self._process = os.getpid()
         self._finalizer = weakref.finalize(self, _end, self._workers, self._process)
 
@@ -89,13 +87,14 @@ class Workers:
 class _Worker:
     """A thread that waits for a job, runs it, and waits again."""
 
-    def __init__(self, cores: frozenset[int]) -> None:
+    def __init__(self, cores: frozenset[int], for_torch: bool) -> None:
         self._begin, self.done, self.ready = (_thread.allocate_lock() for _ in range(3))
         for lock in (self._begin, self.done, self.ready):
             lock.acquire()
         self._job: Job | None = None
         self._ending = False
         self._cores = cores
+        self._for_torch = for_torch
         self._thread = threading.Thread(target=self._serve, name="placewright device", daemon=True)
         self._thread.start()
 
@@ -113,10 +112,8 @@ class _Worker:
     def _serve(self) -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self._cores)
-        # A thread's first question for the number sets it to that of the process, now or in the midst of an op.
-        torch.get_num_threads()
-        torch.set_num_threads(max(1, len(self._cores)))
-        torch.set_grad_enabled(False)
+        if self._for_torch:
+            _prepare_torch(max(1, len(self._cores)))
         self.ready.release()
         while True:
             self._begin.acquire()
@@ -127,6 +124,25 @@ class _Worker:
                 self.done.release()
             if self._ending:
                 return
+
+
+@contextmanager
+def _own_number_of_threads() -> Iterator[None]:
+    """Setting PyTorch's number in one thread sets what new threads start with; the caller's own must stay."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def _prepare_torch(num_threads: int) -> None:
+    import torch
+
+    # A thread's first question for the number sets it to that of the process, now or in the midst of an op.
+    torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    torch.set_grad_enabled(False)
 
 
 def _end(workers: Sequence[_Worker], process: int) -> None:

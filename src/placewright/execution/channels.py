@@ -1,0 +1,29 @@
+"""What the devices of one host share while they run a step."""
+
+from __future__ import annotations
+
+import _thread
+from typing import Any
+
+
+class StoppedError(Exception):
+    """Another device failed, or the step was interrupted."""
+
+
+class Channels:
+    """What the devices of one program share during a step: a lock for each channel, held while nothing was sent, what
+    is sent, and whether the step is to stop."""
+
+    def __init__(self, count: int) -> None:
+        self.locks = [_thread.allocate_lock() for _ in range(count)]
+        for lock in self.locks:
+            lock.acquire()
+        self.box: list[Any] = [None] * count
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Makes every device stop at its next op; whoever waits, stops waiting."""
+        self.stopped = True
+        for lock in self.locks:
+            if lock.locked():
+                lock.release()
