@@ -8,7 +8,7 @@ from placewright.support.errors import InputError, MissingExtraError, Placewrigh
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
-    from placewright.api import compile, inspect, load, plan, profile, save
+    from placewright.api import compile, compile_onnx, inspect, load, plan, profile, save
     from placewright.api.questions import Plan
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
@@ -36,6 +36,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "compile",
+    "compile_onnx",
     "export_plan",
     "from_jax",
     "from_torch",
@@ -54,7 +55,7 @@ __all__ = [
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
-    **dict.fromkeys(("compile", "inspect", "load", "plan", "profile", "save"), "placewright.api"),
+    **dict.fromkeys(("compile", "compile_onnx", "inspect", "load", "plan", "profile", "save"), "placewright.api"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),

@@ -1,6 +1,7 @@
 """What Python callers use: `plan()`, `compile()`, `profile()`, `inspect()` and so on, and what these return."""
 
 from placewright.api.functions import as_machine, inspect, load, plan, save
+from placewright.api.onnx_running import compile_onnx
 from placewright.api.running import compile, profile
 
-__all__ = ["as_machine", "compile", "inspect", "load", "plan", "profile", "save"]
+__all__ = ["as_machine", "compile", "compile_onnx", "inspect", "load", "plan", "profile", "save"]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placewright.cli.options import Json, Quiet, parse_objective
+from placewright.cli.options import Dims, Json, Quiet, parse_dims, parse_objective
 from placewright.support.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from placewright.api.questions import Answer
     from placewright.plans.record import Plan
 
 
@@ -31,7 +35,15 @@ Training = Annotated[bool, typer.Option("--training", help="Training steps: forw
 
 
 def run(
-    model: ModelFunction,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="FILE.py:FUNCTION, a function that returns a PyTorch module and the tuple it is called with, or an "
+            "ONNX file.",
+            show_default=False,
+        ),
+    ],
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan for it; one is made where none is given.")
     ] = None,
@@ -53,21 +65,35 @@ def run(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
     ] = False,
+    dim: Dims = None,
+    feeds: Annotated[
+        Path | None,
+        typer.Option(metavar="NPZ", help="Inputs of an ONNX model by name; by default random ones."),
+    ] = None,
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Run a module as planned on this host, and measure it."""
+    """Run a module or an ONNX model as planned on this host, and measure it."""
     from placewright import api
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.printing import print_json, print_parts
     from placewright.plans.file import read_plan
     from placewright.terminal.run_table import run_table
 
     goal = parse_objective(objective)
     given: Plan | None = None if plan_file is None else read_plan(plan_file)
-    check_outputs({"--output": output}, inputs=[plan_file, measured])
+    is_onnx = model.lower().endswith(".onnx")
+    check_outputs({"--output": output}, inputs=[plan_file, measured, feeds, model if is_onnx else None])
+    if is_onnx:
+        if training or inductor or calibrate or profile is not None:
+            raise InputError(
+                "--training, --inductor, --calibrate and --profile are for PyTorch modules, not ONNX files"
+            )
+        onnx_options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
+        return _run_onnx(model, dim, feeds, steps, output, as_json, onnx_options)
+    if dim or feeds is not None:
+        raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
     module, arguments = made_by(model)
     compiled = api.compile(
         module,
@@ -86,10 +112,37 @@ def run(
         if output is not None:
             api.save(compiled.plan, output)
         found = compiled.compare(*arguments, steps=steps)
+    return _told(found, as_json, run_table)
+
+
+def _run_onnx(
+    path: str,
+    dim: list[str] | None,
+    feeds: Path | None,
+    steps: int,
+    output: Path | None,
+    as_json: bool,
+    options: Mapping[str, Any],
+) -> int:
+    from placewright import api
+    from placewright.execution.onnx_runtime.npz import read_feeds
+    from placewright.terminal.onnx_run_table import onnx_run_table
+
+    given = None if feeds is None else read_feeds(feeds)
+    with api.compile_onnx(path, dims=parse_dims(dim), feeds=given, **options) as compiled:
+        if output is not None:
+            api.save(compiled.plan, output)
+        found = compiled.compare(steps=steps)
+    return _told(found, as_json, onnx_run_table)
+
+
+def _told(found: Answer[Any], as_json: bool, tables: Callable[[Any], Iterable[RenderableType]]) -> int:
+    from placewright.cli.printing import print_json, print_parts
+
     if as_json:
         print_json(asdict(found.facts))
     else:
-        print_parts(*run_table(found.facts))
+        print_parts(*tables(found.facts))
     return 0
 
 

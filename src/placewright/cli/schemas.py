@@ -14,6 +14,7 @@ from placewright.api.questions import Check
 from placewright.bench.facts import ResultSetFacts
 from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.execution.comparison import RunComparison
+from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.learning.shipped import PolicySummary
 from placewright.methods.summaries import MethodSummary
@@ -188,7 +189,7 @@ TYPES: Mapping[str, Any] = {
     "policies": Policies,
     "check": Check,
     "profile": ProfileSummary,
-    "run": RunComparison,
+    "run": RunComparison | OnnxComparison,
     "devices-list": KnownDevices,
     "bench-report": BenchReport,
 }

@@ -35,6 +35,13 @@ def parse_onnx(
     return build_graph(model, shapes, weights, name)
 
 
+def read_model(data: bytes, name: str) -> Any:
+    """The model itself, its functions inlined and its nodes in a valid order. Raises as `parse_onnx` does."""
+    model = _inline_functions(_read(data, name), name)
+    _sort_nodes(model, name)
+    return model
+
+
 def _read(data: bytes, name: str) -> Any:
     try:
         import onnx

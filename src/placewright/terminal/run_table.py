@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from placewright.execution.comparison import RunComparison
+from placewright.execution.comparison import DeviceTimes, RunComparison
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
@@ -22,7 +22,7 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
         yield ""
         yield table(["<calibration", "planned", "measured", "difference", "<"], _round_rows(found))
     yield ""
-    yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], _device_rows(found))
+    yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], device_rows(found.devices))
     yield ""
     yield table(["<peak memory", "planned", "measured", "difference"], _memory_rows(found))
 
@@ -32,7 +32,7 @@ def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
         ("as planned", found.planned_ns, found.measured_ns),
         ("on the first device alone, in captured order", found.one_device_planned_ns, found.one_device_measured_ns),
     ):
-        yield name, format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
+        yield name, format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
     yield "PyTorch, an op on one device's cores", "", format_time_ns(found.eager_one_device_ns), ""
     yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
     if found.torch_compile_ns is not None:
@@ -43,13 +43,14 @@ def _round_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]
     for number, one in enumerate(found.rounds):
         name = f"planned again, {number}" if number else "first plan"
         times = format_time_ns(one.planned_ns), format_time_ns(one.measured_ns)
-        yield name, *times, _difference(one.planned_ns, one.measured_ns), "kept" if one.kept else ""
+        yield name, *times, difference(one.planned_ns, one.measured_ns), "kept" if one.kept else ""
 
 
-def _device_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
-    for device in found.devices:
+def device_rows(devices: Sequence[DeviceTimes]) -> Iterator[tuple[str, str, str, str, str]]:
+    """How long each device computes."""
+    for device in devices:
         planned, measured = device.planned_busy_ns, device.measured_busy_ns
-        times = format_time_ns(planned), format_time_ns(measured), _difference(planned, measured)
+        times = format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
         yield device.device, f"{device.num_ops:,}", *times
 
 
@@ -63,11 +64,12 @@ def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
         ),
     ):
         if planned is not None and measured is not None:
-            yield name, format_bytes(planned), format_bytes(measured), _difference(planned, measured)
+            yield name, format_bytes(planned), format_bytes(measured), difference(planned, measured)
     yield "PyTorch", "", format_bytes(found.eager_peak_bytes), ""
     if found.torch_compile_peak_bytes is not None:
         yield "torch.compile", "", format_bytes(found.torch_compile_peak_bytes), ""
 
 
-def _difference(planned: int, measured: int) -> str:
+def difference(planned: int, measured: int) -> str:
+    """How much more or less was measured."""
     return f"{measured / planned - 1:+.1%}" if planned else ""

@@ -1,0 +1,154 @@
+"""An ONNX model that plans are made for: its nodes, its graph, and which node each op is.
+
+Imported only where onnx and onnxruntime are known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from placewright.execution.onnx_runtime import sessions
+from placewright.execution.onnx_runtime.shapes import fix_shapes
+from placewright.graph import Graph
+from placewright.importers.onnx_model import parse_onnx, read_model, values_read
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxModel:
+    """A model whose nodes are in a valid order, and its graph.
+
+    name: of its file. model: a ModelProto. weights: the folder of the files that it names. graph: what it imports as.
+    """
+
+    name: str
+    model: Any
+    weights: Path
+    graph: Graph
+
+    @property
+    def nodes(self) -> Any:
+        return self.model.graph.node
+
+    @cached_property
+    def maker(self) -> Mapping[str, int]:
+        """The node that makes each value."""
+        return {value: index for index, node in enumerate(self.nodes) for value in node.output if value}
+
+    @cached_property
+    def node_of(self) -> Mapping[int, int]:
+        """The node of each op of the graph, but for inputs, which have none."""
+        graph = self.graph
+        return {
+            index: self.maker[graph.tensors[op.outputs[0]].name]
+            for index, op in enumerate(graph.ops)
+            if op.kind != "input"
+        }
+
+    @cached_property
+    def op_of(self) -> Mapping[int, int]:
+        """The op of each node that is one; what the importer folds away is none."""
+        return {node: op for op, node in self.node_of.items()}
+
+    @cached_property
+    def initializers(self) -> Mapping[str, Any]:
+        """The weights by name."""
+        return {weight.name: weight for weight in self.model.graph.initializer}
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """What the model is called with, a ValueInfoProto each, by name."""
+        return {value.name: value for value in self.model.graph.input if value.name not in self.initializers}
+
+    @cached_property
+    def tensor_of(self) -> Mapping[str, int]:
+        """The tensor of the graph behind each value that is one."""
+        return {tensor.name: index for index, tensor in enumerate(self.graph.tensors)}
+
+    def with_makers(self, nodes: list[int], placed: set[int], stop: frozenset[int] = frozenset()) -> list[int]:
+        """The nodes, each behind those it needs that are neither in `placed` nor in `stop`. Fills `placed`."""
+        ordered: list[int] = []
+        for node in nodes:
+            pending = [node]
+            while pending:
+                top = pending[-1]
+                before = {self.maker.get(value, -1) for value in values_read(self.nodes[top])} - placed - stop - {-1}
+                if top not in placed and before:
+                    pending.extend(sorted(before, reverse=True))
+                    continue
+                pending.pop()
+                if top not in placed:
+                    placed.add(top)
+                    ordered.append(top)
+        return ordered
+
+
+def read_onnx(path: Path, dims: Mapping[str, int]) -> OnnxModel:
+    """The model as its file has it. Raises InputError as `placewright.load_graph` does."""
+    data = read_bytes(path)
+    graph = parse_onnx(data, path.name, dims=dims)
+    model = read_model(data, path.name)
+    _fix_inputs(model, graph)
+    fix_shapes(model, graph, str(path))
+    return OnnxModel(name=str(path), model=model, weights=path.resolve().parent, graph=graph)
+
+
+def optimised(source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
+    """The model as ONNX Runtime optimises it; its weights are put in `folder`."""
+    data = sessions.optimise(source.model.SerializeToString(), source.weights, source.name, folder)
+    name = Path(source.name).name
+    graph = parse_onnx(data, name, dims=dims, dims_are_shared=True)
+    model = read_model(data, name)
+    fix_shapes(model, graph, source.name)
+    return OnnxModel(name=source.name, model=model, weights=folder, graph=graph)
+
+
+def _fix_inputs(model: Any, graph: Graph) -> None:
+    """Leaves only inputs that must be given, with the sizes that the graph has."""
+    defaults = {weight.name for weight in model.graph.initializer}
+    given = [value for value in model.graph.input if value.name not in defaults]
+    del model.graph.input[:]
+    model.graph.input.extend(given)
+    # Without inputs of this name a weight can only stand alone since the fourth version of the format.
+    model.ir_version = max(model.ir_version, 4)
+    shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
+    for value in model.graph.input:
+        shape = shapes.get(value.name)
+        if value.type.WhichOneof("value") == "tensor_type" and shape is not None:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shape, strict=True):
+                dim.dim_value = size
+
+
+def check_feeds(model: OnnxModel, feeds: Mapping[str, Any]) -> None:
+    """Raises InputError when feeds lack an input, name none, or have another shape or dtype than it."""
+    import numpy as np
+
+    graph = model.graph
+    for name in feeds:
+        if name not in model.inputs:
+            known = ", ".join(map(shown, model.inputs))
+            raise InputError(f"'{shown(model.name)}' has no input '{shown(name)}'; it has {known or 'none'}")
+    for name in model.inputs:
+        if name not in feeds:
+            raise InputError(f"the input '{shown(name)}' of '{shown(model.name)}' is not given")
+        tensor = graph.tensors[model.tensor_of[name]]
+        given = np.asarray(feeds[name])
+        if (tuple(given.shape), str(given.dtype)) != (tensor.shape, tensor.dtype) and tensor.dtype in _NUMPY:
+            raise InputError(
+                f"the input '{shown(name)}' is {tensor.dtype} of shape {list(tensor.shape or ())} in the plan, and was "
+                f"given as {given.dtype} of shape {list(given.shape)}"
+            )
+
+
+#: Dtypes that numpy knows by the same name.
+_NUMPY = frozenset(
+    {
+        *("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64", "complex64", "complex128"),
+    }
+)
