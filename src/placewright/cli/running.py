@@ -75,7 +75,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Run a module or an ONNX model as planned on this host, and measure it."""
+    """Run a module or ONNX model as planned here, and measure it."""
     from placewright import api
     from placewright.cli.outputs import check_outputs
     from placewright.plans.file import read_plan
