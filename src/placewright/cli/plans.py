@@ -95,7 +95,8 @@ def export(
             metavar="TARGET",
             help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
             "Graphviz), device-map (whole modules to devices, for accelerate), pipelining (split points for "
-            "torch.distributed.pipelining) or memory-viz (for pytorch.org/memory_viz).",
+            "torch.distributed.pipelining), graphdef (TensorFlow nodes with devices and control inputs; text for "
+            "*.pbtxt) or memory-viz (for pytorch.org/memory_viz).",
         ),
     ],
     model: Annotated[

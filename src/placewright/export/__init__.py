@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import csv, device_map, dot, dot_flow, memory_viz, perfetto, pipelining
+from placewright.export import csv, device_map, dot, dot_flow, graphdef, memory_viz, perfetto, pipelining
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
@@ -24,10 +24,10 @@ class Target:
     """A format that plans are written in; a new one is a record in TARGETS.
 
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
-    content of the file. write_with_graph: with who reads what, when the plan's graph is given. packs: a path in .gz is
-    compressed, which readers of other formats do not undo. judge: what is executed and does not hold the whole plan is
-    judged by planning anew: what it costs, and what speaks against it, in sentences; such a target takes the graph that
-    the plan was made from, where it is there.
+    content of the file. write_with_graph: with who reads what, when the plan's graph is given. write_text: what a path
+    in .pbtxt gets instead. packs: a path in .gz is compressed, which readers of other formats do not undo.
+    tell: of a target that other programs execute and that does not hold the whole plan: what that costs or leaves out,
+    and what speaks against it, in sentences; it takes the graph that the plan was made from, where it is there.
     """
 
     suffix: str
@@ -35,15 +35,21 @@ class Target:
     write: Callable[[Plan], bytes]
     write_with_graph: Callable[[Plan, Graph], bytes] | None = None
     packs: bool = False
-    judge: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
+    write_text: Callable[[Plan, Graph], bytes] | None = None
+    tell: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
 
 
-def _judge_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
+def _of_recorded(write: Callable[[Plan, Graph], bytes]) -> Callable[[Plan], bytes]:
+    """With the graph that the plan was made from, without which there is nothing to write."""
+    return lambda plan: write(plan, find_graph(plan))
+
+
+def _tell_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
     judged = judge_map(plan, graph, measured)
     return list(judgement_words(plan, judged)), list(objections(plan, judged))
 
 
-def _judge_split(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
+def _tell_split(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
     judged = judge_split(plan, graph, measured)
     return list(split_words(plan, judged)), list(split_objections(plan, graph, judged))
 
@@ -69,14 +75,22 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             summary="whole modules to devices, for accelerate",
             write=device_map.to_bytes,
             write_with_graph=device_map.to_bytes,
-            judge=_judge_map,
+            tell=_tell_map,
         ),
         "pipelining": Target(
             suffix=".pipelining.json",
             summary="split points for torch.distributed.pipelining",
-            write=lambda plan: pipelining.to_bytes(plan, find_graph(plan)),
+            write=_of_recorded(pipelining.to_bytes),
             write_with_graph=pipelining.to_bytes,
-            judge=_judge_split,
+            tell=_tell_split,
+        ),
+        "graphdef": Target(
+            suffix=".graphdef.pb",
+            summary="TensorFlow nodes with devices and control inputs",
+            write=_of_recorded(graphdef.to_bytes),
+            write_with_graph=graphdef.to_bytes,
+            write_text=graphdef.to_text_bytes,
+            tell=graphdef.left_out,
         ),
         "memory-viz": Target(
             suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
@@ -94,14 +108,15 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     plan
         What is written.
     target
-        "perfetto", "csv", "dot", "device-map", "pipelining" or "memory-viz".
+        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef" or "memory-viz".
     path
-        The file; a Perfetto trace is compressed when its name ends in .gz.
+        The file; a Perfetto trace is compressed when its name ends in .gz, and a GraphDef is text when it ends in
+        .pbtxt.
     graph
         What the plan is for, or its file; by default the file that it was made from. "dot" and "perfetto" show who
-        reads what in a graph that is given, otherwise what each step waited for. "pipelining" needs the graph. A device
-        map and a split do not hold the whole plan: with the graph it is planned anew under them, and what speaks
-        against them is logged as warnings.
+        reads what in a graph that is given, otherwise what each step waited for. "pipelining" and "graphdef" need the
+        graph. A device map and a split do not hold the whole plan: with the graph it is planned anew under them, and
+        what speaks against them is logged as warnings.
 
     Raises
     ------
@@ -131,8 +146,8 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
     InputError
         When the graph given cannot be read or is another one.
     """
-    judge = TARGETS[target].judge
-    if judge is None:
+    tell = TARGETS[target].tell
+    if tell is None:
         return [], []
     try:
         found = find_graph(plan, graph)
@@ -141,7 +156,7 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
             raise
         what = target.replace("-", " ")
         return [], [f"what this {what} costs is not known without the plan's graph, so name it ({error})"]
-    return judge(plan, found, recorded_times(plan))
+    return tell(plan, found, recorded_times(plan))
 
 
 def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
@@ -149,6 +164,8 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
+    if found.write_text is not None and str(path).endswith(".pbtxt"):
+        found = replace(found, write=_of_recorded(found.write_text), write_with_graph=found.write_text)
     data = _content(plan, found, graph)
     if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
@@ -156,7 +173,7 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
 
 
 def _content(plan: Plan, target: Target, graph: Graph | str | Path | None) -> bytes:
-    if target.write_with_graph is None or (graph is None and target.judge is None):
+    if target.write_with_graph is None or (graph is None and target.tell is None):
         return target.write(plan)
     try:
         found = find_graph(plan, graph)

@@ -52,7 +52,7 @@ _SCHEMA = {
     "Dim": {1: Field(name="size", kind="int64"), 2: Field(name="name", kind="string")},
 }
 #: TensorFlow's DataType in the order of its numbers, from 1. Quantised types have the width of plain ones.
-_DTYPES = {
+DATA_TYPES = {
     "DT_FLOAT": "float32",
     "DT_DOUBLE": "float64",
     "DT_INT32": "int32",
@@ -137,8 +137,8 @@ def _shape(shape: Record) -> tuple[int, ...] | None:
 def _dtype(code: int | str) -> str | None:
     """dtype of a DataType by name or number; a reference (`_REF`, 100 more) has its target's."""
     if isinstance(code, str):
-        return _DTYPES.get(code.removesuffix("_REF"))
-    dtypes = [None, *_DTYPES.values()]
+        return DATA_TYPES.get(code.removesuffix("_REF"))
+    dtypes = [None, *DATA_TYPES.values()]
     return dtypes[code % 100] if code % 100 < len(dtypes) else None
 
 
