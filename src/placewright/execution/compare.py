@@ -74,6 +74,9 @@ def compare_run(
         eager_one_device_ns=eager_one_device,
         eager_ns=eager_all,
         torch_compile_ns=of_compiled[0] if of_compiled else None,
+        measured_range_ns=(min(taken[0]), max(taken[0])),
+        one_device_range_ns=(min(taken[1]), max(taken[1])),
+        eager_range_ns=(min(taken[3]), max(taken[3])),
         devices=tuple(
             DeviceTimes(
                 device=device.name,

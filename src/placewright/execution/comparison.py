@@ -91,6 +91,8 @@ class RunComparison:
     torch_compile_ns
         What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
         it was not run.
+    measured_range_ns, one_device_range_ns, eager_range_ns
+        The quickest and the slowest of the steps behind `measured_ns`, `one_device_measured_ns` and `eager_ns`.
     devices
         Of the step as planned.
     planned_speedup, measured_speedup
@@ -120,6 +122,9 @@ class RunComparison:
     eager_one_device_ns: int
     eager_ns: int
     torch_compile_ns: int | None
+    measured_range_ns: tuple[int, int]
+    one_device_range_ns: tuple[int, int]
+    eager_range_ns: tuple[int, int]
     devices: tuple[DeviceTimes, ...]
     planned_speedup: float
     measured_speedup: float

@@ -14,8 +14,9 @@ from placewright.terminal.tables import heading, line, table
 def run_table(found: RunComparison) -> Iterator[RenderableType]:
     speedup = f"{found.measured_speedup:.2f} times as fast as one of the devices; planned {found.planned_speedup:.2f}"
     yield heading(f"{found.name} on {', '.join(device.device for device in found.devices)}: {speedup}")
-    yield line(f"medians of {found.steps} steps each, taken in turn; starts of ops correlate at "
-               f"{found.start_correlation:.3f} with the plan", "dim")  # fmt: skip
+    quickest, slowest = (format_time_ns(time) for time in found.measured_range_ns)
+    yield line(f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim")
+    yield line(f"starts of ops correlate at {found.start_correlation:.3f} with the plan", "dim")
     yield ""
     yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
     if found.rounds:
