@@ -50,7 +50,7 @@ STEP_TIMES = [
     *(Case(name, 2, training=True) for name in ("googlenet", "bert_tiny", "mobilenet_v2")),
 ]
 QUICK = [Case("lenet5", 2)]
-_SECONDS_PER_WAY, _LEAST_STEPS, _MOST_STEPS = 2.5, 10, 60
+_SECONDS_PER_WAY, _LEAST_STEPS, _MOST_STEPS = 1.5, 7, 50
 
 
 def made(case: Case) -> tuple[Any, tuple[Any, ...]]:
@@ -138,9 +138,7 @@ def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
                 times.append(MeasuredOp(0, 0))
                 continue
             args = torch.fx.node.map_aggregate(call.args, lambda leaf: values[leaf.tensor] if is_value(leaf) else leaf)
-            keywords = {
-                key: values[value.tensor] if is_value(value) else value for key, value in call.kwargs.items()
-            }
+            keywords = {key: values[value.tensor] if is_value(value) else value for key, value in call.kwargs.items()}
             taken = []
             for _ in range(9):
                 began = time.perf_counter_ns()
@@ -257,7 +255,9 @@ def print_ways(rows: Sequence[dict[str, Any]]) -> None:
                     errors.setdefault((place, way), []).append(abs(measured / predicted[way][place] - 1))
                 cells.append(off(predicted[way][place], measured) if way in predicted else "-")
         print(f"| {Case(row['network'], row['batch'], row['training'])} | {' | '.join(cells)} |")
-    medians = [f"{median(errors[place, way]):.1%}" if (place, way) in errors else "-" for place in (0, 1) for way in ways]
+    medians = [
+        f"{median(errors[place, way]):.1%}" if (place, way) in errors else "-" for place in (0, 1) for way in ways
+    ]
     print(f"| median of the absolute errors | {' | '.join(medians)} |")
 
 

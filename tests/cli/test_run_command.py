@@ -99,7 +99,13 @@ def test_profile_tells_what_it_measured_and_run_takes_it(placewright: Placewrigh
     printed = placewright("profile", f"{net}:build", "-o", folder)
     assert "0 sorts of ops timed now" in printed.out
     assert "matmul" in printed.out
-    assert placewright("run", f"{net}:build", "--steps", "1", "--profile", folder).code == 0
+    report, trace = tmp_path / "r.html", tmp_path / "t.json"
+    outputs = ("--report", report, "--trace", trace)
+    outcome = placewright("run", f"{net}:build", "--steps", "1", "--profile", folder, "--calibrate", *outputs)
+    assert outcome.code == 0, outcome.err
+    assert "first plan" in outcome.out
+    assert "Planned and measured" in report.read_text()
+    assert "cpu:1, measured" in trace.read_text()
 
 
 def test_profile_into_a_file_is_refused(placewright: Placewright, net: Path) -> None:

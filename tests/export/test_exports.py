@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
+from runs import slow_run
 
 from placewright import cli
 from placewright.api import plan
@@ -27,6 +28,7 @@ from placewright.export.device_map import device_map
 from placewright.export.dot import to_bytes as to_dot
 from placewright.export.perfetto import _microseconds
 from placewright.export.perfetto import to_bytes as to_perfetto
+from placewright.export.run_trace import write_run_trace
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.machines import load_machine
@@ -198,6 +200,23 @@ def test_perfetto_names_every_device_and_engine() -> None:
     assert named[1, 100] == "compute"
     assert named[1, 102] == "link to gpu1"
     assert named[2, 201] == "link to gpu0"
+
+
+def test_perfetto_shows_a_run_as_processes_of_their_own_below_those_of_the_plan(tmp_path: Path) -> None:
+    plan = small_plan()
+    write_run_trace(plan, tmp_path / "trace.json.gz", slow_run(plan))
+    events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert list(names.values()) == ["gpu0 (p100), planned", "gpu1 (p100), planned", "critical path",
+                                    "gpu0, measured", "gpu1, measured"]  # fmt: skip
+    places = {e["pid"]: e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"}
+    assert sorted(names, key=lambda process: places[process])[1:] == [1, 2, 4, 5]
+    measured = [e for e in events if e["ph"] == "X" and names[e["pid"]].endswith("measured")]
+    # Twice as late and long as planned: c runs for 30 us from 99,382 ns.
+    assert {e["name"]: (e["ts"], e["dur"]) for e in measured}["c"] == (198.764, 60.0)
+    assert {e["args"]["planned start"] for e in measured} == {op.start_ns for op in plan.ops}
+    threads = [(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"]
+    assert len({thread for _, thread in threads}) == len(threads)
 
 
 def test_a_perfetto_trace_named_gz_is_compressed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Plan
 from placewright.report import write_report
 
@@ -50,9 +51,9 @@ def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     pages = []
 
-    def open_page(plan: Plan, **options: Any) -> Any:
+    def open_page(plan: Plan, run: RunComparison | None = None, **options: Any) -> Any:
         path = tmp_path / "report.html"
-        write_report(plan, path)
+        write_report(plan, path, run=run)
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
         pages.append(page)
         page.add_init_script(RECORD_DRAWING)

@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
+from runs import slow_run
 
 from placewright.analysis.critical_path import critical_path, runs_of, shares_of
 from placewright.analysis.outcome import bound_words
@@ -30,6 +31,33 @@ def text_of(page: str) -> str:
 
 def name_of(step: object) -> str:
     return step.name if isinstance(step, ScheduledOp) else step.tensor  # type: ignore[attr-defined]
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_stands_beside_the_plan() -> None:
+    plan = small_plan()
+    page = html_of(plan, slow_run(plan))
+    text = text_of(page)
+    # 228.764 us as planned, and twice that in the run; the one convolution takes 30 us.
+    for told in ("Planned and measured", "229 us planned", "458 us measured, +100.0%", "conv130.0 us60.0 us+100.0%",
+                 "1.50 times as fast as one of the devices; planned 2.00",
+                 "they took 458 us to 1.14 ms"):  # fmt: skip
+        assert told in text, told
+    assert "Planned and measured" not in text_of(html_of(plan))
+    assert columns(plan, slow_run(plan))["run"] == {
+        "end": 2 * 228_764,
+        "position": [op.position for op in plan.ops],
+        "start": [2 * op.start_ns for op in plan.ops],
+        "duration": [2 * (op.finish_ns - op.start_ns) for op in plan.ops],
+    }
+
+
+def test_a_run_of_another_plan_is_refused() -> None:
+    other = layered_plan(20, 2)
+    with pytest.raises(InputError, match="and not of this plan"):
+        html_of(small_plan(), slow_run(other))
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

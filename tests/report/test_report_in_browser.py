@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
+from runs import slow_run
 
 from placewright.plans.record import MemoryCurve, Plan
 
@@ -48,6 +49,9 @@ def colour_at(page: Any, canvas: str, x: int, y: int) -> Any:
     )
 
 
+MEASURED_LANE = 78  # inside the lane below it
+
+
 # --- the timeline ----------------------------------------------------------------------------------------------------
 
 
@@ -58,6 +62,22 @@ def test_pointing_at_a_slice_tells_its_name_kind_module_source_and_bytes(open_re
     text = page.locator("#tooltip").inner_text()
     for told in ("b", "matmul", "encoder.second", "gpu0", "20.0 us", "1.00 MiB"):
         assert told in text
+
+
+def test_below_a_device_stands_what_was_measured_on_the_same_axis(open_report: OpenReport) -> None:
+    """The run is twice as slow: b ran from 20 to 60 of 457.6 us, which is the axis now; planned it stands at half."""
+    plan = small_plan()
+    page = open_report(plan, run=slow_run(plan))
+    assert shown_span(page) == (0, 457_528)
+    assert "measured" in page.evaluate("window.drawn")
+    page.mouse.move(*point_at(page, 40 / 457.5, MEASURED_LANE))
+    measured = page.locator("#tooltip").inner_text()
+    page.mouse.move(*point_at(page, 20 / 457.5, COMPUTE_LANE))
+    assert page.locator("#tooltip").inner_text() == measured
+    for told in ("b", "10.0", "30.0 us", "20.0", "60.0 us"):
+        assert told in measured
+    page.mouse.click(*point_at(page, 40 / 457.5, MEASURED_LANE))
+    assert "b" in page.locator("#details").inner_text()
 
 
 def launched_plan() -> Plan:

@@ -37,6 +37,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "run": {
         "placewright run net.py:build -d cpu:0,cpu:1": "plan a module for two CPU devices, and measure it",
         "placewright run net.py:build --profile here --calibrate -o p.json": "plan again with what the run measured",
+        "placewright run net.py:build --report r.html --trace t.json.gz": "planned and measured on one axis",
         "placewright run net.py:build plan.json --training": "a plan that was made before",
     },
     "examples": {"placewright examples": "networks that ship with placewright"},

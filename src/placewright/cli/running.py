@@ -72,23 +72,35 @@ def run(
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="HTML", help="Write a report: planned and measured on one axis.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="TRACE", help="Write a Perfetto trace of both (.json or .json.gz).")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Run a module or ONNX model as planned here, and measure it."""
     from placewright import api
     from placewright.cli.outputs import check_outputs
+    from placewright.export.run_trace import write_run_trace
     from placewright.plans.file import read_plan
+    from placewright.report import write_report
     from placewright.terminal.run_table import run_table
 
     goal = parse_objective(objective)
     given: Plan | None = None if plan_file is None else read_plan(plan_file)
     is_onnx = model.lower().endswith(".onnx")
-    check_outputs({"--output": output}, inputs=[plan_file, measured, feeds, model if is_onnx else None])
+    check_outputs(
+        {"--output": output, "--report": report, "--trace": trace},
+        inputs=[plan_file, measured, feeds, model if is_onnx else None],
+    )
     if is_onnx:
-        if training or inductor or calibrate or profile is not None:
+        if training or inductor or calibrate or any(path is not None for path in (profile, report, trace)):
             raise InputError(
-                "--training, --inductor, --calibrate and --profile are for PyTorch modules, not ONNX files"
+                "--training, --inductor, --calibrate, --profile, --report and --trace are for PyTorch modules, not "
+                "ONNX files"
             )
         onnx_options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
         return _run_onnx(model, dim, feeds, steps, output, as_json, onnx_options)
@@ -112,6 +124,10 @@ def run(
         if output is not None:
             api.save(compiled.plan, output)
         found = compiled.compare(*arguments, steps=steps)
+        if report is not None:
+            write_report(compiled.plan, report, run=found.facts)
+        if trace is not None:
+            write_run_trace(compiled.plan, trace, found.facts)
     return _told(found, as_json, run_table)
 
 

@@ -1,5 +1,5 @@
-"""A trace for ui.perfetto.dev in the Trace Event Format: one process per device, one thread per engine; and one process
-for the critical path.
+"""A trace for ui.perfetto.dev in the Trace Event Format: one process per device, one thread per engine; one process for
+the critical path; and where the plan was run, once more one per device with what was measured.
 
 Source: "Trace Event Format" (Google), phases M, X, C, i, s, f. Process and thread ids start at 1 and 100, because 0
 stands for the idle task there; thread ids are unique across processes.
@@ -15,6 +15,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.memory_events import memory_events
+from placewright.execution.comparison import RunComparison
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.garbage import collection_paused
@@ -33,11 +34,13 @@ _KINDS = {
 
 
 @collection_paused()
-def to_bytes(plan: Plan, graph: Graph | None = None) -> bytes:
+def to_bytes(plan: Plan, graph: Graph | None = None, run: RunComparison | None = None) -> bytes:
     """JSON with metadata, slices, memory counters and flows from producers over transfers to what read them; without
-    the plan's graph, which alone says that, to what waited for them."""
+    the plan's graph, which alone says that, to what waited for them. run: what was measured of the plan."""
     readers = _waiting(plan) if graph is None else _readers(plan, graph)
-    events = [*_metadata(plan), *_slices(plan), *_critical_path(plan), *_memory(plan), *_flows(plan, readers)]
+    measured = [] if run is None else _measured(plan, run)
+    described = _metadata(plan, "" if run is None else ", planned")
+    events = [*described, *_slices(plan), *_critical_path(plan), *_memory(plan), *_flows(plan, readers), *measured]
     trace = {
         "displayTimeUnit": "ns",
         "otherData": {"graph": plan.graph_name, "placewright": plan.version, "solver": plan.solver},
@@ -64,16 +67,21 @@ def _microseconds(time_ns: int) -> float:
     return value if int(value * 1000) == time_ns else math.nextafter(value, math.inf)
 
 
-def _metadata(plan: Plan) -> Iterator[_Event]:
+def _metadata(plan: Plan, what: str) -> Iterator[_Event]:
+    """Names of processes and threads. what: said of every device behind its name."""
     for index, device in enumerate(plan.machine.devices):
-        named = {"ph": "M", "pid": _process(index)}
         label = device.name if device.kind == device.name else f"{device.name} ({device.kind})"
-        yield {**named, "name": "process_name", "args": {"name": label}}
-        yield {**named, "name": "process_sort_index", "args": {"sort_index": index}}
+        yield from _process_names(_process(index), f"{label}{what}", index)
         yield from _thread_names(index, _compute_thread(index), "compute", 0)
     for source, destination in sorted({(transfer.source, transfer.destination) for transfer in plan.transfers}):
         name = f"link to {plan.machine.devices[destination].name}"
         yield from _thread_names(source, _link_thread(source, destination), name, 1 + destination)
+
+
+def _process_names(process: int, name: str, sort_index: int) -> Iterator[_Event]:
+    named = {"ph": "M", "pid": process}
+    yield {**named, "name": "process_name", "args": {"name": name}}
+    yield {**named, "name": "process_sort_index", "args": {"sort_index": sort_index}}
 
 
 def _thread_names(device: int, thread: int, name: str, sort_index: int) -> Iterator[_Event]:
@@ -117,13 +125,28 @@ def _op_arguments(op: ScheduledOp) -> _Event:
 def _critical_path(plan: Plan) -> Iterator[_Event]:
     """Its steps once more, on a track of their own above the devices."""
     process = _process(plan.machine.num_devices)
-    yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": "critical path"}}
-    yield {"ph": "M", "pid": process, "name": "process_sort_index", "args": {"sort_index": -1}}
+    yield from _process_names(process, "critical path", -1)
     yield from _thread_names(plan.machine.num_devices, 100 * process, "steps that decide the step time", 0)
     for step in critical_path(plan):
         name = step.tensor if isinstance(step, Transfer) else step.name
         slice_ = {"ph": "X", "pid": process, "tid": 100 * process, "name": name, "cat": "critical path"}
         yield {**slice_, **_times(step), "args": {"where": _where(plan, step), "position": step.position}}
+
+
+def _measured(plan: Plan, run: RunComparison) -> Iterator[_Event]:
+    """The ops as they ran, one process per device below those of the plan."""
+    first = plan.machine.num_devices + 1
+    position_of = {op.name: op.position for op in plan.ops}
+    for index, device in enumerate(plan.machine.devices):
+        yield from _process_names(_process(first + index), f"{device.name}, measured", first + index)
+        yield from _thread_names(first + index, _compute_thread(first + index), "compute", 0)
+    for op in run.ops:
+        place = {"pid": _process(first + op.device), "tid": _compute_thread(first + op.device)}
+        times = {"ts": _microseconds(op.measured_start_ns),
+                 "dur": _microseconds(op.measured_finish_ns - op.measured_start_ns)}  # fmt: skip
+        planned = {"planned start": op.planned_start_ns, "planned duration": op.planned_finish_ns - op.planned_start_ns}
+        arguments = {"kind": op.kind, "position": position_of[op.name], **planned}
+        yield {**place, **times, "ph": "X", "name": op.name, "cat": op.kind, "args": arguments}
 
 
 def _where(plan: Plan, step: ScheduledOp | Transfer) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.analysis.outcome import title_words
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section
@@ -15,6 +16,8 @@ from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
 from placewright.report.markup import Markup, element, escaped
 from placewright.report.memory_over_time import memory_section
+from placewright.report.run_section import run_section
+from placewright.support.errors import InputError, shown
 from placewright.support.files import write_atomically
 from placewright.support.garbage import collection_paused
 
@@ -40,7 +43,7 @@ SCRIPTS = (
 )
 
 
-def write_report(plan: Plan, path: str | Path) -> None:
+def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = None) -> None:
     """Write the report of a plan: one HTML file that loads nothing over the network.
 
     Parameters
@@ -49,17 +52,19 @@ def write_report(plan: Plan, path: str | Path) -> None:
         What the report shows.
     path
         The file.
+    run
+        What `Compiled.compare` found of this plan: the page then shows planned and measured times on one axis.
 
     Raises
     ------
     InputError
         When the file cannot be written.
     """
-    write_atomically(path, html_of(plan).encode("utf-8", "replace"))
+    write_atomically(path, html_of(plan, run).encode("utf-8", "replace"))
 
 
 @collection_paused()
-def html_of(plan: Plan) -> str:
+def html_of(plan: Plan, run: RunComparison | None = None) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
     script = "\n".join(_page(name) for name in SCRIPTS)
     return Template(_page("template.html")).substitute(
@@ -68,11 +73,11 @@ def html_of(plan: Plan) -> str:
         heading=summary.heading(plan),
         notices=summary.notices(plan),
         figures=summary.figures(plan),
-        sections="\n".join(_sections(plan)),
+        sections="\n".join([*_run_sections(plan, run), *_sections(plan, run)]),
         tensors=tables.biggest_tensors(plan),
         ops=tables.longest_ops(plan),
         provenance=tables.provenance(plan),
-        data=embedded_json(plan),
+        data=embedded_json(plan, run),
         script=f"(() => {{\n'use strict';\n{script}\n}})();",
     )
 
@@ -81,10 +86,18 @@ def _page(name: str) -> str:
     return (resources.files(__name__) / "page" / name).read_text("utf-8")
 
 
-def _sections(plan: Plan) -> list[str]:
+def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
+    if run is None:
+        return []
+    if {op.name for op in run.ops} - plan.device_of.keys():
+        raise InputError(f"the run is one of '{shown(run.name)}', and not of this plan")
+    return [_section("run", "Planned and measured", run_section(run))]
+
+
+def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
-    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan))
+    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))
     devices = _section("devices", "Devices", devices_table(plan))
     over_time, layers, peak = memory_section(plan), layers_section(plan), _page("peak.html")
     if plan.status == "infeasible" or plan.objective == "peak-memory":

@@ -10,6 +10,7 @@ from typing import Any
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
 #: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.
@@ -17,13 +18,13 @@ MAX_TENSORS_AT_PEAK = 1_500
 MAX_RESIDENTS_LISTED = 25
 
 
-def embedded_json(plan: Plan) -> str:
+def embedded_json(plan: Plan, run: RunComparison | None = None) -> str:
     """JSON that can stand inside a script element: ASCII, without "<", ">" and "&"."""
-    text = json.dumps(columns(plan), separators=(",", ":"), ensure_ascii=True)
+    text = json.dumps(columns(plan, run), separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def columns(plan: Plan) -> dict[str, Any]:
+def columns(plan: Plan, run: RunComparison | None = None) -> dict[str, Any]:
     """What page/data.js reads. Strings that repeat (kinds, modules, phases, sources) are indices into tables."""
     return {
         "end": plan.metrics.step_time_ns,
@@ -36,6 +37,7 @@ def columns(plan: Plan) -> dict[str, Any]:
         "before": None if plan.input_order_memory is None else _curve(plan.input_order_memory),
         "critical": [step.position for step in critical_path(plan)],
         "launches": _launches(plan),
+        "run": None if run is None else _run(plan, run),
     }
 
 
@@ -58,6 +60,17 @@ def _launches(plan: Plan) -> dict[str, list[int]]:
     return {
         "position": [launch.step.position for launch in made],
         "duration": [launch.finish_ns - launch.start_ns for launch in made],
+    }
+
+
+def _run(plan: Plan, run: RunComparison) -> dict[str, Any]:
+    """When ops ran, by position; and how long a step took."""
+    position_of = {op.name: op.position for op in plan.ops}
+    return {
+        "end": max(op.measured_finish_ns for op in run.ops),
+        "position": [position_of[op.name] for op in run.ops],
+        "start": [op.measured_start_ns for op in run.ops],
+        "duration": [op.measured_finish_ns - op.measured_start_ns for op in run.ops],
     }
 
 

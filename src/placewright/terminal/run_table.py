@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from placewright.execution.comparison import DeviceTimes, RunComparison
+from placewright.execution.run_rows import kind_rows, step_rows
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
@@ -15,7 +16,9 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
     speedup = f"{found.measured_speedup:.2f} times as fast as one of the devices; planned {found.planned_speedup:.2f}"
     yield heading(f"{found.name} on {', '.join(device.device for device in found.devices)}: {speedup}")
     quickest, slowest = (format_time_ns(time) for time in found.measured_range_ns)
-    yield line(f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim")
+    yield line(
+        f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim"
+    )
     yield line(f"starts of ops correlate at {found.start_correlation:.3f} with the plan", "dim")
     yield ""
     yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
@@ -25,19 +28,17 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
     yield ""
     yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], device_rows(found.devices))
     yield ""
+    yield table(["<kind", "ops", "planned", "measured", "difference"], _kind_rows(found))
+    yield ""
     yield table(["<peak memory", "planned", "measured", "difference"], _memory_rows(found))
 
 
 def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
-    for name, planned, measured in (
-        ("as planned", found.planned_ns, found.measured_ns),
-        ("on the first device alone, in captured order", found.one_device_planned_ns, found.one_device_measured_ns),
-    ):
-        yield name, format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
-    yield "PyTorch, an op on one device's cores", "", format_time_ns(found.eager_one_device_ns), ""
-    yield "PyTorch, an op on all cores", "", format_time_ns(found.eager_ns), ""
-    if found.torch_compile_ns is not None:
-        yield "torch.compile, on all cores", "", format_time_ns(found.torch_compile_ns), ""
+    for name, planned, measured in step_rows(found):
+        if planned is None:
+            yield name, "", format_time_ns(measured), ""
+        else:
+            yield name, format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
 
 
 def _round_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
@@ -53,6 +54,12 @@ def device_rows(devices: Sequence[DeviceTimes]) -> Iterator[tuple[str, str, str,
         planned, measured = device.planned_busy_ns, device.measured_busy_ns
         times = format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
         yield device.device, f"{device.num_ops:,}", *times
+
+
+def _kind_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
+    for kind, num_ops, planned, measured in kind_rows(found):
+        times = format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
+        yield kind, f"{num_ops:,}", *times
 
 
 def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:

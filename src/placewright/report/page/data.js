@@ -2,7 +2,8 @@
 
 const raw = JSON.parse(document.getElementById('plan-data').textContent);
 const devices = raw.devices;
-const endTime = Math.max(raw.end, 1);
+const plannedEnd = Math.max(raw.end, 1);
+const endTime = Math.max(plannedEnd, raw.run ? raw.run.end : 0);
 const numOps = raw.ops.name.length;
 const numSteps = numOps + raw.transfers.name.length;
 
@@ -49,6 +50,15 @@ const launchedSteps = Int32Array.from(raw.launches.position, (position) => stepA
 const launchEnds = runningSums(raw.launches.duration);
 const launchedAt = new Float64Array(numSteps).fill(-1);
 launchedSteps.forEach((step, i) => { launchedAt[step] = launchEnds[i]; });
+
+// When ops ran where the plan was run; -1: nothing is known of it.
+const ranFrom = new Float64Array(numSteps).fill(-1);
+const ranTo = new Float64Array(numSteps).fill(-1);
+for (let i = 0; raw.run && i < raw.run.position.length; i++) {
+  const step = stepAtPosition.get(raw.run.position[i]);
+  ranFrom[step] = raw.run.start[i];
+  ranTo[step] = raw.run.start[i] + raw.run.duration[i];
+}
 
 // First index in a sorted array whose value is at least `value`.
 function lowerBound(sorted, value) {

@@ -22,6 +22,7 @@ function factsOf(step) {
       ['on', whereOf(step)], ['time', times], ['outputs', formatBytes(bytesOf[step])]]
     : [['transfer', whereOf(step)], ['size', formatBytes(bytesOf[step])], ['time', times],
       ['made by', op < 0 ? '' : nameOf(op)], ['module', op < 0 ? '' : moduleOf(op)]];
+  if (ranFrom[step] >= 0) facts.push(['measured', formatSpan(ranFrom[step], ranTo[step])]);
   if (launchedAt[step] >= 0) facts.push(['launched at', formatTime(launchedAt[step])]);
   if (isCritical[step]) facts.push(['critical path', 'yes']);
   return facts.filter(([, value]) => value);

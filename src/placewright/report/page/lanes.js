@@ -1,5 +1,5 @@
-// Lanes: one for the host thread that launches; per device one for computing, one per link used, one for memory; their
-// heights and where they stand.
+// Lanes: one for the host thread that launches; per device one for computing, one for what was measured, one per link
+// used, one for memory; their heights and where they stand.
 
 const AXIS_HEIGHT = 26;
 const COMPUTE_HEIGHT = 30;
@@ -39,8 +39,18 @@ function stepLane(device, destination, steps, height) {
     finishes: Float64Array.from(ordered, (step) => finishOf[step])};
 }
 
+// What a device did when the plan was run, on the axis of the plan; none where it was not run.
+function measuredLane(device) {
+  const ran = computeSteps[device].filter((step) => isOp(step) && ranFrom[step] >= 0)
+    .sort((a, b) => ranFrom[a] - ranFrom[b] || ranTo[a] - ranTo[b]);
+  return {type: 'measured', device, destination: -1, steps: Int32Array.from(ran), height: COMPUTE_HEIGHT,
+    starts: Float64Array.from(ran, (step) => ranFrom[step]),
+    finishes: Float64Array.from(ran, (step) => ranTo[step])};
+}
+
 const allLanes = devices.map((_, device) => ({
   compute: stepLane(device, -1, computeSteps[device], COMPUTE_HEIGHT),
+  measured: raw.run ? [measuredLane(device)] : [],
   links: [...linkSteps[device]].sort((a, b) => a[0] - b[0])
     .map(([destination, steps]) => stepLane(device, destination, steps, LINK_HEIGHT)),
   memory: {type: 'memory', device, destination: -1, height: MEMORY_HEIGHT},
@@ -59,7 +69,8 @@ function layOutLanes() {
     y += hostLane.height + GROUP_GAP;
   }
   for (const group of allLanes) {
-    const shown = [group.compute, ...(view.showLinks ? group.links : []), ...(view.showMemory ? [group.memory] : [])];
+    const shown = [group.compute, ...group.measured, ...(view.showLinks ? group.links : []),
+      ...(view.showMemory ? [group.memory] : [])];
     for (const lane of shown) {
       lane.y = y;
       lanes.push(lane);
@@ -70,7 +81,7 @@ function layOutLanes() {
   lanesHeight = y;
   laneOfStep.fill(-1);
   lanes.forEach((lane, index) => {
-    if (lane !== hostLane) for (const step of lane.steps || []) if (laneOfStep[step] < 0) laneOfStep[step] = index;
+    if (lane !== hostLane && lane.type !== 'measured') for (const step of lane.steps || []) if (laneOfStep[step] < 0) laneOfStep[step] = index;
   });
 }
 
@@ -87,7 +98,7 @@ function stepInLane(lane, time, slack) {
       best = lane.steps[i];
       distance = away;
     }
-    if (away === 0 && finishOf[best] > startOf[best]) break;
+    if (away === 0 && lane.finishes[i] > lane.starts[i]) break;
   }
   return best;
 }

@@ -67,15 +67,21 @@ function noteCrossings(note = crossingsNote) {
   if (place) place.textContent = note;
 }
 
+function outline(ctx, lane, from, to, width) {
+  const left = Math.max(xOf(from), frame.gutter - 4);
+  const right = Math.min(xOf(to), frame.gutter + frame.plot + 4);
+  if (right < left) return;
+  ctx.strokeRect(left - width / 2, lane.y - width / 2, Math.max(right - left, 1) + width, lane.height + width);
+}
+
 function drawPicked(ctx, ink) {
   for (const [step, width] of [[view.hovered, 1], [view.selected, 2]]) {
     if (step < 0 || laneOfStep[step] < 0) continue;
-    const lane = lanes[laneOfStep[step]];
-    const left = Math.max(xOf(startOf[step]), frame.gutter - 4);
-    const right = Math.min(xOf(finishOf[step]), frame.gutter + frame.plot + 4);
     ctx.strokeStyle = ink.selected;
     ctx.lineWidth = width;
-    ctx.strokeRect(left - width / 2, lane.y - width / 2, Math.max(right - left, 1) + width, lane.height + width);
+    outline(ctx, lanes[laneOfStep[step]], startOf[step], finishOf[step], width);
+    const [measured] = isOp(step) ? allLanes[deviceOf(step)].measured : [];
+    if (measured && ranFrom[step] >= 0) outline(ctx, measured, ranFrom[step], ranTo[step], width);
   }
   if (view.hoveredTime === null) return;
   ctx.fillStyle = ink.muted;

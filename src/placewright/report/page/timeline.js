@@ -168,8 +168,10 @@ function drawLabel(ctx, ink, lane) {
   ctx.font = TEXT_FONT;
   ctx.fillStyle = ink.muted;
   const write = (text, x, y) => ctx.fillText(shortened(text, Math.floor((room - x + 10) / LETTER_WIDTH)), x, y);
-  if (lane.type === 'compute' || lane === hostLane) {
-    const load = `${Math.round((device.busy / endTime) * 100)}%`;
+  if (lane.type === 'measured') {
+    write('measured', small ? 10 : 22, lane.y + lane.height / 2);
+  } else if (lane.type === 'compute' || lane === hostLane) {
+    const load = `${Math.round((device.busy / plannedEnd) * 100)}%`;
     if (!small) ctx.fillText(load, frame.gutter - 10 - ctx.measureText(load).width, lane.y + lane.height / 2);
     ctx.font = BOLD_FONT;
     ctx.fillStyle = ink.text;
