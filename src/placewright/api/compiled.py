@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,13 +47,13 @@ _MAX_PLANS = 8
 
 
 @dataclass(kw_only=True)
-class _Made:
+class Made:
     """What runs for arguments of one shape.
 
     alone: the plan of one device. graph: with measured workspaces. rounds: of the calibration, if there was one.
     """
 
-    module: PlannedModule
+    module: PlannedModule[Any]
     alone: Plan
     graph: Graph
     rounds: tuple[CalibrationRound, ...] = ()
@@ -88,17 +89,23 @@ class Compiled:
     ) -> None:
         self._model = model
         self._machine = machine
+        #: The devices that share this process's cores.
+        self._local = machine
         self._training = training
         self._loss = loss
         self._optimizer = optimizer
+        if given is not None and given.machine.num_devices != machine.num_devices:
+            has, named = given.machine.num_devices, machine.num_devices
+            raise InputError(f"the plan is for {has} devices, and devices names {named}")
         self._given = given
         self._measured = measured
         self._profile = profile
         self._inductor = inductor
         self._options = options
-        self._workers = Workers(cores_of(machine.num_devices))
+        self._start()
+        self._lock = threading.RLock()
         #: By what the module is called with.
-        self._made: OrderedDict[Any, _Made] = OrderedDict()
+        self._made: OrderedDict[Any, Made] = OrderedDict()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
@@ -199,6 +206,12 @@ class Compiled:
             return training_step(model, args, kwargs, self._loss or default_loss)
         return inference(model, args, kwargs)
 
+    def synchronize(self) -> None:
+        """Bring parameters and optimizer state up to date on every rank; devices of one process share them."""
+
+    def _start(self) -> None:
+        self._workers = Workers(cores_of(self._machine.num_devices))
+
     def close(self) -> None:
         """End the worker threads; a later call starts new ones."""
         self._workers.close()
@@ -209,25 +222,39 @@ class Compiled:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Made, list[Any]]:
+    def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+        """What a plan is made for, and the tensors among the arguments."""
         leaves, structure = flatten_arguments(self._model, args, kwargs)
         tensors = tensors_of(leaves)
         constants = tuple(repr(leaf) for leaf in leaves if not any(leaf is tensor for tensor in tensors))
-        key = (signature(tensors), constants, str(structure))
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = self._make(args, kwargs, tensors)
-            while len(self._made) > _MAX_PLANS:
-                self._made.popitem(last=False)
-        self._made.move_to_end(key)
-        self.plan = Plan.of(made.module.step.plan)
-        self.num_compiled_regions = made.module.step.num_compiled_regions
+        return (signature(tensors), constants, str(structure)), tensors
+
+    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Made, list[Any]]:
+        key, tensors = self._key(args, kwargs)
+        with self._lock:
+            made = self._made.get(key)
+            if made is None:
+                made = self._made[key] = self._make(args, kwargs, tensors)
+                while len(self._made) > _MAX_PLANS:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(key)
+            self.plan = Plan.of(made.module.step.plan)
+            self.num_compiled_regions = made.module.step.num_compiled_regions
         return made, tensors
 
-    def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> _Made:
-        program = make_program(
+    def _program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchProgram:
+        return make_program(
             self._model, args, kwargs, training=self._training, loss=self._loss, optimizer=self._optimizer
         )
+
+    def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> Made:
+        program = self._program(args, kwargs)
+        plan, alone, graph = self._plans(program, tensors)
+        parameters = Parameters(self._model, list(program.parameters.values())).now()
+        return Made(module=self._running(program, plan, parameters, tensors), alone=alone, graph=graph)
+
+    def _plans(self, program: TorchProgram, tensors: Sequence[Any]) -> tuple[Plan, Plan, Graph]:
+        """The plan, that of one device, and the graph with measured workspaces."""
         parameters = Parameters(self._model, list(program.parameters.values())).now()
         with tempfile.TemporaryDirectory() as folder:
             times = self._times(program, parameters, tensors, Path(folder))
@@ -237,13 +264,12 @@ class Compiled:
             else:
                 find_graph(self._given, program.graph, measured=times.shared)
                 plan = Plan.of(self._given)
-            graph = with_workspaces(program.graph, times.shared)
-        return _Made(module=self._running(program, plan, parameters, tensors), alone=alone, graph=graph)
+            return plan, alone, with_workspaces(program.graph, times.shared)
 
     def _running(
         self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]
-    ) -> PlannedModule:
-        module = PlannedModule(program, plan, self._model, self._workers)
+    ) -> PlannedModule[TorchStep]:
+        module = PlannedModule(TorchStep(program, plan, self._workers), self._model)
         if self._inductor:
             with unchanged(module.step.overwritten(parameters, tensors), self._optimizer):
                 module.step.compile_regions(parameters, tensors)
@@ -254,8 +280,8 @@ class Compiled:
         named = self._measured if not self._made else None
         if named is not None and named.exists():
             return OpTimes(alone=named, shared=named)
-        found = self._profile.measure(program, self._machine, parameters, tensors, self._optimizer)
-        times = write_times(found, self._machine, folder, "op-times")
+        found = self._profile.measure(program, self._local, parameters, tensors, self._optimizer)
+        times = write_times(found, self._local, folder, "op-times")
         if named is not None:
             write_atomically(named, times.shared.read_bytes())
         return times

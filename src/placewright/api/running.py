@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,10 @@ def compile(
     measured: str | Path | None = None,
     profile: str | Path | None = None,
     inductor: bool = False,
+    timeout: float | None = None,
     **options: Any,
 ) -> Compiled:
-    """Plan a PyTorch module for devices of this host, and return it as something to call.
+    """Plan a PyTorch module for devices of this host, or for processes of several, and return it as something to call.
 
     The module is captured, every op of it timed on this host, the plan found, and each device given a worker thread
     that runs its part. What is called returns what the module returns, bit by bit where one device computes an op with
@@ -48,7 +50,10 @@ def compile(
     args, kwargs
         What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it.
     devices
-        "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use.
+        "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. Or "ranks": each process
+        of the process group of `torch.distributed` is a device, on this host or another one, and calls all of this
+        alike. Rank 0 times the ops and plans; its parameters and arguments are what counts; every rank gets results,
+        buffers and gradients.
     training
         Whether a call is a training step: forward, backward, and the step of `optimizer` where one is given.
     loss
@@ -66,6 +71,8 @@ def compile(
     inductor
         Whether Inductor compiles ops that one device runs without waiting in between, where that is measured to be
         faster. It takes a second or more for each such region, needs a C++ compiler, and gives other last bits.
+    timeout
+        Of ranks: how many seconds one waits for another in a step before it gives up, by default 300.
     options
         As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on.
 
@@ -86,15 +93,19 @@ def compile(
     from placewright.api.compiled import Compiled
     from placewright.api.profiles import Profile
 
-    known = Profile(None if profile is None else Path(profile))
-    machine, _ = known.machine(devices)
-    if plan is not None and plan.machine.num_devices != machine.num_devices:
-        raise InputError(f"the plan is for {plan.machine.num_devices} devices, and devices names {machine.num_devices}")
     if training is False and (loss is not None or optimizer is not None):
         raise InputError("a loss and an optimizer are for training steps; training=True makes one")
-    compiled = Compiled(
-        model,
-        machine,
+    known = Profile(None if profile is None else Path(profile))
+    make: Callable[..., Compiled]
+    if devices == "ranks":
+        from placewright.api.on_ranks import compiled_on_ranks
+
+        make = partial(compiled_on_ranks, model, timeout)
+    elif timeout is not None:
+        raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
+    else:
+        make = partial(Compiled, model, known.machine(devices)[0])
+    compiled = make(
         training=training,
         loss=loss,
         optimizer=optimizer,
@@ -104,7 +115,11 @@ def compile(
         inductor=inductor,
         options=options,
     )
-    compiled.prepare(*positional(args), **(kwargs or {}))
+    try:
+        compiled.prepare(*positional(args), **(kwargs or {}))
+    except BaseException:
+        compiled.close()
+        raise
     return compiled
 
 

@@ -21,6 +21,15 @@ class Channels:
         self.box: list[Any] = [None] * count
         self.stopped = False
 
+    def hand(self, channel: int, value: Any) -> None:
+        """Sends a value from outside of the devices' code."""
+        self.box[channel] = value
+        try:
+            self.locks[channel].release()
+        except RuntimeError:  # Released already, since the step is to stop.
+            if not self.stopped:
+                raise
+
     def stop(self) -> None:
         """Makes every device stop at its next op; whoever waits, stops waiting."""
         self.stopped = True

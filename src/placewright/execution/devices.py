@@ -31,12 +31,12 @@ def local_machine(devices: str | Sequence[str]) -> Machine:
     cores = len(available_cores())
     if len(names) > cores:
         raise InputError(f"{len(names)} CPU devices need a core each, and this process may use {cores}")
-    made = tuple(_cpu_device(name, cores // len(names)) for name in names)
+    made = tuple(cpu_device(name, cores // len(names)) for name in names)
     link = Link(latency_ns=HANDOVER_NS)
     return Machine(name="+".join(names), devices=made, links=((link,) * len(names),) * len(names))
 
 
-def _cpu_device(name: str, cores: int) -> Device:
+def cpu_device(name: str, cores: int) -> Device:
     """Some cores of this host's first socket; memory is shared by all, so it is no limit of one."""
     socket, total = detect_cpu()
     share = cores / total

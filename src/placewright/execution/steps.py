@@ -74,7 +74,23 @@ class Region:
     outputs: tuple[int, ...]
 
 
-Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release | Region
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Hand the generator of random numbers to another device that has one of its own, as it is now."""
+
+    destination: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Wait for it, and draw from it."""
+
+    source: int
+    channel: int
+
+
+Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release | Region | HandOver | TakeOver
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from placewright.execution.channels import Channels, StoppedError
-from placewright.execution.steps import Receive, Region, Release, Run, Send, Signal, Step, Steps, Wait
+from placewright.execution.steps import (
+    HandOver,
+    Receive,
+    Region,
+    Release,
+    Run,
+    Send,
+    Signal,
+    Step,
+    Steps,
+    TakeOver,
+    Wait,
+)
 from placewright.execution.torch_program import Call, TorchProgram, Value
 
 
@@ -110,13 +124,17 @@ class _Writer:
             elif isinstance(step, Send):
                 yield f"box[{step.channel}] = {self.name_of(step.tensor)}"
                 yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
-            elif isinstance(step, Signal):
+            elif isinstance(step, Signal | HandOver):
+                if isinstance(step, HandOver):
+                    yield f"box[{step.channel}] = {self.bind('get_rng_state', torch.get_rng_state)}()"
                 yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
-            elif isinstance(step, Receive | Wait):
+            elif isinstance(step, Receive | Wait | TakeOver):
                 yield f"{self.bind(f'wait{step.channel}', self.channels.locks[step.channel].acquire)}()"
                 yield "if channels.stopped: raise Stopped"
                 if isinstance(step, Receive):
                     yield f"{self.name_of(step.tensor)} = box[{step.channel}]; box[{step.channel}] = None"
+                elif isinstance(step, TakeOver):
+                    yield f"{self.bind('set_rng_state', torch.set_rng_state)}(box[{step.channel}])"
             elif isinstance(step, Release):
                 yield " = ".join(self.name_of(tensor) for tensor in step.tensors) + " = None"
             follows = steps[index + 1] if index + 1 < len(steps) else None

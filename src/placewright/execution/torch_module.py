@@ -7,24 +7,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
 
 from placewright.execution.torch_program import TorchProgram, attribute, describe_signature, signature
-from placewright.execution.torch_step import TorchStep
-from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
 
-class PlannedModule:
+class RunsStep(Protocol):
+    """What runs a plan for a program: devices of one process, or ranks."""
+
+    program: TorchProgram
+    plan: Plan
+
+    def run(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+        """Runs one step and returns the outputs of the graph, by tensor."""
+
+
+OneStep = TypeVar("OneStep", bound=RunsStep)
+
+
+class PlannedModule(Generic[OneStep]):
     """A plan for one call of a module, or for one training step of it."""
 
-    def __init__(self, program: TorchProgram, plan: Plan, model: nn.Module, workers: Workers) -> None:
-        self.step = TorchStep(program, plan, workers)
-        self.parameters = Parameters(model, list(program.parameters.values()))
+    def __init__(self, step: OneStep, model: nn.Module) -> None:
+        self.step = step
+        self.parameters = Parameters(model, list(step.program.parameters.values()))
         self._lock = threading.Lock()
 
     def __call__(self, tensors: Sequence[Any]) -> Any:

@@ -16,6 +16,7 @@ from torch import nn
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
+from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import Returned, flatten_arguments, trace
 from placewright.support.errors import InputError, shown
@@ -53,7 +54,7 @@ class TorchProgram:
     shape and dtype of each of those.
     results: the tensors that the module returns (of a training step: the loss).
     gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them.
-    returned: what the module returns, without the tensors.
+    returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
     """
 
     graph: Graph
@@ -66,6 +67,7 @@ class TorchProgram:
     results: tuple[int, ...]
     gradients: Mapping[str, int]
     returned: Returned
+    random: tuple[int, ...]
 
 
 def make_program(
@@ -158,7 +160,13 @@ def _program(
         results=tuple(one[node] for node in results),
         gradients={} if optimizer_steps else gradients,
         returned=returned,
+        random=_random(graph, captured),
     )
+
+
+def _random(graph: Graph, captured: Capture) -> tuple[int, ...]:
+    op_of = {op.name: index for index, op in enumerate(graph.ops)}
+    return tuple(op_of[node.name] for node in captured.nodes if node.name in op_of and draws_random_numbers(node))
 
 
 def _strides(tensors: Mapping[Any, tuple[int | None, ...]]) -> dict[int, tuple[int, ...]]:

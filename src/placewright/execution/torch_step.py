@@ -6,7 +6,8 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -137,12 +138,7 @@ class TorchStep:
         return channels, [device_code(self.program, steps, d, channels, held, observe, compiled) for d in devices]
 
     def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
-        given = signature(tensors)
-        if given != self.program.input_signature:
-            raise InputError(
-                f"the plan is for inputs {describe_signature(self.program.input_signature)}, and was given "
-                f"{describe_signature(given)}"
-            )
+        check_inputs(self.program, tensors)
         channels, codes = code
         out: dict[int, Any] = {}
         self._workers.run([partial(self._on_device, code, parameters, tensors, out) for code in codes], channels.stop)
@@ -151,11 +147,28 @@ class TorchStep:
     def _on_device(
         self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]
     ) -> None:
-        try:
+        with naming_the_op(code, self.program, self.plan):
             code.function(parameters, list(tensors), out)
-        except Exception as error:
-            op = code.op_at(error)
-            if op is not None:
-                name, device = self.program.graph.ops[op].name, self.plan.machine.devices[code.device].name
-                error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
-            raise
+
+
+def check_inputs(program: TorchProgram, tensors: Sequence[Any]) -> None:
+    """Raises InputError unless the tensors have the shapes and dtypes that the program was made for."""
+    given = signature(tensors)
+    if given != program.input_signature:
+        raise InputError(
+            f"the plan is for inputs {describe_signature(program.input_signature)}, and was given "
+            f"{describe_signature(given)}"
+        )
+
+
+@contextmanager
+def naming_the_op(code: DeviceCode, program: TorchProgram, plan: Plan) -> Iterator[None]:
+    """What an op raises gets a note of its name and device."""
+    try:
+        yield
+    except Exception as error:
+        op = code.op_at(error)
+        if op is not None:
+            name, device = program.graph.ops[op].name, plan.machine.devices[code.device].name
+            error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
+        raise

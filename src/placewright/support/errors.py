@@ -36,6 +36,10 @@ class InputError(PlacewrightError):
     """A file, graph, machine or argument is unusable. The message is one sentence that names the file and the thing."""
 
 
+class RankError(PlacewrightError):
+    """Another process of those that run a plan failed, is gone, or does not answer. The message names its rank."""
+
+
 class MissingExtraError(PlacewrightError):
     """An optional dependency is needed and absent. The message names the extra to install.
 

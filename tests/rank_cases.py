@@ -1,0 +1,223 @@
+"""What ranks do in tests/execution/test_ranks.py: `python rank_cases.py CASE`, once for each rank of a group."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils import _pytree as pytree
+from torch_modules import Branches, calls
+
+import placewright
+from placewright import RankError
+from placewright.importers.torch_trace import default_loss
+
+#: Where the modules of `calls` are divided, whatever their ops take.
+PINS: dict[str, dict[str, int]] = {
+    "branches": {"left.*": 0, "right.*": 1},
+    "in place": {"linear": 1},
+    "recurrent": {"lstm": 1},
+    "returns what it gets": {},
+}
+#: What the op `act` does in this process when it is called, once.
+todo: list[Callable[[], None]] = []
+
+
+def act(x: torch.Tensor) -> torch.Tensor:
+    """Returns its input, and does something else when it is told to."""
+    while todo:
+        todo.pop()()
+    return x.clone()
+
+
+torch.library.custom_op("placewright_tests::act", act, mutates_args=()).register_fake(torch.empty_like)
+
+
+class Acts(nn.Module):
+    """Computes on both ranks, and acts on rank 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.after(torch.ops.placewright_tests.act(torch.tanh(self.before(x))))
+        return result
+
+
+ACTS_ON_1: dict[str, Any] = {"pins": {"act": 1, "before": 0, "after": 0}, "solver": "list"}
+
+
+def acting(**options: Any) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """Compiled for ranks, what it is called with and what it returns."""
+    torch.manual_seed(3)
+    model, x = Acts().eval(), torch.randn(4, 8)
+    with torch.no_grad():
+        expected = model(x)
+    return placewright.compile(model, x, devices="ranks", **ACTS_ON_1, **options), x, expected
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    leaves, structure = pytree.tree_flatten(found)
+    wanted, wanted_structure = pytree.tree_flatten(expected)
+    assert structure == wanted_structure
+    for leaf, want in zip(leaves, wanted, strict=True):
+        assert torch.equal(leaf, want) if isinstance(want, torch.Tensor) else leaf == want
+
+
+def equal() -> None:
+    """Results, gradients, buffers, inputs and random numbers are those of the module, on every rank."""
+    for name, training in (
+        ("branches", True),
+        ("recurrent", True),
+        ("in place", False),
+        ("returns what it gets", False),
+    ):
+        model, args, kwargs = calls()[name]()
+        reference = copy.deepcopy(model).train(training)
+        compiled = placewright.compile(
+            model, args, kwargs=kwargs, devices="ranks", training=training, pins=PINS[name], solver="list"
+        )
+        for seed in range(2):
+            given, expected_args = copy.deepcopy(args), copy.deepcopy(args)
+            torch.manual_seed(seed)
+            with torch.set_grad_enabled(training):
+                expected = reference(*expected_args, **kwargs)
+                if training:
+                    expected = default_loss(expected)
+                    expected.backward()
+            after = torch.rand(1)
+            # The numbers of rank 0 count, and where all have drawn they go on alike.
+            torch.manual_seed(seed + (dist.get_rank() if training else 0))
+            assert_same(compiled(*given, **kwargs), pytree.tree_map(torch.detach, expected))
+            assert torch.equal(torch.rand(1), after)
+            assert_same(given, expected_args)
+            for parameter, want in zip(model.parameters(), reference.parameters(), strict=True):
+                assert_same(parameter.grad, want.grad)
+            assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
+        if PINS[name]:
+            assert {op.device for op in compiled.plan.ops} == {0, 1}
+        compiled.close()
+
+
+def trains() -> None:
+    """A planned optimizer makes its steps where the parameters are, and brings all ranks up to date when asked to."""
+    torch.manual_seed(dist.get_rank())  # The parameters of rank 0 count.
+    model, x = Branches(), torch.arange(80.0).view(5, 16) / 80
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    step = placewright.compile(
+        model, x, devices="ranks", training=True, optimizer=optimizer, pins=PINS["branches"], solver="list"
+    )
+    reference = copy.deepcopy(model).train()
+    expected_optimizer = torch.optim.Adam(reference.parameters(), lr=0.01)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        loss = default_loss(reference(x))
+        expected_optimizer.zero_grad()
+        loss.backward()
+        expected_optimizer.step()
+        torch.manual_seed(seed)
+        assert_same(step(x), loss.detach())
+    own, other = ("left", "right")[:: 1 if dist.get_rank() == 0 else -1]
+    assert torch.equal(getattr(model, own)[4].weight, getattr(reference, own)[4].weight)
+    assert not torch.equal(getattr(model, other)[4].weight, getattr(reference, other)[4].weight)
+    # What is compiled for ranks brings itself up to date, wherever it places the same parameters.
+    swapped = {"left.*": 1, "right.*": 0}
+    look = placewright.compile(model, x, devices="ranks", pins=swapped, solver="list")
+    with torch.no_grad():
+        assert_same(look(x), reference.eval()(x))
+    assert_same(model.state_dict(), reference.state_dict())
+    assert_same(
+        [optimizer.state[each] for each in model.parameters()],
+        [expected_optimizer.state[each] for each in reference.parameters()],
+    )
+    step.close()
+    look.close()
+
+
+def survives() -> None:
+    """What goes wrong on one rank is said on both, and the next step is as if nothing had been."""
+    rank = dist.get_rank()
+    compiled, x, expected = acting(timeout=200)
+
+    def fails() -> None:
+        raise ValueError("something is wrong with 3")
+
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for what in (fails, interrupted):
+        todo[:] = [what] if rank == 1 else []
+        try:
+            compiled(x)
+        except (ValueError, RankError, KeyboardInterrupt) as error:
+            print(what.__name__, type(error).__name__, error, *getattr(error, "__notes__", ()), sep=": ")
+        assert_same(compiled(x), expected)
+    for shape in ((4, 8), (5, 8)):
+        try:
+            print(compiled(torch.zeros(shape) if rank == 0 else x).shape)
+        except placewright.InputError as error:
+            print("shapes:", error)
+    model = compiled._model
+    kept = model.after.bias
+    if rank == 1:
+        model.after.bias = nn.Parameter(torch.zeros(9))
+    try:
+        compiled(x)
+    except placewright.InputError as error:
+        print("parameter:", error)
+    model.after.bias = kept
+    try:
+        placewright.compile(model, x, devices="ranks", pins={"nobody": 1})
+    except placewright.InputError as error:
+        print("planning:", error)
+    assert_same(compiled(x), expected)
+    compiled.close()
+    print("threads left:", threads())
+
+
+def threads() -> int:
+    """Of placewright, in this process."""
+    return sum(thread.name == "placewright device" for thread in threading.enumerate())
+
+
+def killed() -> None:
+    """Rank 1 dies in the midst of a step."""
+    compiled, x, expected = acting(timeout=200)
+    todo[:] = [lambda: os.kill(os.getpid(), signal.SIGKILL)] if dist.get_rank() == 1 else []
+    _is_lost(compiled, x, expected)
+
+
+def silent() -> None:
+    """Rank 1 stops in the midst of a step, and lives."""
+    compiled, x, expected = acting(timeout=8)
+    todo[:] = [lambda: os.kill(os.getpid(), signal.SIGSTOP)] if dist.get_rank() == 1 else []
+    _is_lost(compiled, x, expected)
+
+
+def _is_lost(compiled: Any, x: torch.Tensor, expected: torch.Tensor) -> None:
+    for _ in range(2):
+        try:
+            compiled(x)
+        except RankError as error:
+            print(error)
+    with torch.no_grad():
+        assert_same(compiled._model(x), expected)
+    compiled.close()
+    print("threads left:", threads(), flush=True)
+    os._exit(0)  # Without a word to the group, of which a member is gone.
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    globals()[sys.argv[1]]()
+    dist.destroy_process_group()
