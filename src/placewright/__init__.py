@@ -8,7 +8,7 @@ from placewright.support.errors import InputError, MissingExtraError, Placewrigh
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
-    from placewright.api import compile, compile_onnx, inspect, load, plan, profile, save
+    from placewright.api import compile, compile_onnx, inductor_pass, inspect, load, plan, profile, save
     from placewright.api.questions import Plan
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
@@ -41,6 +41,7 @@ __all__ = [
     "export_plan",
     "from_jax",
     "from_torch",
+    "inductor_pass",
     "inspect",
     "load",
     "load_graph",
@@ -56,7 +57,9 @@ __all__ = [
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
-    **dict.fromkeys(("compile", "compile_onnx", "inspect", "load", "plan", "profile", "save"), "placewright.api"),
+    **dict.fromkeys(
+        ("compile", "compile_onnx", "inductor_pass", "inspect", "load", "plan", "profile", "save"), "placewright.api"
+    ),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
