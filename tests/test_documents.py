@@ -12,6 +12,7 @@ from placewright.bench import rows
 from placewright.importers import graph_set, json_graph
 from placewright.learning import policy_file
 from placewright.machines import load_machine
+from placewright.memory_levels.record import SCHEMA_VERSION as MAP_VERSION
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -82,6 +83,7 @@ def test_the_page_about_compatibility_tells_the_numbers_of_the_code() -> None:
     told = {name: int(number) for name, number in re.findall(r"^\| \[([^\]]+)\][^|]*\| (\d+)", page, re.MULTILINE)}
     assert told == {
         "Plan JSON": PLAN_VERSION,
+        "Memory map": MAP_VERSION,
         "Graph JSON": json_graph.SCHEMA_VERSION,
         "Graph set": graph_set.SCHEMA_VERSION,
         "Policy file": policy_file.SCHEMA_VERSION,

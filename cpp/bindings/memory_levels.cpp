@@ -57,6 +57,15 @@ std::vector<Level> as_levels(const LevelProblem& problem, const ArrayIn<uint8_t>
     return levels;
 }
 
+// The maps of a batch, checked and copied.
+std::vector<Level> as_maps(const LevelProblem& problem, const ArrayIn<uint8_t, 2>& maps) {
+    if (maps.shape(1) != size_t(problem.num_tensors)) throw std::invalid_argument("a map needs one level per tensor");
+    std::vector<Level> levels(maps.data(), maps.data() + maps.size());
+    if (!std::ranges::all_of(levels, [&](Level level) { return level < problem.num_levels; }))
+        throw std::invalid_argument("a map names a level that does not exist");
+    return levels;
+}
+
 // Evaluates batches of maps on a few threads, which it keeps together with their scratch.
 class LevelEvaluator {
   public:
@@ -69,10 +78,7 @@ class LevelEvaluator {
     // Latency, moved bytes and rectified map of each row.
     auto evaluate(ArrayIn<uint8_t, 2> maps) {
         const size_t count = maps.shape(0), width = size_t(problem_->num_tensors);
-        if (maps.shape(1) != width) throw std::invalid_argument("a map needs one level per tensor");
-        std::vector<Level> levels(maps.data(), maps.data() + maps.size());
-        if (!std::ranges::all_of(levels, [&](Level level) { return level < problem_->num_levels; }))
-            throw std::invalid_argument("a map names a level that does not exist");
+        std::vector<Level> levels = as_maps(*problem_, maps);
         std::vector<int64_t> latency(count), moved(count);
         {
             nb::gil_scoped_release release;
@@ -103,6 +109,20 @@ auto level_details(const LevelProblem& problem, ArrayIn<uint8_t> map) {
         for (size_t op = 0; op < size_t(problem.num_ops); ++op)
             scratch.in_use[level * size_t(problem.num_ops) + op] += scratch.weights[level];
     return std::tuple(to_array(std::move(time)), to_array(std::move(scratch.in_use)));
+}
+
+// Latencies of maps that need not fit.
+auto time_as_they_are(const LevelProblem& problem, ArrayIn<uint8_t, 2> maps) {
+    const auto levels = as_maps(problem, maps);
+    const size_t width = size_t(problem.num_tensors);
+    std::vector<int64_t> latency(maps.shape(0));
+    LevelScratch scratch(problem);
+    for (size_t row = 0; row < latency.size(); ++row) {
+        const std::span<const Level> map(levels.data() + row * width, width);
+        memory_levels::count(problem, map, scratch);
+        latency[row] = memory_levels::latency_of(problem, map, scratch);
+    }
+    return to_array(std::move(latency));
 }
 
 // What all searches over maps have in common.
@@ -145,6 +165,20 @@ void bind_level_searches(nb::module_& m) {
             nb::kw_only(), arg("problem"), arg("start").noconvert(), arg("first_temperature"), arg("last_temperature"),
             arg("seed"));
     m.def(
+        "level_savings",
+        [](const LevelProblem& problem, ArrayIn<uint8_t> start) {
+            return to_array(memory_levels::savings(problem, as_levels(problem, start)));
+        },
+        arg("problem"), arg("start").noconvert(),
+        "What moving each tensor alone to each level would save, flat, whether or not it fits.");
+    m.def(
+        "drawn_near",
+        [](const LevelProblem& problem, ArrayIn<uint8_t> start) {
+            return to_array(memory_levels::drawn_near(problem, as_levels(problem, start)));
+        },
+        arg("problem"), arg("start").noconvert(),
+        "The map with every tensor in the fastest level that has room for it and costs nothing.");
+    m.def(
         "steepest_descent",
         [](const LevelProblem& problem, ArrayIn<uint8_t> start, bool per_byte, int64_t most_evaluations) {
             const auto levels = as_levels(problem, start);
@@ -174,6 +208,8 @@ void bind_memory_levels(nb::module_& m) {
         .def_ro("num_tensors", &LevelProblem::num_tensors)
         .def_ro("num_levels", &LevelProblem::num_levels)
         .def_ro("total_bytes", &LevelProblem::total_bytes)
+        .def("time_as_they_are", &time_as_they_are, arg("maps").noconvert(),
+             "Latencies in ps of maps that need not fit.")
         .def("details", &level_details, arg("map").noconvert(),
              "Time of each op in ps, and bytes in use by level and op, flat, without the slowest level.");
     nb::class_<LevelEvaluator>(m, "LevelEvaluator", "Evaluates batches of maps on threads that it keeps.")

@@ -9,6 +9,7 @@ from placewright.version import VERSION
 
 if TYPE_CHECKING:
     from placewright.api import compile, compile_onnx, inductor_pass, inspect, load, plan, profile, save
+    from placewright.api.maps import MemoryMap, load_map, map_memory
     from placewright.api.questions import Plan
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
@@ -29,6 +30,7 @@ __all__ = [
     "InputError",
     "Link",
     "Machine",
+    "MemoryMap",
     "MissingExtraError",
     "Op",
     "PlacewrightError",
@@ -46,6 +48,8 @@ __all__ = [
     "load",
     "load_graph",
     "load_machine",
+    "load_map",
+    "map_memory",
     "plan",
     "profile",
     "register_method",
@@ -60,6 +64,7 @@ _MODULE_OF = {
     **dict.fromkeys(
         ("compile", "compile_onnx", "inductor_pass", "inspect", "load", "plan", "profile", "save"), "placewright.api"
     ),
+    **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),

@@ -464,6 +464,9 @@ class LevelProblem:
     @property
     def total_bytes(self) -> int: ...
 
+    def time_as_they_are(self, maps: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+        """Latencies in ps of maps that need not fit."""
+
     def details(self, map: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
         """
         Time of each op in ps, and bytes in use by level and op, flat, without the slowest level.
@@ -522,6 +525,16 @@ class LevelAnnealing:
 
     def best(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
         """The best map so far."""
+
+def level_savings(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    What moving each tensor alone to each level would save, flat, whether or not it fits.
+    """
+
+def drawn_near(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+    """
+    The map with every tensor in the fastest level that has room for it and costs nothing.
+    """
 
 def steepest_descent(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], per_byte: bool, most_evaluations: int) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], int]:
     """

@@ -11,11 +11,13 @@ import pytest
 import placewright
 from placewright.api.questions import Answer, Check
 from placewright.costs.estimate import TimeSources
+from placewright.memory_levels import record as map_record
 from placewright.plans import record
 from placewright.problem.objective import Metrics
 
 #: What the public functions return, and what the fields of that are.
 RETURNED = [Answer, Check, Metrics, TimeSources, record.ScheduledOp, record.Transfer, record.Buffer]
+RETURNED += [map_record.MappedOp, map_record.MappedTensor, map_record.MemoryMap]
 RETURNED += [record.MemoryCurve, record.BaselineOutcome, record.OneDevice, record.Plan]
 PUBLIC = {name: getattr(placewright, name) for name in placewright.__all__ if name != "__version__"}
 CLASSES = {one.__qualname__: one for one in [*PUBLIC.values(), *RETURNED] if inspect.isclass(one)}

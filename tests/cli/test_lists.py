@@ -95,6 +95,7 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
     outputs = {
         "plan": ("plan", model, "-d", "2xp100", "--evaluations", "20", "--json"),
         "show": ("show", saved, "--json"),
+        "map": ("map", "example:resnet50-int8", "--chip", "nnpi", "--solver", "marginal", "--json"),
         "inspect": ("inspect", model, "-d", "2xp100", "--json"),
         "explain": ("explain", saved, "--json"),
         "explain-op": ("explain", saved, "--op", "op3", "--json"),

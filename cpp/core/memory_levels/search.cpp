@@ -15,7 +15,9 @@ enum Purpose : uint64_t { kFlip = 1, kMove = 2 };
 // How many moves share one temperature.
 constexpr int64_t kMovesPerTemperature = 256;
 // How many tensors are asked to make room.
-constexpr uint64_t kAsked = 6;
+constexpr uint64_t kAsked = 16;
+// How many tensors may take the room that an exchange leaves.
+constexpr uint64_t kRefills = 12;
 
 void require(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
@@ -108,18 +110,16 @@ void LevelAnnealing::try_exchange(int32_t tensor, int32_t level, const RandomStr
     const int64_t before = state_.latency_ps();
     moved_.clear();
     for (uint64_t asked = 0; asked < kAsked && !state_.fits(tensor, level); ++asked) {
-        const auto there = state_.members(level);
-        if (there.empty()) break;
-        const int32_t other = there[stream.below(3 + asked, uint32_t(there.size()))];
-        const bool overlaps = problem_->first[size_t(other)] <= problem_->last[size_t(tensor)] &&
-                              problem_->first[size_t(tensor)] <= problem_->last[size_t(other)];
-        if (overlaps) move_noted(other, problem_->last_level());
+        const int32_t other = held_during(state_.fullest_op(tensor, level), level, stream.bits(3 + asked));
+        if (other < 0) break;
+        move_noted(other, problem_->last_level());
     }
     const size_t evicted = moved_.size();
     bool accepted = false;
     if (state_.fits(tensor, level)) {
         move_noted(tensor, level);
         for (size_t i = 0; i < evicted; ++i) settle(moved_[i].tensor);
+        if (evicted > 0) refill(level, stream);
         const int64_t change = state_.latency_ps() - before;
         accepted = accepts(change, stream.bits(2));
         if (accepted && change < 0) keep_if_best();
@@ -131,6 +131,28 @@ void LevelAnnealing::try_exchange(int32_t tensor, int32_t level, const RandomStr
 void LevelAnnealing::move_noted(int32_t tensor, int32_t level) {
     moved_.push_back({tensor, state_.level_of(tensor)});
     state_.move(tensor, level);
+}
+
+// A tensor of the level that is held during an op, the first of the members from a random one on; -1 for none.
+int32_t LevelAnnealing::held_during(int32_t op, int32_t level, uint64_t bits) const {
+    const auto there = state_.members(level);
+    const auto count = uint32_t(there.size());
+    auto place = static_cast<uint32_t>(((bits >> 32) * count) >> 32);
+    for (uint32_t looked = 0; looked < count; ++looked, ++place) {
+        const int32_t tensor = there[place >= count ? place - count : place];
+        if (problem_->first[size_t(tensor)] <= op && op <= problem_->last[size_t(tensor)]) return tensor;
+    }
+    return -1;
+}
+
+// What left may have been larger than what came: some tensors of the slowest level take the room that is left.
+void LevelAnnealing::refill(int32_t level, const RandomStream& stream) {
+    for (uint64_t drawn = 0; drawn < kRefills; ++drawn) {
+        const auto waiting = state_.members(problem_->last_level());
+        if (waiting.empty()) return;
+        const int32_t tensor = waiting[stream.below(3 + kAsked + drawn, uint32_t(waiting.size()))];
+        if (state_.fits(tensor, level) && state_.change_ps(tensor, level) < 0) move_noted(tensor, level);
+    }
 }
 
 // From the slowest level to the fastest that has room.
@@ -149,26 +171,104 @@ void LevelAnnealing::keep_if_best() {
     std::ranges::copy(state_.levels(), best_.begin());
 }
 
+namespace {
+
+struct Move {
+    int32_t tensor, level;
+};
+
+// What every move would save, kept up to date: only tensors that share an op with the one moved are scored anew.
+class Savings {
+  public:
+    Savings(const LevelProblem& problem, LevelState& state, bool per_byte)
+        : problem_(problem),
+          state_(state),
+          per_byte_(per_byte),
+          saved_(size_t(problem.num_tensors) * size_t(problem.num_levels)) {}
+
+    int64_t scored() const { return scored_; }
+    std::vector<int64_t> taken() && { return std::move(saved_); }
+
+    void score_all() {
+        for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor) score(tensor);
+    }
+
+    void score_around(int32_t moved) {
+        if (problem_.has_prefetch) return score_all();
+        for (const int32_t use : problem_.uses_of(moved)) {
+            const auto op = size_t(problem_.op_of_use[size_t(use)]);
+            for (int32_t other = problem_.use_begin[op]; other < problem_.use_begin[op + 1]; ++other)
+                score(problem_.use_tensor[size_t(other)]);
+        }
+    }
+
+    // The move that is worth the most of those that fit; a negative tensor for none.
+    Move best() {
+        Move found{-1, -1};
+        double most = 0;
+        for (int32_t tensor = 0; tensor < problem_.num_tensors; ++tensor)
+            for (int32_t level = 0; level < problem_.num_levels; ++level) {
+                const double worth = worth_of(tensor, level);
+                if (worth <= most || !state_.fits(tensor, level)) continue;
+                found = {tensor, level};
+                most = worth;
+            }
+        return found;
+    }
+
+  private:
+    void score(int32_t tensor) {
+        for (int32_t level = 0; level < problem_.num_levels; ++level) {
+            const bool moves = level != state_.level_of(tensor);
+            scored_ += moves;
+            saved_[size_t(tensor) * size_t(problem_.num_levels) + size_t(level)] =
+                moves ? -state_.change_ps(tensor, level) : 0;
+        }
+    }
+
+    double worth_of(int32_t tensor, int32_t level) const {
+        const auto saved = double(saved_[size_t(tensor) * size_t(problem_.num_levels) + size_t(level)]);
+        if (!per_byte_ || level == problem_.last_level()) return saved;
+        const double ops = double(problem_.last[size_t(tensor)] - problem_.first[size_t(tensor)] + 1);
+        return saved / (std::max(1.0, double(problem_.size[size_t(tensor)])) * ops);
+    }
+
+    const LevelProblem& problem_;
+    LevelState& state_;
+    bool per_byte_;
+    std::vector<int64_t> saved_;  // [tensor][level]
+    int64_t scored_ = 0;
+};
+
+}  // namespace
+
+std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start) {
+    LevelState state(problem, start);
+    Savings savings(problem, state, false);
+    savings.score_all();
+    return std::move(savings).taken();
+}
+
+std::vector<Level> drawn_near(const LevelProblem& problem, std::span<const Level> start) {
+    LevelState state(problem, start);
+    for (int32_t tensor = 0; tensor < problem.num_tensors; ++tensor)
+        for (int32_t level = 0; level < state.level_of(tensor); ++level)
+            if (state.fits(tensor, level) && state.change_ps(tensor, level) <= 0) state.move(tensor, level);
+    return {state.levels().begin(), state.levels().end()};
+}
+
 std::vector<Level> steepest_descent(const LevelProblem& problem, std::span<const Level> start, bool per_byte,
                                     int64_t most_evaluations, int64_t& evaluations) {
     LevelState state(problem, start);
-    while (true) {
-        int32_t tensor = -1, level = -1;
-        double most = 0;
-        for (int32_t t = 0; t < problem.num_tensors && evaluations < most_evaluations; ++t)
-            for (int32_t l = 0; l < problem.num_levels; ++l) {
-                if (l == state.level_of(t) || !state.fits(t, l)) continue;
-                ++evaluations;
-                const int64_t saved = -state.change_ps(t, l);
-                if (saved <= 0) continue;
-                const double taken =
-                    double(problem.size[size_t(t)]) * double(problem.last[size_t(t)] - problem.first[size_t(t)] + 1);
-                const double worth = per_byte && l < problem.last_level() ? double(saved) / taken : double(saved);
-                if (worth > most) tensor = t, level = l, most = worth;
-            }
-        if (tensor < 0) break;
-        state.move(tensor, level);
+    Savings savings(problem, state, per_byte);
+    savings.score_all();
+    while (savings.scored() < most_evaluations) {
+        const Move move = savings.best();
+        if (move.tensor < 0) break;
+        state.move(move.tensor, move.level);
+        savings.score_around(move.tensor);
     }
+    evaluations = savings.scored();
     return {state.levels().begin(), state.levels().end()};
 }
 

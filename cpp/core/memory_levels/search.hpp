@@ -38,8 +38,8 @@ class LevelLocalSearch {
 };
 
 struct LevelAnnealingConfig {
-    double first_temperature = 1e-3;  // relative to the latency that the search starts from
-    double last_temperature = 1e-6;
+    double first_temperature = 3e-3;  // relative to the latency that the search starts from
+    double last_temperature = 1e-5;
 };
 
 // Annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) of maps that fit. A tensor moves to another level; where that
@@ -62,7 +62,9 @@ class LevelAnnealing {
     void try_move();
     void try_exchange(int32_t tensor, int32_t level, const RandomStream& stream);
     void move_noted(int32_t tensor, int32_t level);
+    int32_t held_during(int32_t op, int32_t level, uint64_t bits) const;
     void settle(int32_t tensor);
+    void refill(int32_t level, const RandomStream& stream);
     bool accepts(int64_t change_ps, uint64_t bits) const;
     void keep_if_best();
 
@@ -77,6 +79,13 @@ class LevelAnnealing {
     int64_t all_evaluations_ = 1;
     double temperature_ps_ = 0;
 };
+
+// What moving each tensor alone to each level would save, [tensor][level], whether or not it fits.
+std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start);
+
+// The map after every tensor went to the fastest level with room for it that costs nothing, so that none lies far away
+// without need.
+std::vector<Level> drawn_near(const LevelProblem& problem, std::span<const Level> start);
 
 // Again and again the move of one tensor that saves the most, until none saves anything; `evaluations` counts the moves
 // scored. per_byte: the most per byte that it takes from the level, times the ops during which it takes them.

@@ -129,6 +129,12 @@ bool take(const LevelProblem& p, size_t tensor, size_t level, LevelScratch& scra
     return true;
 }
 
+void clear(LevelScratch& scratch) {
+    std::ranges::fill(scratch.in_use, 0);
+    std::ranges::fill(scratch.weights, 0);
+    std::ranges::fill(scratch.peaks, 0);
+}
+
 }  // namespace
 
 LevelScratch::LevelScratch(const LevelProblem& problem)
@@ -137,9 +143,7 @@ LevelScratch::LevelScratch(const LevelProblem& problem)
       peaks(size_t(problem.num_levels)) {}
 
 int64_t rectify(const LevelProblem& p, std::span<Level> levels, LevelScratch& scratch) {
-    std::ranges::fill(scratch.in_use, 0);
-    std::ranges::fill(scratch.weights, 0);
-    std::ranges::fill(scratch.peaks, 0);
+    clear(scratch);
     int64_t moved = 0;
     const auto last = size_t(p.last_level());
     for (size_t tensor = 0; tensor < size_t(p.num_tensors); ++tensor) {
@@ -150,6 +154,21 @@ int64_t rectify(const LevelProblem& p, std::span<Level> levels, LevelScratch& sc
         levels[tensor] = Level(level);
     }
     return moved;
+}
+
+void count(const LevelProblem& p, std::span<const Level> levels, LevelScratch& scratch) {
+    clear(scratch);
+    for (size_t tensor = 0; tensor < size_t(p.num_tensors); ++tensor) {
+        const size_t level = levels[tensor];
+        if (level == size_t(p.last_level())) continue;
+        if (p.is_weight[tensor]) {
+            scratch.weights[level] += p.size[tensor];
+            continue;
+        }
+        int64_t* in_use = scratch.in_use.data() + level * size_t(p.num_ops);
+        for (int32_t op = p.first[tensor]; op <= p.last[tensor]; ++op)
+            scratch.peaks[level] = std::max(scratch.peaks[level], in_use[op] += p.size[tensor]);
+    }
 }
 
 int64_t latency_of(const LevelProblem& p, std::span<const Level> levels, const LevelScratch& scratch) {

@@ -28,7 +28,10 @@ struct LevelOutcome {
 // until it fits. Returns the bytes of the tensors moved. in_use, weights and peaks of the scratch are then the map's.
 int64_t rectify(const LevelProblem& problem, std::span<Level> levels, LevelScratch& scratch);
 
-// The latency of a map that fits. With prefetching the scratch must hold what its rectification left there.
+// Counts a map as it is, fit or not, into the scratch.
+void count(const LevelProblem& problem, std::span<const Level> levels, LevelScratch& scratch);
+
+// The latency of a map that fits. With prefetching the scratch must hold what rectifying or counting it left there.
 int64_t latency_of(const LevelProblem& problem, std::span<const Level> levels, const LevelScratch& scratch);
 
 // As latency_of, and the time of each op.

@@ -72,6 +72,12 @@ bool LevelState::fits(int32_t tensor, int32_t level) {
     return true;
 }
 
+int32_t LevelState::fullest_op(int32_t tensor, int32_t level) const {
+    const auto begin = scratch_.in_use.begin() + ptrdiff_t(level) * problem_.num_ops;
+    const auto from = begin + problem_.first[size_t(tensor)], to = begin + problem_.last[size_t(tensor)] + 1;
+    return int32_t(std::max_element(from, to) - begin);
+}
+
 int64_t LevelState::change_ps(int32_t tensor, int32_t level) {
     const int32_t from = level_of(tensor);
     if (!problem_.has_prefetch) {

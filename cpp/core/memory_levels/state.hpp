@@ -22,6 +22,8 @@ class LevelState {
 
     // Whether a tensor, which is elsewhere, fits into a level beside what is there.
     bool fits(int32_t tensor, int32_t level);
+    // The op during which a level has the least room for a tensor that is elsewhere, of those that hold it.
+    int32_t fullest_op(int32_t tensor, int32_t level) const;
     // What moving a tensor to another level that it fits into adds to the latency.
     int64_t change_ps(int32_t tensor, int32_t level);
     // Moves a tensor; the caller sees to it that it fits in the end.

@@ -13,6 +13,7 @@ from placewright.cli import (
     examples,
     graphs,
     lists,
+    mapping,
     planning,
     plans,
     profiling,
@@ -48,6 +49,7 @@ def options(
 
 
 app.command("plan")(planning.plan)
+app.command("map")(mapping.map_command)
 app.command("inspect")(graphs.inspect)
 app.command("show")(plans.show)
 app.command("explain")(plans.explain)

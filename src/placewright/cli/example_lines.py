@@ -14,6 +14,11 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright plan model.onnx -d cpu+2xt4 --memory-limit 10GiB -o plan.json": "within a limit",
         "placewright plan set.graphs.gz:NAME -d 4xa100-80g/nvlink --pin 'embed*=0'": "one graph of a set",
     },
+    "map": {
+        "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
+        "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",
+        "placewright map example:resnet50-int8 --chip nnpi --solver h6": "what a compiler would do",
+    },
     "inspect": {
         "placewright inspect model.onnx -d 2xh100": "what it costs, where it fits",
         "placewright inspect example:llama-3-8b-train --json": "for programs",

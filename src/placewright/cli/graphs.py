@@ -41,12 +41,16 @@ def inspect(
 
 
 def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None, as_json: Json = False) -> int:
-    """Simulate a plan anew; exit code 1 when it is wrong."""
+    """Simulate a plan or a memory map anew; exit code 1 when it is wrong."""
     from placewright.api.questions import judge
+    from placewright.cli.mapping import check_map
     from placewright.cli.printing import print_json, print_parts
+    from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.check_table import check_table
 
+    if is_map_file(plan_file):
+        return check_map(model, plan_file, parse_dims(dim), as_json)
     plan = read_plan(plan_file)
     found = judge(plan, model, dims=parse_dims(dim), measured=measured, name=f"'{plan_file}'")
     if as_json:

@@ -13,12 +13,16 @@ from placewright.cli.options import Json, PlanFile, Quiet
 
 
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
-    """A plan's table, as `plan` prints it."""
+    """A plan's table, as `plan` prints it, or a memory map's."""
+    from placewright.cli.mapping import show_map
     from placewright.cli.printing import print_json, print_parts
+    from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.plan_summary import plan_summary
     from placewright.terminal.plan_table import plan_table
 
+    if is_map_file(plan_file):
+        return show_map(plan_file, as_json)
     plan = read_plan(plan_file)
     if as_json:
         print_json(plan_summary(plan))
@@ -41,14 +45,18 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Why a plan costs what it costs, or an op is where it is."""
+    """Why a plan costs what it costs, or an op is where it is; the same of memory maps and their tensors."""
     from placewright.analysis.explain import explain as explain_plan
     from placewright.api.questions import why_there
+    from placewright.cli.mapping import explain_map
     from placewright.cli.printing import print_json, print_parts
+    from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.explain_tables import explain_tables
     from placewright.terminal.op_tables import op_tables
 
+    if is_map_file(plan_file):
+        return explain_map(plan_file, op, model, as_json)
     plan = read_plan(plan_file)
     if op is not None:
         found = why_there(plan, op, model, name=f"'{plan_file}'")
@@ -72,12 +80,16 @@ def diff(
     ],
     as_json: Json = False,
 ) -> int:
-    """Two plans for one graph side by side."""
+    """Two plans, or two memory maps, for one graph side by side."""
     from placewright.analysis.comparison import compare
+    from placewright.cli.mapping import diff_maps
     from placewright.cli.printing import print_json, print_parts
+    from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.diff_tables import diff_tables
 
+    if is_map_file(first) and is_map_file(second):
+        return diff_maps(first, second, as_json)
     plans = read_plan(first), read_plan(second)
     comparison = compare(*plans)
     if as_json:

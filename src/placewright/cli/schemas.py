@@ -17,9 +17,11 @@ from placewright.execution.comparison import RunComparison
 from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.learning.shipped import PolicySummary
+from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
 from placewright.support.suggestion import did_you_mean
+from placewright.terminal.map_summary import MapSummary
 from placewright.terminal.plan_summary import PlanSummary
 
 
@@ -179,11 +181,12 @@ class BenchReport:
 #: By command; "explain --op" has a shape of its own, and a command of a group its group before it.
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
-    "show": PlanSummary,
+    "map": MapSummary,
+    "show": PlanSummary | MapSummary,
     "inspect": Inspection,
-    "explain": Explanation,
-    "explain-op": OpExplanation | ModuleExplanation,
-    "diff": Comparison,
+    "explain": Explanation | MapExplanation,
+    "explain-op": OpExplanation | ModuleExplanation | MapOpExplanation,
+    "diff": Comparison | MapComparison,
     "examples": Examples,
     "solvers": Solvers,
     "policies": Policies,

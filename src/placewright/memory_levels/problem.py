@@ -113,6 +113,10 @@ class MemoryProblem:
         latency, moved, rectified = self._evaluators[threads].evaluate(levels)
         return Evaluations(latency_ps=latency, moved_bytes=moved, maps=rectified.reshape(levels.shape))
 
+    def time_as_they_are(self, maps: Levels) -> Int64:
+        """Latencies in ps of maps that need not fit: nothing is rectified. No evaluation, as no chip could run them."""
+        return self.core.time_as_they_are(self._checked(maps))
+
     def evaluate_one(self, levels: Levels) -> tuple[int, int, Levels]:
         """Latency, moved bytes and the rectified map of one map."""
         found = self.evaluate(np.asarray(levels)[None])

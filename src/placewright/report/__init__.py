@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from string import Template
 
@@ -16,6 +15,7 @@ from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
 from placewright.report.markup import Markup, element, escaped
 from placewright.report.memory_over_time import memory_section
+from placewright.report.parts import page
 from placewright.report.run_section import run_section
 from placewright.support.errors import InputError, shown
 from placewright.support.files import write_atomically
@@ -66,10 +66,10 @@ def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = No
 @collection_paused()
 def html_of(plan: Plan, run: RunComparison | None = None) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
-    script = "\n".join(_page(name) for name in SCRIPTS)
-    return Template(_page("template.html")).substitute(
+    script = "\n".join(page(name) for name in SCRIPTS)
+    return Template(page("template.html")).substitute(
         title=escaped(f"{title_words(plan)} on {plan.machine.name}"),
-        style=_page("report.css"),
+        style=page("report.css"),
         heading=summary.heading(plan),
         notices=summary.notices(plan),
         figures=summary.figures(plan),
@@ -80,10 +80,6 @@ def html_of(plan: Plan, run: RunComparison | None = None) -> str:
         data=embedded_json(plan, run),
         script=f"(() => {{\n'use strict';\n{script}\n}})();",
     )
-
-
-def _page(name: str) -> str:
-    return (resources.files(__name__) / "page" / name).read_text("utf-8")
 
 
 def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
@@ -97,9 +93,9 @@ def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
 def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
-    timeline = Template(_page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))
+    timeline = Template(page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))
     devices = _section("devices", "Devices", devices_table(plan))
-    over_time, layers, peak = memory_section(plan), layers_section(plan), _page("peak.html")
+    over_time, layers, peak = memory_section(plan), layers_section(plan), page("peak.html")
     if plan.status == "infeasible" or plan.objective == "peak-memory":
         shown = [over_time, peak, devices, timeline, layers]
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from placewright.analysis.advice import advice, peak_words
 from placewright.analysis.basis import basis_words
 from placewright.analysis.outcome import (
@@ -20,6 +18,7 @@ from placewright.analysis.outcome import (
 from placewright.plans.record import Plan
 from placewright.problem.objective import Metrics, Objective
 from placewright.report.markup import Markup, element, joined, number, table
+from placewright.report.parts import figure
 from placewright.report.time_use import time_use_figure
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
@@ -64,31 +63,15 @@ def figures(plan: Plan) -> Markup:
     return element("div", *shown, class_=f"figures {plan.status}")
 
 
-def _figure(label: str, value: str, *lines: str, kind: str = "figure", title: str | None = None) -> Markup:
-    return element(
-        "div",
-        element("div", label, class_="label"),
-        element("div", value, class_="value"),
-        *(element("div", _unbroken(line), class_="line") for line in lines if line),
-        class_=kind,
-        title=title,
-    )
-
-
-def _unbroken(line: str) -> str:
-    """The line with its numbers kept together with their units."""
-    return re.sub(r"(?<=\d) (?=(?:[num]?s|min|h|[KMGTP]?i?B)\b)", "\u00a0", line)
-
-
 def _missing_figure(plan: Plan) -> Markup:
     """Of a plan that does not fit, what comes before its objective."""
     over = format_bytes(plan.metrics.bytes_over_limit)
-    return _figure("Over the memory limits", over, *_compared(plan), kind="figure main")
+    return figure("Over the memory limits", over, *_compared(plan), kind="figure main")
 
 
 def _time_figure(plan: Plan) -> Markup:
     compared, kind = _prominence(plan, "step-time")
-    return _figure("Step time", format_time_ns(plan.metrics.step_time_ns), *compared, kind=kind)
+    return figure("Step time", format_time_ns(plan.metrics.step_time_ns), *compared, kind=kind)
 
 
 def _memory_figure(plan: Plan) -> Markup:
@@ -98,7 +81,7 @@ def _memory_figure(plan: Plan) -> Markup:
     of = "no limit" if limit is None else f"of {format_bytes(limit)}"
     where = f"on {plan.machine.devices[fullest].name}, {of}"
     compared, kind = _prominence(plan, "peak-memory")
-    return _figure("Peak memory", format_bytes(plan.metrics.peak_memory_bytes), *compared, where, kind=kind)
+    return figure("Peak memory", format_bytes(plan.metrics.peak_memory_bytes), *compared, where, kind=kind)
 
 
 def _prominence(plan: Plan, objective: Objective) -> tuple[tuple[str, ...], str]:
@@ -139,17 +122,17 @@ def _bound_figure(plan: Plan) -> Markup:
     """What no plan can go below, why, and how far this one is from it; its technical name when pointed at."""
     claim, reason = bound_words(plan)
     if not claim:
-        return _figure("Lower bound", "none", "nothing is proven about other plans")
+        return figure("Lower bound", "none", "nothing is proven about other plans")
     lines = [f"{reason[0].upper()}{reason[1:]}."]
     if plan.status != "infeasible":
         most = f"{1 - 1 / (1 + plan.gap):.1%}"
         lines.append("Reached: the plan is optimal." if plan.gap == 0 else f"Gap {plan.gap:.1%}: at most {most} less.")
     title, value = f"lower bound: {plan.bound_reason}", format_objective(plan, plan.lower_bound)
-    return _figure(claim, value, *lines, kind="figure bound-figure", title=title)
+    return figure(claim, value, *lines, kind="figure bound-figure", title=title)
 
 
 def _traffic_figure(plan: Plan) -> Markup:
-    return _figure(
+    return figure(
         "Moved between devices",
         format_bytes(plan.metrics.bytes_moved),
         counted(plan.metrics.num_transfers, "transfer"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import placewright._core as _core
 from placewright.memory_levels.bounds import ALONE, PROGRAM, alone_bound
@@ -18,23 +17,28 @@ from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGree
 from placewright.memory_levels.solvers.greedy_dp import GreedyDp
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
+from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
 #: What the searches that see latencies only may spend, each; more rarely helps.
 _BLACK_BOX_EVALUATIONS = 4000
 #: Relaxing a program of more variables takes more than about a second.
 _MAX_VARIABLES = 40_000
-#: Of the time that is left after the relaxation, for whole numbers.
-_PROGRAM_SHARE = 0.75
+#: Of the time, for annealing; the program has most of the rest.
+_ANNEALING_SHARE = 0.35
+#: Moves that one descent may score.
+_DESCENT_EVALUATIONS = 2_000_000
+#: A part whose time is over still gets so much.
+_LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """Never worse than the other solvers at the same number of evaluations, up to 4,000; ends when a map is proven.
 
-    All of them run first, whatever the budget, unless a time limit shortens them. Where SciPy is installed and the chip
-    does not prefetch, the relaxed program then gives a bound and a start; under a time limit most of the rest is spent
-    on its whole numbers. Annealing has what is left.
+    Compilers and greedy maps run first, whatever the budget; then annealing, and the searches that see latencies only.
+    Where SciPy is installed and the chip does not prefetch, the relaxed program gives a bound and one more start; under
+    a time limit its whole numbers have the rest of the time, to prove the map.
     """
 
     name: str = "auto"
@@ -57,13 +61,17 @@ class _Course:
         self.problem, self.run = problem, run
         self.best = BestMap(problem, run, name)
         self.bound = _Bound(latency_ps=alone_bound(problem))
+        self.program: Program | None = None
 
     def result(self) -> MapResult:
-        for step in (self._first, self._black_box, self._program, self._anneal):
+        for step in (self._first, self._anneal, self._black_box, self._relax, self._close):
             step()
             if self._is_over():
                 break
         bound = self.bound
+        assert self.best.levels is not None  # the compilers' maps were offered
+        self.best.levels = _core.drawn_near(self.problem.core, self.best.levels)
+        self.best.latency_ps = self.problem.evaluate_one(self.best.levels)[0]
         return self.best.result(
             ended(self.best.latency_ps, bound.latency_ps, self.run),
             bound_ps=min(bound.latency_ps, self.best.latency_ps),
@@ -80,59 +88,60 @@ class _Course:
         solvers: list[MapSolver] = [Compiler(name=name) for name in COMPILERS]
         solvers += [DensityGreedy(), MarginalGreedy(), MarginalGreedy(name="marginal-density", per_byte=True)]
         for solver in solvers:
-            self._try(solver, _unlimited(self.run))
+            self._try(solver, Budget(evaluations=_DESCENT_EVALUATIONS))
         # Compilers' maps end in other places when each is improved move by move.
         for compiler in COMPILERS.values():
             self._descend(compiler(self.problem), "descent")
 
-    def _black_box(self) -> None:
-        solvers: list[MapSolver] = [LevelLocalSearch(), GreedyDp(), RandomMaps()]
-        for solver in solvers:
-            if self._is_over():
-                return
-            self._try(solver, self.run.part(evaluations=min(self.run.budget.evaluations, _BLACK_BOX_EVALUATIONS)))
+    def _anneal(self) -> None:
+        left, share = self.run.seconds_left, _ANNEALING_SHARE if self._has_program() else 0.9
+        seconds = None if left is None else max(_LEAST_SECONDS, left * share)
+        self._try(LevelAnnealing(), replace(self.run.budget, seconds=seconds))
 
-    def _try(self, solver: MapSolver, run: SearchRun) -> None:
-        found = solver.solve(self.problem, run)
+    def _black_box(self) -> None:
+        evaluations = min(self.run.budget.evaluations, _BLACK_BOX_EVALUATIONS)
+        for solver in (LevelLocalSearch(), GreedyDp(), RandomMaps()):
+            if not self._is_over():
+                left = self.run.seconds_left
+                self._try(solver, Budget(evaluations=evaluations, seconds=left and max(_LEAST_SECONDS, left)))
+
+    def _try(self, solver: MapSolver, budget: Budget) -> None:
+        """Runs another solver with a budget of its own, whatever is left of the run's."""
+        own = SearchRun(budget, seed=self.run.seed, threads=self.run.threads, interrupted=self.run.is_interrupted)
+        found = solver.solve(self.problem, own)
         self.bound.baselines[solver.name] = found.latency_ps
-        self.best.take(found.levels, found.latency_ps, solver.name)
+        self.best.take(found.levels, found.latency_ps, solver.name, evaluations=own.evaluations)
 
     def _descend(self, levels: Levels, found_by: str) -> None:
         """Offers a map after all moves of one tensor that save something."""
-        better, spent = _core.steepest_descent(self.problem.core, levels, False, _BLACK_BOX_EVALUATIONS * 1000)
+        better, spent = _core.steepest_descent(self.problem.core, levels, False, _DESCENT_EVALUATIONS)
         self.best.offer(better, found_by, evaluations=spent + 1)
 
-    def _program(self) -> None:
-        if self.problem.chip.has_prefetch or not has_scipy():
+    def _relax(self) -> None:
+        """A bound, and a map near the relaxed one."""
+        if not self._has_program():
             return
         program = configuration_program(self.problem)
         if len(program.cost) > _MAX_VARIABLES:
             return
-        self._relax(program)
-        if self._is_over() or self.run.seconds_left is None:
-            return
-        found = solve_program(program, self.problem, self.run.seconds_left * _PROGRAM_SHARE)
-        self._raise_bound(found.bound_ps)
-        if found.levels is not None:
-            self._descend(found.levels, "exact")
-
-    def _relax(self, program: Program) -> None:
+        self.program = program
         found = solve_program(program, self.problem, self.run.seconds_left, relaxed=True)
         self._raise_bound(found.bound_ps)
         if found.levels is not None:
             self._descend(found.levels, "relaxation")
 
+    def _has_program(self) -> bool:
+        return not self.problem.chip.has_prefetch and has_scipy()
+
+    def _close(self) -> None:
+        """Whole numbers; what takes them long is no reason to wait where no time is given."""
+        if self.program is None or self.run.seconds_left is None:
+            return
+        found = solve_program(self.program, self.problem, self.run.seconds_left)
+        self._raise_bound(found.bound_ps)
+        if found.levels is not None:
+            self._descend(found.levels, "exact")
+
     def _raise_bound(self, bound_ps: int) -> None:
         if bound_ps > self.bound.latency_ps:
             self.bound.latency_ps, self.bound.reason = bound_ps, PROGRAM
-
-    def _anneal(self) -> None:
-        starts: Iterator[Levels] = iter([self.best.levels] if self.best.levels is not None else [])
-        for start in starts:
-            found = LevelAnnealing().solve_from(self.problem, self.run.part(), start)
-            self.best.take(found.levels, found.latency_ps, "annealing")
-
-
-def _unlimited(run: SearchRun) -> SearchRun:
-    """A part of the run for what always runs whole."""
-    return run.part(evaluations=run.budget.evaluations)

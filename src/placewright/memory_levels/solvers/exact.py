@@ -68,7 +68,11 @@ class ProgramSolution:
 
 
 def solve_program(
-    program: Program, problem: MemoryProblem, seconds: float | None, *, relaxed: bool = False, gap: float = 0.0
+    program: Program,
+    problem: MemoryProblem,
+    seconds: float | None,
+    *,
+    relaxed: bool = False,
 ) -> ProgramSolution:
     """Solve a program within a time. relaxed: without its whole numbers; the map is then the nearest."""
     optimize, sparse = _scipy()
@@ -78,7 +82,7 @@ def solve_program(
     upper[: program.num_binary] = 1
     whole = np.zeros(size[1])
     whole[: program.num_binary] = 0 if relaxed else 1
-    options: dict[str, Any] = {"mip_rel_gap": gap}
+    options: dict[str, Any] = {"mip_rel_gap": 0.0}
     if seconds is not None:
         options["time_limit"] = max(0.01, seconds)
     found = optimize.milp(
@@ -93,7 +97,8 @@ def solve_program(
     if found.x is not None:
         shares = found.x[: program.num_binary].reshape(problem.num_tensors, problem.num_levels)
         levels = shares.argmax(axis=1).astype(np.uint8)
-    bound = 0 if proven is None or not np.isfinite(proven) else int(proven * _PS_PER_US * (1 - TOLERANCE / 10))
+    is_bound = proven is not None and np.isfinite(proven)
+    bound = int(proven * _PS_PER_US * (1 - TOLERANCE / 10)) if is_bound else 0
     return ProgramSolution(levels=levels, bound_ps=max(0, bound))
 
 

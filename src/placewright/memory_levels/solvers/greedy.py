@@ -15,28 +15,26 @@ from placewright.search.run.search_run import SearchRun
 
 @dataclass(frozen=True, kw_only=True)
 class DensityGreedy:
-    """Every tensor is moved alone from the slowest level to each faster one; then, in the order of time saved per byte
-    and op during which the byte is taken, each goes to the fastest level that has room for it."""
+    """Every tensor is moved alone from the slowest level to the fastest that could hold it; then, in the order of time
+    saved per byte and op during which the byte is taken, each goes to the fastest level that has room for it."""
 
     name: str = "density"
 
     def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
         best = BestMap(problem, run, self.name)
-        best.offer(density_map(problem), evaluations=problem.num_tensors + 1)
+        best.offer(density_map(problem), evaluations=problem.num_tensors * (problem.num_levels - 1) + 1)
         return best.result("complete")
 
 
 def density_map(problem: MemoryProblem) -> Levels:
     """The map of `DensityGreedy`."""
-    slowest = problem.all_slowest()
-    moved = np.repeat(slowest[None], problem.num_tensors, axis=0)
-    np.fill_diagonal(moved, 0)
-    before = problem.evaluate_one(slowest)[0]
-    # What is too large for the fastest level is rectified to the fastest that it fits into.
-    saved = before - problem.evaluate(moved).latency_ps
+    saved = _core.level_savings(problem.core, problem.all_slowest()).reshape(problem.num_tensors, problem.num_levels)
+    capacity = np.array([level.capacity_bytes for level in problem.chip.levels])
+    fastest = np.argmax(problem.size_bytes[:, None] <= capacity[None], axis=1)
     taken = problem.size_bytes * (problem.last - problem.first + 1)
     occupancy = Occupancy(problem)
-    for tensor in np.argsort(-saved / taken, kind="stable").tolist():
+    worth = saved[np.arange(problem.num_tensors), fastest] / taken
+    for tensor in np.argsort(-worth, kind="stable").tolist():
         occupancy.place_first_fitting(tensor, range(problem.num_levels))
     return occupancy.levels
 

@@ -10,7 +10,7 @@ from placewright.memory_levels.run import MapSolver
 from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.auto import Auto
 from placewright.memory_levels.solvers.compiler import Compiler
-from placewright.memory_levels.solvers.exact import Exact
+from placewright.memory_levels.solvers.exact import Exact, has_scipy
 from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGreedy
 from placewright.memory_levels.solvers.greedy_dp import GreedyDp
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
@@ -30,10 +30,18 @@ _SOLVERS: tuple[MapSolver, ...] = (
     *(Compiler(name=name) for name in COMPILERS),
 )
 MAP_SOLVERS: Mapping[str, MapSolver] = MappingProxyType({solver.name: solver for solver in _SOLVERS})
+#: About a second's worth for those that score moves; as many maps as the EGRL paper's agents see for the others.
+_MOVES, _MAPS = 500_000, 4000
+
+
+def default_map_evaluations(solver: str) -> int:
+    """The budget of a solver where none is given."""
+    return _MOVES if solver in ("auto", "annealing", "marginal") else _MAPS
 
 
 def make_map_solver(name: str) -> MapSolver:
     """The solver of that name. Raises InputError that suggests the nearest."""
     if name not in MAP_SOLVERS:
         raise InputError(f"unknown solver '{shown(name)}'{did_you_mean(name, MAP_SOLVERS)}")
+    has_scipy()  # Imported now, where it takes nothing of the solver's time.
     return MAP_SOLVERS[name]

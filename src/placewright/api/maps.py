@@ -1,0 +1,266 @@
+"""Memory levels from Python: `map_memory`, and what can be asked of a map."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placewright.api.arguments import budget, whole_number
+from placewright.api.functions import as_graph
+from placewright.api.questions import Answer, Check, answer
+from placewright.graph import Graph
+from placewright.importers import load_graph
+from placewright.memory_levels.assemble import assemble_map
+from placewright.memory_levels.chip import Chip
+from placewright.memory_levels.chips import load_chip
+from placewright.memory_levels.lowering import make_memory_problem
+from placewright.memory_levels.record import MemoryMap as MapRecord
+from placewright.memory_levels.solvers.table import default_map_evaluations, make_map_solver
+from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.search.run.search_run import MAX_THREADS, SearchRun
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from placewright.api.functions import Model
+    from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
+
+
+class MemoryMap(MapRecord):
+    """A map that answers questions: what `placewright.map_memory` returns."""
+
+    @classmethod
+    def of(cls, found: MapRecord) -> MemoryMap:
+        """Make the same map, so that it can be asked.
+
+        Parameters
+        ----------
+        found
+            The record of a map.
+        """
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+    def save(self, path: str | Path) -> None:
+        """Write the map as JSON; equal maps give equal bytes.
+
+        Parameters
+        ----------
+        path
+            The file, gzipped when its name ends in .gz.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be written.
+        """
+        from placewright.memory_levels.file import write_map
+
+        write_map(self, path)
+
+    def explain(self) -> Answer[MapExplanation]:
+        """Tell what the latency consists of, how the levels are used, and what moved."""
+        from placewright.memory_levels.explain import explain_map
+        from placewright.terminal.map_tables import map_explanation_tables
+
+        found = explain_map(self)
+        return answer(found, map_explanation_tables(self, found))
+
+    def explain_op(self, name: str, model: Graph | str | Path | None = None) -> Answer[MapOpExplanation]:
+        """Tell why the tensors of an op, or of a module, lie where they do, and what each other level would cost.
+
+        Parameters
+        ----------
+        name
+            Of an op, or the path of a module.
+        model
+            As `check` takes it.
+
+        Raises
+        ------
+        InputError
+            For a name of neither, and where `check` raises it.
+        """
+        from placewright.terminal.map_tables import map_op_tables
+
+        found = why_in_level(self, name, model)
+        return answer(found, map_op_tables(found))
+
+    def diff(self, other: MapRecord) -> Answer[MapComparison]:
+        """Compare this map with another one for the same graph.
+
+        Parameters
+        ----------
+        other
+            The second map; what is told leads from this one to that one.
+
+        Raises
+        ------
+        InputError
+            When the maps are for different graphs.
+        """
+        from placewright.memory_levels.explain import compare_maps
+        from placewright.terminal.map_tables import map_diff_tables
+
+        found = compare_maps(self, other)
+        return answer(found, map_diff_tables(self, other, found))
+
+    def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
+        """Time the map anew with a slow, independent simulator.
+
+        Parameters
+        ----------
+        model
+            The graph that the map is for, or its file; None for the file that the map was made from.
+
+        Raises
+        ------
+        InputError
+            Where the map is for another graph, or names no file.
+        """
+        from placewright.terminal.map_tables import map_check_tables
+
+        found = judge_map(self, model)
+        return answer(found, map_check_tables(self, found.problems, found.unchecked))
+
+
+def map_memory(
+    model: Model,
+    chip: Chip | str | Path,
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    solver: str = "auto",
+    evaluations: int | None = None,
+    time_limit: float | str | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress | None = None,
+    interrupted: Interrupted | None = None,
+) -> MemoryMap:
+    """Find in which memory level of a chip every weight and every activation lives.
+
+    The same graph, chip, solver, seed and number of evaluations give the same map.
+
+    Parameters
+    ----------
+    model, args, kwargs, dims
+        As `plan` takes them.
+    chip
+        A Chip, the name of a preset such as "nnpi", or the path of a TOML file.
+    solver
+        "auto", "exact", "annealing", "marginal", "density", "local-search", "greedy-dp", "random", or a compiler's
+        rules: "h0", "h1" or "h6".
+    evaluations
+        Budget: the most maps or moves that are timed. By default about a second's worth, unless there is a time limit.
+    time_limit
+        Budget in seconds, or text like "1s". Only without one is the map reproducible.
+    seed
+        Of all random choices.
+    threads
+        How many a solver may use.
+    on_progress
+        Called now and then with the best so far, in ps.
+    interrupted
+        Asked now and then; True ends the search with what it has.
+
+    Returns
+    -------
+    MemoryMap
+        It fits: everything always does, in the slowest level.
+
+    Raises
+    ------
+    InputError
+        For bad input: one sentence that names the file or argument.
+    MissingExtraError
+        Where the model or the solver needs a package that is not installed.
+    """
+    began = time.perf_counter()
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    method = make_map_solver(solver)
+    limits = budget(evaluations, time_limit, default_evaluations=default_map_evaluations(solver))
+    graph = as_graph(model, args=args, kwargs=kwargs, dims=dims)
+    problem = make_memory_problem(graph, chip if isinstance(chip, Chip) else load_chip(chip))
+    cores = whole_number("threads", threads, 1, MAX_THREADS)
+    run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
+    result = method.solve(problem, run)
+    options = {
+        "model": str(model) if isinstance(model, str | Path) else None,
+        "dims": {name: int(size) for name, size in (dims or {}).items()},
+        "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
+        "time_limit_s": limits.seconds,
+    }
+    seconds = time.perf_counter() - began
+    return MemoryMap.of(assemble_map(problem, result, solver=solver, seconds=seconds, options=options))
+
+
+def load_map(path: str | Path) -> MemoryMap:
+    """Read a saved map.
+
+    Parameters
+    ----------
+    path
+        A file that `MemoryMap.save` or `placewright map -o` wrote.
+
+    Raises
+    ------
+    InputError
+        Naming the file, when it is no map.
+    """
+    from placewright.memory_levels.file import read_map
+
+    return MemoryMap.of(read_map(path))
+
+
+def judge_map(
+    found: MapRecord,
+    model: Graph | str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    name: str = "the map",
+) -> Check:
+    """Time a map anew with a slow, independent simulator.
+
+    Parameters
+    ----------
+    found
+        What is judged.
+    model, dims
+        Its graph, or the file of it with the sizes of its open dimensions; by default what the map was made from.
+    name
+        What errors call the map.
+    """
+    from placewright.memory_levels.bounds import PROGRAM
+    from placewright.memory_levels.checker import check_map
+
+    problems = check_map(found, _graph_of(found, model, dims, name))
+    unchecked = (f"a lower bound of {found.bound_ps / 1e6:,.6g} us, {found.bound_reason}",)
+    return Check(
+        correct=not problems,
+        problems=tuple(problems),
+        unchecked=unchecked if found.bound_reason == PROGRAM else (),
+    )
+
+
+def why_in_level(
+    found: MapRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the map"
+) -> MapOpExplanation:
+    """Why the tensors of an op or module lie where they do. model, name: as in `judge_map`."""
+    from placewright.memory_levels.explain import explain_map_op
+
+    graph = _graph_of(found, model, None, name)
+    return explain_map_op(found, make_memory_problem(graph, found.chip), op)
+
+
+def _graph_of(found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str) -> Graph:
+    source = model if model is not None else found.configuration.get("model")
+    if not isinstance(source, Graph | str | Path):
+        raise InputError(f"{name} was made in Python, not from a file, so say which graph it is for")
+    recorded = found.configuration.get("dims")
+    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or recorded or {})
+    if graph.fingerprint != found.graph_fingerprint:
+        raise InputError(f"{name} is for another graph than '{graph.name}': for '{found.graph_name}' as it was then")
+    return graph

@@ -1,0 +1,215 @@
+"""Bad chips, graphs, maps and files each end in one sentence that names the thing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_problems import chip_of, random_graph, two_ops
+
+import placewright
+import placewright._core as _core
+from placewright.importers.builder import GraphBuilder
+from placewright.memory_levels.chip import Chip, MemoryLevel
+from placewright.memory_levels.chips import list_chips, load_chip
+from placewright.memory_levels.file import read_map
+from placewright.memory_levels.lowering import make_memory_problem
+from placewright.memory_levels.reward import paper_rewards
+from placewright.support.errors import InputError
+
+GOOD = 'mac_rate = 1e12\nvector_rate = 1e12\nlevels = [{name = "A", capacity = "1MiB", bandwidth = "1GB/s"}]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (GOOD.replace("1GB/s", "0GB/s"), "bandwidth"),
+        (GOOD.replace('"1GB/s"', "nan"), "bandwidth"),
+        (GOOD.replace("1MiB", "-1MiB"), "capacity"),
+        (GOOD.replace("mac_rate = 1e12", "mac_rate = nan"), "mac_rate"),
+        (GOOD.replace("mac_rate = 1e12", "mac_rate = 0"), "mac_rate"),
+        (GOOD.replace("vector_rate = 1e12\n", ""), "vector_rate is missing"),
+        (GOOD.replace('name = "A", ', ""), r"levels\[0\]: name is missing"),
+        (GOOD + 'extends = "nnip"\n', "did you mean nnpi"),
+        (GOOD + "speed = 3\n", "unknown key 'speed'"),
+        ("mac_rate = 1\nvector_rate = 1\nlevels = []\n", "0 levels"),
+        ("levels = [", "chip.toml"),
+        (
+            'extends = "nnpi"\nlevels = [{name = "A", capacity = "1MiB", bandwidth = "1GB/s"}, '
+            '{name = "B", capacity = "1GiB", bandwidth = "2GB/s"}]\n',
+            "'B' is faster than 'A'",
+        ),
+        (
+            'extends = "nnpi"\nlevels = [{name = "A", capacity = "1MiB", bandwidth = "2GB/s"}, '
+            '{name = "A", capacity = "1GiB", bandwidth = "1GB/s"}]\n',
+            "two levels are named 'A'",
+        ),
+    ],
+)
+def test_a_chip_file_that_is_wrong(text: str, named: str, tmp_path: Path) -> None:
+    path = tmp_path / "chip.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=named) as raised:
+        load_chip(path)
+    assert "chip.toml" in str(raised.value)
+
+
+def test_presets_load_and_say_where_their_numbers_come_from() -> None:
+    assert {chip.name for chip in list_chips()} >= {"nnpi", "nnpi-50tops", "nnpi-tight", "nnpi-prefetch", "h100+host"}
+    assert all(chip.source and chip.assumptions and chip.description for chip in list_chips())
+    with pytest.raises(InputError, match="did you mean nnpi"):
+        load_chip("nnip")
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_bandwidth_that_is_none(rate: float) -> None:
+    with pytest.raises(InputError, match="level 'SRAM' has a bandwidth"):
+        chip_of(("SRAM", 100, rate), ("DRAM", 1000, 1e6))
+
+
+def test_nothing_is_fetched_early_from_the_fastest_level() -> None:
+    level = MemoryLevel(name="A", capacity_bytes=10, bandwidth_bytes_per_s=1e6, is_prefetched=True)
+    with pytest.raises(InputError, match="fastest"):
+        Chip(name="x", levels=(level,), mac_rate=1e9, vector_rate=1e9)
+
+
+def test_a_level_of_no_bytes_is_legal_and_stays_empty() -> None:
+    problem = make_memory_problem(two_ops(), chip_of(("none", 0, 1e9), ("DRAM", 10**6, 1e8)))
+    _, moved, levels = problem.evaluate_one(np.zeros(problem.num_tensors, np.uint8))
+    assert moved == problem.size_bytes.sum()
+    assert (levels == 1).all()
+
+
+def test_a_network_that_the_slowest_level_cannot_hold() -> None:
+    with pytest.raises(InputError, match=r"'two-ops' does not fit on chip 'small': .*DRAM, holds 100 B"):
+        make_memory_problem(two_ops(), chip_of(("SRAM", 100, 1e9), ("DRAM", 100, 1e8)))
+
+
+@pytest.mark.parametrize(
+    ("array", "named"),
+    [
+        (np.zeros((1, 3), np.uint8), "4 tensors"),
+        (np.zeros(4, np.uint8), "shape"),
+        (np.full((1, 4), 2, np.uint8), "level 2"),
+        (np.full((1, 4), -1, np.int64), "level -1"),
+        (np.zeros((1, 4), np.float64), "float64"),
+        (np.full((1, 4), np.nan), "float64"),
+    ],
+)
+def test_an_array_that_is_no_map(array: np.ndarray, named: str) -> None:
+    problem = make_memory_problem(two_ops(), chip_of(("SRAM", 100, 1e9), ("DRAM", 10**6, 1e8)))
+    with pytest.raises(InputError, match=named):
+        problem.evaluate(array)
+
+
+def test_graphs_of_views_and_inputs_have_nothing_to_map() -> None:
+    graph = GraphBuilder("inputs")
+    graph.add_op("x", "input", outputs=[graph.add_tensor("x", size_bytes=4)])
+    with pytest.raises(InputError, match="'inputs' has inputs and views only"):
+        make_memory_problem(graph.build(), load_chip("nnpi"))
+
+
+def test_one_op_dead_results_and_parts_that_are_not_joined_are_legal() -> None:
+    graph = GraphBuilder("islands")
+    for name in ("one", "two"):
+        graph.add_op(name, "fill", outputs=[graph.add_tensor(name, size_bytes=8)])
+    problem = make_memory_problem(graph.build(), load_chip("nnpi"))
+    assert (problem.first.tolist(), problem.last.tolist()) == ([0, 1], [0, 1])
+    assert problem.evaluate_one(problem.all_slowest())[1] == 0
+
+
+def test_a_cycle_is_named_by_the_graph() -> None:
+    graph = GraphBuilder("ring")
+    one, two = (graph.add_tensor(name, size_bytes=1) for name in ("one", "two"))
+    graph.add_op("a", "elementwise", inputs=[two], outputs=[one])
+    graph.add_op("b", "elementwise", inputs=[one], outputs=[two])
+    with pytest.raises(InputError, match="cycle: "):
+        graph.build()
+
+
+def test_speedups_need_a_compiler_that_takes_time() -> None:
+    problem = make_memory_problem(two_ops(), chip_of(("SRAM", 100, 1e9), ("DRAM", 10**6, 1e8)))
+    with pytest.raises(InputError, match="the compiler's latency is 0 ps"):
+        paper_rewards(problem, problem.evaluate(problem.all_slowest()[None]), 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"size": np.array([-1, 1], np.int64)}, r"\[0, 2\^62\)"),
+        ({"size": np.array([2**61, 2**61], np.int64)}, "add up|cannot hold"),
+        ({"compute_ps": np.array([2**62], np.int64)}, r"\[0, 2\^62\)"),
+        ({"inverse_rate": np.array([2, 1], np.int64)}, "fastest to the slowest"),
+        ({"inverse_rate": np.array([0, 1], np.int64)}, "positive rate"),
+        ({"first": np.array([1, 0], np.int32)}, "held from one op"),
+        ({"use_tensor": np.array([0, 2], np.int32)}, "does not exist"),
+        ({"use_begin": np.array([0, 1], np.int32)}, "use_begin"),
+        ({"capacity": np.array([5, 1], np.int64)}, "slowest level cannot hold"),
+        ({"is_prefetched": np.array([1, 0], np.uint8)}, "fastest level"),
+        ({"first": np.array([0], np.int32)}, "every tensor needs"),
+    ],
+)
+def test_arrays_that_contradict_each_other_are_refused_by_the_core(change: dict[str, np.ndarray], named: str) -> None:
+    arrays: dict[str, Any] = {
+        "size": np.array([3, 4], np.int64),
+        "first": np.array([0, 0], np.int32),
+        "last": np.array([0, 0], np.int32),
+        "is_weight": np.array([1, 0], np.uint8),
+        "capacity": np.array([5, 100], np.int64),
+        "latency_ps": np.zeros(2, np.int64),
+        "inverse_rate": np.array([1, 2], np.int64),
+        "is_prefetched": np.zeros(2, np.uint8),
+        "overhead_ps": np.zeros(1, np.int64),
+        "compute_ps": np.zeros(1, np.int64),
+        "fixed_ps": np.zeros((1, 2), np.int64),
+        "use_begin": np.array([0, 2], np.int32),
+        "use_tensor": np.array([0, 1], np.int32),
+        "use_bytes": np.array([3, 4], np.int64),
+    }
+    _core.LevelProblem(**arrays)
+    with pytest.raises(ValueError, match=named):
+        _core.LevelProblem(**{**arrays, **change})
+
+
+def saved(path: Path) -> dict[str, object]:
+    placewright.map_memory(random_graph(3), "nnpi", solver="density").save(path)
+    document: dict[str, object] = json.loads(path.read_text())
+    return document
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("kind", "plan", "is not a memory map"),
+        ("schema_version", 2, "schema_version 2"),
+        ("latency_ps", -1, "'latency_ps'"),
+        ("latency_ps", 1.5, "'latency_ps'"),
+        ("status", "good", "status is 'good'"),
+        ("chip", {}, "'chip.name' is missing"),
+        ("surprise", 1, "'surprise'"),
+    ],
+)
+def test_a_map_file_that_is_wrong(key: str, value: object, named: str, tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text(json.dumps({**saved(path), key: value}))
+    with pytest.raises(InputError, match=named) as raised:
+        read_map(path)
+    assert "map.json" in str(raised.value)
+
+
+def test_a_map_file_that_is_cut_off_or_points_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "map.json.gz"
+    placewright.map_memory(random_graph(3), "nnpi", solver="density").save(path)
+    whole = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(whole[:-200]))
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_map(path)
+    document = json.loads(whole)
+    document["tensors"]["level"][0] = 7
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    with pytest.raises(InputError, match="lies in a level that chip 'nnpi' lacks"):
+        read_map(path)

@@ -1,0 +1,50 @@
+"""The report of a memory map: what it shows, and that it loads nothing."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from small_maps import hostile_graph
+
+import placewright
+from placewright.api.maps import MemoryMap
+from placewright.memory_levels.explain import transitions
+from placewright.report.memory_map import map_html
+
+
+@pytest.fixture(scope="module")
+def found() -> MemoryMap:
+    return placewright.map_memory("example:resnet50-int8", "nnpi", evaluations=4000)
+
+
+def test_the_report_tells_latency_bound_and_moves(found: MemoryMap) -> None:
+    text = re.sub(r"<[^>]+>", " ", map_html(found))
+    assert "106.92 us" in text
+    assert "136.79 us" in text
+    assert "No map is faster than" in text
+    assert "fc.weight" in text
+    assert all(name in text for name in found.chip.level_names)
+    assert all(assumption.replace("'", "&#x27;") in text for assumption in found.chip.assumptions)
+
+
+def test_the_report_loads_nothing_and_is_well_formed(found: MemoryMap) -> None:
+    page = map_html(found)
+    assert not re.search(r"""(?:src|href)=["'](?!data:)|url\(|@import""", page)
+    assert "<script" not in page
+    for drawing in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ElementTree.fromstring(drawing)
+    assert page.count("<svg") == len(found.chip.levels) + 4
+
+
+def test_transitions_hold_every_byte_once(found: MemoryMap) -> None:
+    whole = sum(map(sum, transitions(found)))
+    parts = sum(sum(map(sum, transitions(found, weights=weights))) for weights in (True, False))
+    assert whole == parts == sum(tensor.size_bytes for tensor in found.tensors)
+    # fc.weight alone goes from DRAM to SRAM: 1000 * 2048 B and 4 B for each of the 1000 biases.
+    assert transitions(found, weights=True)[2][0] == 1000 * 2048 + 4 * 1000
+
+
+def test_names_from_files_cannot_break_the_page() -> None:
+    page = map_html(placewright.map_memory(hostile_graph(), "nnpi", solver="h0"))
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
