@@ -30,7 +30,7 @@ from placewright.execution.devices import cores_of
 from placewright.execution.profile import unchanged
 from placewright.execution.torch_module import Parameters, PlannedModule
 from placewright.execution.torch_program import TorchProgram, make_program, signature
-from placewright.execution.torch_step import TorchStep
+from placewright.execution.torch_step import TorchStep, check_on_cpu
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of
@@ -256,6 +256,8 @@ class Compiled:
     def _plans(self, program: TorchProgram, tensors: Sequence[Any]) -> tuple[Plan, Plan, Graph]:
         """The plan, that of one device, and the graph with measured workspaces."""
         parameters = Parameters(self._model, list(program.parameters.values())).now()
+        check_on_cpu(dict(zip(program.parameters.values(), parameters, strict=True)))
+        check_on_cpu({f"argument {number}": tensor for number, tensor in enumerate(tensors)})
         with tempfile.TemporaryDirectory() as folder:
             times = self._times(program, parameters, tensors, Path(folder))
             alone = make_plan(program.graph, first_device(self._machine), measured=times.alone, solver="input-order")

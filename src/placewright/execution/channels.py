@@ -24,15 +24,18 @@ class Channels:
     def hand(self, channel: int, value: Any) -> None:
         """Sends a value from outside of the devices' code."""
         self.box[channel] = value
-        try:
-            self.locks[channel].release()
-        except RuntimeError:  # Released already, since the step is to stop.
-            if not self.stopped:
-                raise
+        self._release(channel)
 
     def stop(self) -> None:
         """Makes every device stop at its next op; whoever waits, stops waiting."""
         self.stopped = True
-        for lock in self.locks:
+        for channel, lock in enumerate(self.locks):
             if lock.locked():
-                lock.release()
+                self._release(channel)
+
+    def _release(self, channel: int) -> None:
+        try:
+            self.locks[channel].release()
+        except RuntimeError:  # Another device stops as well, and has done so in between.
+            if not self.stopped:
+                raise

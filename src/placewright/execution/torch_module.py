@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import nn
 
-from placewright.execution.torch_program import TorchProgram, attribute, describe_signature, signature
+from placewright.execution.torch_program import TorchProgram, attribute, describe_signature
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
@@ -64,27 +64,43 @@ class Parameters:
         self._places = [_place(model, name) for name in names]
         self._number = {name: number for number, name in enumerate(names)}
         self._known = self._read()
-        self._expected = signature(self._known)
+        self._expected = [_sort_of(tensor) for tensor in self._known]
 
     def now(self) -> list[Any]:
-        """In the order of the names. Raises InputError where one has another shape or dtype than it had."""
-        read = self._read()
-        if any(tensor is not known for tensor, known in zip(read, self._known, strict=True)):
-            for name, found, expected in zip(self._names, signature(read), self._expected, strict=True):
-                if found != expected:
+        """In the order of the names. Raises InputError where one is gone, or of another shape, dtype or device than it
+        was: `.to()` changes a parameter without replacing it."""
+        self._known = self._read()
+        found = [_sort_of(tensor) for tensor in self._known]
+        if found != self._expected:
+            for name, now, before in zip(self._names, found, self._expected, strict=True):
+                if now != before:
                     raise InputError(
-                        f"'{shown(name)}' is now {describe_signature([found])}, and the plan was made for "
-                        f"{describe_signature([expected])}; compile the module again"
+                        f"'{shown(name)}' is now {_described(now)}, and the plan was made for {_described(before)}; "
+                        "compile the module again"
                     )
-            self._known = read
-        return read
+        return self._known
 
     def named(self, name: str) -> Any:
         """One of them."""
         return self._known[self._number[name]]
 
     def _read(self) -> list[Any]:
-        return [held[key] for held, key in self._places]
+        return [held.get(key) for held, key in self._places]
+
+
+#: Shape, dtype and device.
+_Sort = tuple[tuple[int, ...], Any, Any]
+
+
+def _sort_of(tensor: Any) -> _Sort | None:
+    return (tensor.shape, tensor.dtype, tensor.device) if isinstance(tensor, torch.Tensor) else None
+
+
+def _described(sort: _Sort | None) -> str:
+    if sort is None:
+        return "gone"
+    shape, dtype, device = sort
+    return describe_signature([(tuple(shape), dtype)]) + ("" if device.type == "cpu" else f" on {device}")
 
 
 def _place(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:

@@ -22,7 +22,7 @@ from placewright.execution.torch_code import DeviceCode, device_code
 from placewright.execution.torch_program import TorchProgram, describe_signature, signature
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 
 Code = tuple[Channels, list[DeviceCode]]
 
@@ -152,13 +152,21 @@ class TorchStep:
 
 
 def check_inputs(program: TorchProgram, tensors: Sequence[Any]) -> None:
-    """Raises InputError unless the tensors have the shapes and dtypes that the program was made for."""
+    """Raises InputError unless the tensors have the shapes and dtypes that the program was made for, on the CPU."""
     given = signature(tensors)
     if given != program.input_signature:
         raise InputError(
             f"the plan is for inputs {describe_signature(program.input_signature)}, and was given "
             f"{describe_signature(given)}"
         )
+    check_on_cpu({f"argument {number}": tensor for number, tensor in enumerate(tensors)})
+
+
+def check_on_cpu(tensors: Mapping[str, Any]) -> None:
+    """Raises InputError naming the tensor that is elsewhere, or nowhere (on the meta device)."""
+    for name, tensor in tensors.items():
+        if not tensor.is_cpu:
+            raise InputError(f"{shown(name)} is on the device {tensor.device}, and the plan runs on CPU devices")
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from placewright.support.errors import InputError
+
 Job = Callable[[], None]
 
 
@@ -25,10 +27,17 @@ class Workers:
         self._start()
 
     def _start(self) -> None:
-        with _own_number_of_threads() if self._for_torch else nullcontext():
-            self._workers = [_Worker(own, self._for_torch) for own in self._cores]
-            for worker in self._workers:
-                worker.ready.acquire()
+        started: list[_Worker] = []
+        try:
+            with _own_number_of_threads() if self._for_torch else nullcontext():
+                for own in self._cores:
+                    started.append(_Worker(own, self._for_torch))
+                    started[-1].ready.acquire()
+                    started[-1].check()
+        except BaseException:
+            _end(started, os.getpid())
+            raise
+        self._workers = started
         self._process = os.getpid()
         self._finalizer = weakref.finalize(self, _end, self._workers, self._process)
 
@@ -95,8 +104,18 @@ class _Worker:
         self._ending = False
         self._cores = cores
         self._for_torch = for_torch
+        self._refused: OSError | None = None
         self._thread = threading.Thread(target=self._serve, name="placewright device", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise InputError(f"this process may not have a thread more, and each device needs one: {error}") from error
+
+    def check(self) -> None:
+        """Raises InputError when the thread is not where it belongs."""
+        if self._refused is not None:
+            named = ", ".join(map(str, sorted(self._cores)))
+            raise InputError(f"a device's cores ({named}) are not there for this process: {self._refused.strerror}")
 
     def start(self, job: Job) -> None:
         self._job = job
@@ -110,18 +129,25 @@ class _Worker:
         self._thread.join()
 
     def _serve(self) -> None:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, self._cores)
-        if self._for_torch:
-            _prepare_torch(max(1, len(self._cores)))
-        self.ready.release()
+        try:
+            if hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, self._cores)
+            if self._for_torch:
+                _prepare_torch(max(1, len(self._cores)))
+        except OSError as error:
+            self._refused = error
+            return
+        finally:
+            self.ready.release()
         while True:
             self._begin.acquire()
             job, self._job = self._job, None
             if job is not None:
-                job()
-                del job
-                self.done.release()
+                try:
+                    job()
+                finally:
+                    del job
+                    self.done.release()
             if self._ending:
                 return
 
@@ -132,8 +158,10 @@ def _own_number_of_threads() -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _prepare_torch(num_threads: int) -> None:
