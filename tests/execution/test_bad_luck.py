@@ -95,7 +95,9 @@ def test_a_plan_for_another_module_is_refused() -> None:
     x = torch.zeros(2, 16)
     with placewright.compile(Branches(), x, devices="cpu:0,cpu:1") as compiled:
         plan = compiled.plan
-    with pytest.raises(placewright.InputError, match="the plan is not a plan for .Linear.: 11 ops of the plan are not in"):
+    with pytest.raises(
+        placewright.InputError, match="the plan is not a plan for .Linear.: 11 ops of the plan are not in"
+    ):
         placewright.compile(nn.Linear(16, 2), x, devices="cpu:0,cpu:1", plan=plan)
     with pytest.raises(placewright.InputError, match="the plan is for 2 devices, and devices names 1"):
         placewright.compile(Branches(), x, devices="cpu:0", plan=plan)

@@ -282,6 +282,24 @@ def test_the_backend_of_torch_compile_computes_what_the_module_computes() -> Non
     assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_the_backend_of_torch_compile_plans_anew_for_sizes_that_are_open(dynamic: bool | None) -> None:
+    """By default PyTorch leaves a size open when it comes with a second value."""
+    torch.compiler.reset()
+    model, _, _ = calls()["branches"]()
+    reference = copy.deepcopy(model).train()
+    compiled = torch.compile(
+        model, backend="placewright", options={"devices": TWO, "evaluations": 20}, dynamic=dynamic
+    )  # fmt: skip
+    for rows in (3, 4, 5, 4):
+        for each, call in ((model, compiled), (reference, reference)):
+            each.zero_grad()
+            torch.manual_seed(rows)
+            default_loss(call(torch.arange(16.0 * rows).view(rows, 16))).backward()
+        for parameter, want in zip(model.parameters(), reference.parameters(), strict=True):
+            assert_same(parameter.grad, want.grad)
+
+
 def test_the_backend_of_torch_compile_needs_devices() -> None:
     with pytest.raises(Exception, match="the backend needs devices"):
         torch.compile(Branches(), backend="placewright")(torch.zeros(2, 16))

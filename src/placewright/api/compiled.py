@@ -43,7 +43,7 @@ from placewright.support.files import write_atomically
 from placewright.terminal.run_table import run_table
 
 #: Plans for so many shapes of the arguments are kept, the latest used.
-_MAX_PLANS = 8
+MAX_PLANS = 8
 
 
 @dataclass(kw_only=True)
@@ -235,7 +235,7 @@ class Compiled:
             made = self._made.get(key)
             if made is None:
                 made = self._made[key] = self._make(args, kwargs, tensors)
-                while len(self._made) > _MAX_PLANS:
+                while len(self._made) > MAX_PLANS:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
             self.plan = Plan.of(made.module.step.plan)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from placewright.api.compiled import MAX_PLANS
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
 from placewright.execution.devices import cores_of
@@ -39,6 +43,9 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     options
         `devices`, `inductor`, and whatever else `placewright.compile` takes as options of the plan.
 
+    Open sizes, of `dynamic=True` or of a second shape, are planned for each set of sizes that comes, and the latest
+    plans kept.
+
     Raises
     ------
     InputError
@@ -57,8 +64,12 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     workers = _shared_workers(machine.num_devices)
 
     def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        planned = _PlannedGraph(graph, inputs, machine, workers, profile, inductor, given)
-        return make_boxed_func(planned)  # type: ignore[no-any-return]
+        stays = [_stays(tensor) for tensor in inputs]
+
+        def planned(concrete: Any) -> _PlannedGraph:
+            return _PlannedGraph(concrete, stays, machine, workers, profile, inductor, given)
+
+        return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
 
@@ -75,22 +86,58 @@ def _shared_workers(num_devices: int) -> Workers:
         return _WORKERS[num_devices]
 
 
+class _PerShape:
+    """A graph with open sizes, planned anew for each set of sizes that it is called with."""
+
+    def __init__(self, graph: Any, planned: Callable[[Any], _PlannedGraph]) -> None:
+        self._graph = graph
+        self._planned = planned
+        self._made: OrderedDict[Any, _PlannedGraph] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        key = tuple(
+            (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in inputs
+        )  # fmt: skip
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._planned(_closed(self._graph, inputs))
+                while len(self._made) > MAX_PLANS:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(key)
+            made = self._made[key]
+        return made(*inputs)
+
+
+def _is_open(graph: Any) -> bool:
+    return any(
+        not isinstance(node.meta["val"], torch.Tensor) for node in graph.graph.nodes if node.op == "placeholder"
+    )  # fmt: skip
+
+
+def _closed(graph: Any, inputs: Sequence[Any]) -> Any:
+    """The graph as it is for inputs of these sizes."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        fake = [mode.from_tensor(given) if isinstance(given, torch.Tensor) else given for given in inputs]
+        return make_fx(graph, tracing_mode="real")(*fake)
+
+
 class _PlannedGraph:
     """A functional graph, planned when it is first called."""
 
     def __init__(
         self,
         graph: Any,
-        inputs: Sequence[Any],
+        stays: Sequence[bool],
         machine: Machine,
         workers: Workers,
         profile: Profile,
         inductor: bool,
         options: Mapping[str, Any],
     ) -> None:
-        self._program = program_of_graph(graph, "compiled", [_stays(tensor) for tensor in inputs])
-        end = graph.graph.output_node().args[0]
-        self._is_none = [node is None for node in end]
+        self._program = program_of_graph(graph, "compiled", stays)
+        #: What the graph returns beside tensors: None, and sizes.
+        self._end = graph.graph.output_node().args[0]
         self._machine = machine
         self._workers = workers
         self._profile = profile
@@ -100,6 +147,7 @@ class _PlannedGraph:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> list[Any]:
+        inputs = tuple(given for given in inputs if isinstance(given, torch.Tensor))
         with self._lock:
             if self._step is None:
                 with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +160,7 @@ class _PlannedGraph:
                         self._step.compile_regions((), inputs)
             out = self._step.run((), inputs)
         results = iter([out[tensor] for tensor in self._program.results])
-        return [None if is_none else next(results) for is_none in self._is_none]
+        return [next(results) if isinstance(end, torch.fx.Node) else end for end in self._end]
 
 
 def _stays(tensor: Any) -> bool:

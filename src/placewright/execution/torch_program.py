@@ -110,14 +110,13 @@ def program_of_graph(module: torch.fx.GraphModule, name: str, is_parameter: Sequ
     """The program of a functional graph of ATen calls, as AOTAutograd hands them to backends. It is run without
     parameters: all that it reads is among its inputs, in the order of its placeholders.
 
-    is_parameter: whether an input stays from step to step. Raises InputError when a size is open.
+    is_parameter: whether an input stays from step to step. Inputs that are sizes are known, and left out.
     """
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    for node in placeholders:
-        if not isinstance(node.meta["val"], torch.Tensor):
-            raise InputError(
-                f"a size of the graph is open ({node.meta['val']}); torch.compile(..., dynamic=False) plans per shape"
-            )
+    placeholders = [
+        node
+        for node in module.graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
     captured = capture_graph(module.graph, is_parameter)
     graph, tensors = translate(captured, name, None)
     return _program(

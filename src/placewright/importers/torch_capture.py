@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.torch_trace import MODEL_ATTRIBUTE, Trace
@@ -80,7 +81,7 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
     is_parameter: of each placeholder, whether it stays from step to step.
     """
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    outputs = tuple(node for node in graph.output_node().args[0] if node is not None)
+    outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
     needed = _ancestors(outputs)
     sources: dict[Any, tuple[str, SourceRole]] = {
         node: (node.name, "parameter" if stays else "input")
