@@ -74,7 +74,7 @@ def test_a_module_that_is_moved_or_loses_a_parameter_is_named() -> None:
         model.float()
         kept = model.left[0].bias
         model.left[0].bias = None
-        with pytest.raises(placewright.InputError, match="'left.0.bias' is now gone, and the plan was made for"):
+        with pytest.raises(placewright.InputError, match=r"'left.0.bias' is now gone, and the plan was made for"):
             compiled(*args)
         model.left[0].bias = nn.Parameter(kept.detach().to("meta"))
         with pytest.raises(placewright.InputError, match=r"'left.0.bias' is now float32\[32\] on meta, and the plan"):
@@ -86,9 +86,11 @@ def test_a_module_that_is_moved_or_loses_a_parameter_is_named() -> None:
 def test_what_is_on_another_device_is_named() -> None:
     with pytest.raises(placewright.InputError, match=r"left.0.weight is on the device meta, and the plan runs on CPU"):
         placewright.compile(Branches().to("meta"), torch.zeros(2, 16), devices="cpu:0")
-    with placewright.compile(Branches(), torch.zeros(2, 16), devices="cpu:0") as compiled:
-        with pytest.raises(placewright.InputError, match="argument 0 is on the device meta"):
-            compiled(torch.zeros(2, 16, device="meta"))
+    with (
+        placewright.compile(Branches(), torch.zeros(2, 16), devices="cpu:0") as compiled,
+        pytest.raises(placewright.InputError, match="argument 0 is on the device meta"),
+    ):
+        compiled(torch.zeros(2, 16, device="meta"))
 
 
 def test_a_plan_for_another_module_is_refused() -> None:
@@ -96,7 +98,7 @@ def test_a_plan_for_another_module_is_refused() -> None:
     with placewright.compile(Branches(), x, devices="cpu:0,cpu:1") as compiled:
         plan = compiled.plan
     with pytest.raises(
-        placewright.InputError, match="the plan is not a plan for .Linear.: 11 ops of the plan are not in"
+        placewright.InputError, match=r"the plan is not a plan for .Linear.: 11 ops of the plan are not in"
     ):
         placewright.compile(nn.Linear(16, 2), x, devices="cpu:0,cpu:1", plan=plan)
     with pytest.raises(placewright.InputError, match="the plan is for 2 devices, and devices names 1"):
