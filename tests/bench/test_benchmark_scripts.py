@@ -34,6 +34,7 @@ TINY = {
     "default_budget": ["--graphs", "GRAPHS"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
+    "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "policy_time": ["SUITE", "runtime-synthetic-lazy", "--evaluations", "500", "--runs", "1"],
     "process": ["--rounds", "1", "--ops", "100"],
     "proposals": ["--suite", "SUITE", "--graphs", "GRAPHS", "--take", "2", "--evaluations", "450"],

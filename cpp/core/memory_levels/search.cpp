@@ -194,7 +194,6 @@ class Savings {
     }
 
     void score_around(int32_t moved) {
-        if (problem_.has_prefetch) return score_all();
         for (const int32_t use : problem_.uses_of(moved)) {
             const auto op = size_t(problem_.op_of_use[size_t(use)]);
             for (int32_t other = problem_.use_begin[op]; other < problem_.use_begin[op + 1]; ++other)
@@ -243,7 +242,7 @@ class Savings {
 }  // namespace
 
 std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start) {
-    LevelState state(problem, start);
+    LevelState state(problem, start, false);
     Savings savings(problem, state, false);
     savings.score_all();
     return std::move(savings).taken();
@@ -259,7 +258,7 @@ std::vector<Level> drawn_near(const LevelProblem& problem, std::span<const Level
 
 std::vector<Level> steepest_descent(const LevelProblem& problem, std::span<const Level> start, bool per_byte,
                                     int64_t most_evaluations, int64_t& evaluations) {
-    LevelState state(problem, start);
+    LevelState state(problem, start, false);
     Savings savings(problem, state, per_byte);
     savings.score_all();
     while (savings.scored() < most_evaluations) {

@@ -80,7 +80,8 @@ class LevelAnnealing {
     double temperature_ps_ = 0;
 };
 
-// What moving each tensor alone to each level would save, [tensor][level], whether or not it fits.
+// What moving each tensor alone to each level would save, [tensor][level], whether or not it fits. Like the descent
+// below it sees nothing of prefetching, so that a move is scored by the few ops that use the tensor.
 std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start);
 
 // The map after every tensor went to the fastest level with room for it that costs nothing, so that none lies far away

@@ -4,8 +4,9 @@
 
 namespace placewright::memory_levels {
 
-LevelState::LevelState(const LevelProblem& problem, std::span<const Level> levels)
+LevelState::LevelState(const LevelProblem& problem, std::span<const Level> levels, bool sees_prefetching)
     : problem_(problem),
+      sees_prefetching_(sees_prefetching && problem.has_prefetch),
       levels_(levels.begin(), levels.end()),
       scratch_(problem),
       peak_is_known_(size_t(problem.num_levels), 1),
@@ -24,8 +25,8 @@ LevelState::LevelState(const LevelProblem& problem, std::span<const Level> level
             streams_[stream] += problem_.use_ps[size_t(use) * size_t(problem_.num_levels) + level];
         }
     }
-    for (int32_t op = 0; op < problem_.num_ops; ++op) time_ps_[size_t(op)] = time_of(op);
-    latency_ps_ = latency_of(problem_, levels_, scratch_);
+    for (int32_t op = 0; op < problem_.num_ops; ++op) latency_ps_ += time_ps_[size_t(op)] = time_of(op);
+    if (sees_prefetching_) latency_ps_ = latency_of(problem_, levels_, scratch_);
 }
 
 int64_t LevelState::time_of(int32_t op) const {
@@ -80,7 +81,7 @@ int32_t LevelState::fullest_op(int32_t tensor, int32_t level) const {
 
 int64_t LevelState::change_ps(int32_t tensor, int32_t level) {
     const int32_t from = level_of(tensor);
-    if (!problem_.has_prefetch) {
+    if (!sees_prefetching_) {
         int64_t change = 0;
         for (const int32_t use : problem_.uses_of(tensor))
             change += changed_time(use, from, level) - time_ps_[size_t(problem_.op_of_use[size_t(use)])];
@@ -127,7 +128,7 @@ void LevelState::move(int32_t tensor, int32_t level) {
         latency_ps_ += time - time_ps_[op];
         time_ps_[op] = time;
     }
-    if (problem_.has_prefetch) latency_ps_ = latency_of(problem_, levels_, scratch_);
+    if (sees_prefetching_) latency_ps_ = latency_of(problem_, levels_, scratch_);
 }
 
 }  // namespace placewright::memory_levels

@@ -12,8 +12,9 @@ namespace placewright::memory_levels {
 
 class LevelState {
   public:
-    // The map is rectified first, so that it fits.
-    LevelState(const LevelProblem& problem, std::span<const Level> levels);
+    // The map is rectified first, so that it fits. sees_prefetching: otherwise latencies are those of a chip that
+    // fetches nothing early, which a move changes at a few ops only.
+    LevelState(const LevelProblem& problem, std::span<const Level> levels, bool sees_prefetching = true);
 
     int64_t latency_ps() const { return latency_ps_; }
     std::span<const Level> levels() const { return levels_; }
@@ -36,6 +37,7 @@ class LevelState {
     int64_t peak(int32_t level);
 
     const LevelProblem& problem_;
+    bool sees_prefetching_;
     std::vector<Level> levels_;
     LevelScratch scratch_;
     std::vector<uint8_t> peak_is_known_;         // [level] whether scratch_.peaks holds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,9 +181,11 @@ def map_memory(
     began = time.perf_counter()
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     method = make_map_solver(solver)
-    limits = budget(evaluations, time_limit, default_evaluations=default_map_evaluations(solver))
-    graph = as_graph(model, args=args, kwargs=kwargs, dims=dims)
-    problem = make_memory_problem(graph, chip if isinstance(chip, Chip) else load_chip(chip))
+    limits = budget(evaluations, time_limit, default_evaluations=1)
+    own_chip = chip if isinstance(chip, Chip) else load_chip(chip)
+    problem = make_memory_problem(as_graph(model, args=args, kwargs=kwargs, dims=dims), own_chip)
+    if evaluations is None and limits.seconds is None:
+        limits = replace(limits, evaluations=default_map_evaluations(solver, problem))
     cores = whole_number("threads", threads, 1, MAX_THREADS)
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = method.solve(problem, run)

@@ -52,6 +52,13 @@ class Program:
         self.upper.append(upper)
 
 
+def count_variables(problem: MemoryProblem) -> int:
+    """About how many variables the program has, found without making it."""
+    configurations = float(problem.num_levels) ** np.minimum(np.diff(problem.use_begin), 30)
+    of_ops = int(np.where(configurations > _MAX_CONFIGURATIONS, 1, configurations).sum())
+    return of_ops + problem.num_tensors * problem.num_levels
+
+
 def configuration_program(problem: MemoryProblem) -> Program:
     """The program of a problem without prefetching."""
     levels = range(problem.num_levels)

@@ -17,6 +17,13 @@ from placewright.support.errors import InputError
 _SEEDS_APART = 2**32
 
 
+def moves_per_second(problem: MemoryProblem) -> int:
+    """About how many moves are scored in a second: of a few ops each, or of all where prefetching couples them."""
+    if problem.chip.has_prefetch:
+        return max(1000, 8_000_000 // problem.num_ops)
+    return max(1000, 1_000_000_000 // (500 + problem.num_ops))
+
+
 @dataclass(frozen=True, kw_only=True)
 class LevelAnnealing:
     """A tensor moves to another level; where that is full, others make room. It starts from the density greedy.

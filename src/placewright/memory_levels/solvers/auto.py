@@ -8,7 +8,7 @@ import placewright._core as _core
 from placewright.memory_levels.bounds import ALONE, PROGRAM, alone_bound
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import Levels, MemoryProblem
-from placewright.memory_levels.program import Program, configuration_program
+from placewright.memory_levels.program import Program, configuration_program, count_variables
 from placewright.memory_levels.run import BestMap, MapResult, MapSolver
 from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.compiler import Compiler
@@ -22,12 +22,12 @@ from placewright.search.run.search_run import SearchRun
 
 #: What the searches that see latencies only may spend, each; more rarely helps.
 _BLACK_BOX_EVALUATIONS = 4000
+#: Fewer on networks of more than 5,000 ops, where that takes longer than about a second.
+_BLACK_BOX_OPS = 20_000_000
 #: Relaxing a program of more variables takes more than about a second.
 _MAX_VARIABLES = 40_000
 #: Of the time, for annealing; the program has most of the rest.
 _ANNEALING_SHARE = 0.35
-#: Moves that one descent may score.
-_DESCENT_EVALUATIONS = 2_000_000
 #: A part whose time is over still gets so much.
 _LEAST_SECONDS = 1e-3
 
@@ -62,6 +62,8 @@ class _Course:
         self.best = BestMap(problem, run, name)
         self.bound = _Bound(latency_ps=alone_bound(problem))
         self.program: Program | None = None
+        # A descent looks at a few ops per move, on a chip that prefetches too.
+        self.descent_evaluations = 500_000_000 // (500 + problem.num_ops)
 
     def result(self) -> MapResult:
         for step in (self._first, self._anneal, self._black_box, self._relax, self._close):
@@ -70,8 +72,10 @@ class _Course:
                 break
         bound = self.bound
         assert self.best.levels is not None  # the compilers' maps were offered
-        self.best.levels = _core.drawn_near(self.problem.core, self.best.levels)
-        self.best.latency_ps = self.problem.evaluate_one(self.best.levels)[0]
+        # Where weights are fetched early, room in the fastest level is worth something.
+        if not self.problem.chip.has_prefetch:
+            self.best.levels = _core.drawn_near(self.problem.core, self.best.levels)
+            self.best.latency_ps = self.problem.evaluate_one(self.best.levels)[0]
         return self.best.result(
             ended(self.best.latency_ps, bound.latency_ps, self.run),
             bound_ps=min(bound.latency_ps, self.best.latency_ps),
@@ -88,7 +92,7 @@ class _Course:
         solvers: list[MapSolver] = [Compiler(name=name) for name in COMPILERS]
         solvers += [DensityGreedy(), MarginalGreedy(), MarginalGreedy(name="marginal-density", per_byte=True)]
         for solver in solvers:
-            self._try(solver, Budget(evaluations=_DESCENT_EVALUATIONS))
+            self._try(solver, Budget(evaluations=self.descent_evaluations))
         # Compilers' maps end in other places when each is improved move by move.
         for compiler in COMPILERS.values():
             self._descend(compiler(self.problem), "descent")
@@ -99,7 +103,8 @@ class _Course:
         self._try(LevelAnnealing(), replace(self.run.budget, seconds=seconds))
 
     def _black_box(self) -> None:
-        evaluations = min(self.run.budget.evaluations, _BLACK_BOX_EVALUATIONS)
+        affordable = max(1, _BLACK_BOX_OPS // self.problem.num_ops)
+        evaluations = min(self.run.budget.evaluations, _BLACK_BOX_EVALUATIONS, affordable)
         for solver in (LevelLocalSearch(), GreedyDp(), RandomMaps()):
             if not self._is_over():
                 left = self.run.seconds_left
@@ -114,24 +119,23 @@ class _Course:
 
     def _descend(self, levels: Levels, found_by: str) -> None:
         """Offers a map after all moves of one tensor that save something."""
-        better, spent = _core.steepest_descent(self.problem.core, levels, False, _DESCENT_EVALUATIONS)
+        better, spent = _core.steepest_descent(self.problem.core, levels, False, self.descent_evaluations)
         self.best.offer(better, found_by, evaluations=spent + 1)
 
     def _relax(self) -> None:
         """A bound, and a map near the relaxed one."""
         if not self._has_program():
             return
-        program = configuration_program(self.problem)
-        if len(program.cost) > _MAX_VARIABLES:
-            return
-        self.program = program
+        program = self.program = configuration_program(self.problem)
         found = solve_program(program, self.problem, self.run.seconds_left, relaxed=True)
         self._raise_bound(found.bound_ps)
         if found.levels is not None:
             self._descend(found.levels, "relaxation")
 
     def _has_program(self) -> bool:
-        return not self.problem.chip.has_prefetch and has_scipy()
+        if self.problem.chip.has_prefetch or not has_scipy():
+            return False
+        return count_variables(self.problem) <= _MAX_VARIABLES
 
     def _close(self) -> None:
         """Whole numbers; what takes them long is no reason to wait where no time is given."""

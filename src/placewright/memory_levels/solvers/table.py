@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from placewright.memory_levels.compilers import COMPILERS
+from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapSolver
-from placewright.memory_levels.solvers.annealing import LevelAnnealing
+from placewright.memory_levels.solvers.annealing import LevelAnnealing, moves_per_second
 from placewright.memory_levels.solvers.auto import Auto
 from placewright.memory_levels.solvers.compiler import Compiler
 from placewright.memory_levels.solvers.exact import Exact, has_scipy
@@ -30,13 +31,13 @@ _SOLVERS: tuple[MapSolver, ...] = (
     *(Compiler(name=name) for name in COMPILERS),
 )
 MAP_SOLVERS: Mapping[str, MapSolver] = MappingProxyType({solver.name: solver for solver in _SOLVERS})
-#: About a second's worth for those that score moves; as many maps as the EGRL paper's agents see for the others.
-_MOVES, _MAPS = 500_000, 4000
+#: As many maps as the EGRL paper's agents see, for solvers that score no moves.
+_MAPS = 4000
 
 
-def default_map_evaluations(solver: str) -> int:
-    """The budget of a solver where none is given."""
-    return _MOVES if solver in ("auto", "annealing", "marginal") else _MAPS
+def default_map_evaluations(solver: str, problem: MemoryProblem) -> int:
+    """The budget of a solver where none is given: about a second's worth of moves, for those that score moves."""
+    return min(500_000, moves_per_second(problem)) if solver in ("auto", "annealing", "marginal") else _MAPS
 
 
 def make_map_solver(name: str) -> MapSolver:
