@@ -17,7 +17,8 @@ _DTYPES_OF_BITS = {
     2: "int2 uint2",
     4: "int4 uint4 float4_e2m1fn",
     6: "float6_e2m3fn float6_e3m2fn",
-    8: "int8 uint8 bool float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu",
+    8: "int8 uint8 bool float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float8_e4m3 "
+    "float8_e3m4 float8_e4m3b11fnuz",
     16: "int16 uint16 float16 bfloat16",
     32: "int32 uint32 float32 complex32",
     64: "int64 uint64 float64 complex64",

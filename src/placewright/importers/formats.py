@@ -63,6 +63,18 @@ def _parse_costgraph(contents: Contents) -> Graph:
     return parse_costgraph(contents.data, contents.name)
 
 
+def _parse_hlo(contents: Contents) -> Graph:
+    from placewright.importers.hlo_program import parse_hlo
+
+    return parse_hlo(contents.data, contents.name)
+
+
+def _parse_stablehlo(contents: Contents) -> Graph:
+    from placewright.importers.stablehlo_program import parse_stablehlo
+
+    return parse_stablehlo(contents.data, contents.name)
+
+
 def _parse_stg(contents: Contents) -> Graph:
     from placewright.importers.stg import parse_stg
 
@@ -89,6 +101,18 @@ FORMATS = (
         suffixes=(".pbtxt", ".pb", ".costgraph"),
         recognised=lambda contents: re.match(rb"(\s|#.*\n)*node\s*:?\s*[{<]", contents.data) is not None,
         parse=_parse_costgraph,
+    ),
+    Format(
+        title="HLO text",
+        suffixes=(".hlo",),
+        recognised=lambda contents: re.match(rb"(\s|//.*\n)*HloModule\s", contents.data) is not None,
+        parse=_parse_hlo,
+    ),
+    Format(
+        title="StableHLO text",
+        suffixes=(".mlir",),
+        recognised=lambda contents: contents.data.startswith(b"ML\xefR") or b"stablehlo." in contents.data[:1_000_000],
+        parse=_parse_stablehlo,
     ),
     Format(title="Standard Task Graph", suffixes=(".stg",), recognised=lambda contents: False, parse=_parse_stg),
 )

@@ -71,4 +71,4 @@ def from_jax(
         function, tuple(positional), dict(kwargs or {}), parameters=parameters, training=training, unroll=unroll
     )
     label = name or getattr(function, "__name__", type(function).__name__).strip("<>")
-    return build_graph(traced, label, {"framework": "jax"}, optimizer if training else None)
+    return build_graph(traced, label, {"framework": "jax"}, optimizer=optimizer if training else None)

@@ -14,11 +14,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from placewright.importers.xla_kinds import KIND_OF_OPCODE, function_of, reduction_of
 from placewright.importers.xla_program import Array, Instruction
 from placewright.support.errors import InputError, shown
 
 Attributes = dict[str, Any]
+#: With more places than this along one axis the share of zeros is taken from the dilation alone.
+_MAX_COUNTED = 1_000_000
 
 
 def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, Attributes]:
@@ -32,7 +36,7 @@ def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, At
             return kind, {"function": function_of(instruction.opcode)}
         rule = _RULES.get(kind)
         return kind, rule(instruction.details, inputs) if rule is not None else {}
-    except (IndexError, KeyError, ValueError) as error:
+    except (IndexError, KeyError, ValueError, ZeroDivisionError) as error:
         label = f"'{shown(instruction.name)}' ({shown(instruction.opcode)})"
         raise InputError(f"what {label} says of its axes does not fit its operands") from error
 
@@ -67,13 +71,13 @@ def _axis(axis: int, shape: Sequence[int]) -> int:
 
 def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
     """A dilated input, as in gradients of strided convolutions, is a transposed convolution: most of what the kernel
-    meets are zeros in between, which nobody multiplies."""
+    meets are zeros in between, which nobody multiplies, so its products are counted here."""
     image, weight = (each.shape for each in inputs[:2])
     lhs_spec, rhs_spec = details["lhs_spec"], details["rhs_spec"]
     if len(lhs_spec) != len(image) or len(rhs_spec) != len(weight):
         raise ValueError
     transposed = any(step > 1 for step in details["lhs_dilation"])
-    return {
+    attributes = {
         "kernel": [weight[axis] for axis in rhs_spec[2:]],
         "stride": list(details["lhs_dilation"] if transposed else details["stride"]),
         "padding": _flat_padding(details["padding"]),
@@ -83,6 +87,26 @@ def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attribu
         "in_channels": image[lhs_spec[1]],
         "out_channels": weight[rhs_spec[0]],
     }
+    if not transposed:
+        return attributes
+    met = [
+        _elements_met(image[lhs_spec[axis + 2]], weight[rhs_spec[axis + 2]], details, axis)
+        for axis in range(len(lhs_spec) - 2)
+    ]
+    ends = image[lhs_spec[0]] * attributes["out_channels"] * attributes["in_channels"] // details["groups"]
+    return {**attributes, "flops": 2 * ends * math.prod(met)}
+
+
+def _elements_met(extent: int, kernel: int, details: Mapping[str, Any], axis: int) -> int:
+    """Along one axis, how often an element of the kernel stands over one of the input and not over a zero between."""
+    stride, dilation = details["stride"][axis], details["lhs_dilation"][axis]
+    spread, (begin, end) = details["rhs_dilation"][axis], details["padding"][axis]
+    reach = (extent - 1) * dilation + 1
+    results = (reach + begin + end - (kernel - 1) * spread - 1) // stride + 1
+    if dilation == 1 or results <= 0 or results * kernel > _MAX_COUNTED:
+        return int(max(0, results) * kernel // dilation)
+    places = np.arange(results)[:, None] * stride + np.arange(kernel)[None, :] * spread - begin
+    return int(np.count_nonzero((places % dilation == 0) & (places >= 0) & (places < reach)))
 
 
 def _flat_padding(pairs: Sequence[Sequence[int]]) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.traffic import count_bytes
+from placewright.importers.builder import tensor_bytes
 from placewright.importers.xla_kinds import SLICING_OPCODES
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Body:
 def measure(nested: Translation, arguments: Sequence[int], root: Sequence[Any]) -> Body:
     """The body of a finished translation of its own. arguments: its parameters; root: leaves of what it gives."""
     results = [leaf for leaf in root if isinstance(leaf, int)]
+    folded = [leaf for leaf in root if leaf is not None and not isinstance(leaf, int)]
     live = _live_ops(nested, results)
     flops_by_kind, bytes_moved = _work(nested, live)
     last = nested.builder.ops[live[-1]].kind if live else "copy"
@@ -49,7 +51,8 @@ def measure(nested: Translation, arguments: Sequence[int], root: Sequence[Any]) 
         kind=dearest if flops_by_kind.total() else last,
         num_ops=len(live),
         read_bytes=tuple(_read_bytes(nested, tensor, set(live)) for tensor in arguments),
-        written_bytes=sum(_written_bytes(nested, leaf) for leaf in results),
+        written_bytes=sum(_written_bytes(nested, leaf) for leaf in results)
+        + sum(leaf.array.size_bytes for leaf in folded),
         temporary_bytes=_temporary_bytes(nested, live, results),
         passed={position: place[leaf] for position, leaf in enumerate(root) if leaf in place},
     )
@@ -103,7 +106,8 @@ def _written_bytes(nested: Translation, leaf: int) -> int:
     index = nested.producer.get(nested.owner[leaf], -1)
     if index >= 0 and nested.opcodes[index] == "dynamic-update-slice" and len(nested.builder.ops[index].inputs) > 1:
         return nested.arrays[nested.builder.ops[index].inputs[1]].size_bytes
-    return nested.arrays[leaf].size_bytes
+    array = nested.arrays[leaf]
+    return tensor_bytes(array.shape, array.dtype) if array.is_stretched else array.size_bytes
 
 
 def _temporary_bytes(nested: Translation, live: Sequence[int], results: Sequence[int]) -> int:

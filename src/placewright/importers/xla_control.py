@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Translation, Instruction, Sequence[Value], str], Value]
 
-_UNKNOWN_TRIPS = "how often {count} loops run is known only at run time: once is assumed"
-_BRANCHES = "{count} ops choose between branches at run time: the dearest branch is assumed"
+_UNKNOWN_TRIPS = "loops that run as often as data says: {count}; each is assumed to run once"
+_BRANCHES = "choices between branches at run time: {count}; each is assumed to take the dearest"
 #: Where in the tuple that starts something its result stands; what else is in it are its operands and its state.
 _RESULT_OF_START = {
     "copy-start": 0,

@@ -14,10 +14,17 @@ from placewright.importers.xla_translation import Shared, Translation
 from placewright.importers.xla_unused import drop_unused
 
 
-def build_graph(program: Program, name: str, metadata: Mapping[str, Any], optimizer: Optimizer | None = None) -> Graph:
+def build_graph(
+    program: Program,
+    name: str,
+    metadata: Mapping[str, Any],
+    *,
+    optimizer: Optimizer | None = None,
+    warning: str = "",
+) -> Graph:
     """The graph of a program.
 
-    optimizer: takes the last leaves of the root, one gradient for each weight.
+    optimizer: takes the last leaves of the root, one gradient for each weight. warning: what was assumed of it.
     """
     translation = Translation(GraphBuilder(name), Shared(program.materialised, program.scopes_nest))
     root = translation.run(program.entry, translation.add_arguments(program))
@@ -31,6 +38,8 @@ def build_graph(program: Program, name: str, metadata: Mapping[str, Any], optimi
         outputs[output] = translation.add_update(outputs[output], translation.entry[parameter])
     for output in outputs:
         translation.builder.change_tensor(output, is_output=True)
+    if warning:
+        translation.builder.warn(warning)
     translation.write_loops_in_place()
     return _finished(translation, metadata)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placewright.importers.xla_program import Computation, Instruction, Reference, leaves
+from placewright.importers.xla_program import Computation, Instruction, Reference, leaf_of, leaves
 
 #: They give on the whole number that they read.
 _PASSING = frozenset({"copy", "bitcast", "convert", "convert-element-type", "reshape"})
@@ -101,12 +101,8 @@ def _resolved(computation: Computation, reference: Reference) -> Instruction | _
 
 def _leaf(kind: Any, first: int, path: Sequence[int]) -> _Leaf | None:
     """The leaf that a path in a parameter leads to; None for a part that has several."""
-    for position in path:
-        if not isinstance(kind, tuple) or position >= len(kind):
-            return None
-        first += sum(len(list(leaves(branch))) for branch in kind[:position])
-        kind = kind[position]
-    return None if isinstance(kind, tuple) else _Leaf(first)
+    place = leaf_of(kind, path)
+    return None if place is None else _Leaf(first + place)
 
 
 def _first_leaves(computation: Computation) -> dict[str, int]:

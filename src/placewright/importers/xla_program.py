@@ -6,7 +6,7 @@ xla_graph makes a Graph of it, so that one network has the same ops and costs wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -96,12 +96,23 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield from leaves(branch)
 
 
+def leaf_of(tree: Any, path: Sequence[int]) -> int | None:
+    """Position among all leaves of the one that a path leads to; None where it leads to none or to several."""
+    first = 0
+    for position in path:
+        if not isinstance(tree, tuple) or not 0 <= position < len(tree):
+            return None
+        first += sum(len(list(leaves(branch))) for branch in tree[:position])
+        tree = tree[position]
+    return None if isinstance(tree, tuple) else first
+
+
 def array(shape: tuple[int, ...], dtype: str) -> Array:
     """A dense array. Raises InputError for a dtype of unknown width."""
     return Array(shape, dtype, tensor_bytes(shape, dtype))
 
 
-_TOKEN = re.compile(r"[-+]?\d+")
+_TOKEN = re.compile(r"[-+]?\d{1,19}")
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
