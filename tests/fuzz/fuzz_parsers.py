@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of one parser: python tests/fuzz/fuzz_parsers.py FORMAT SECONDS [FOLDER]
 
-FORMAT: json, costgraph, stg or onnx. FOLDER keeps what was found to reach new code; a temporary one is used without.
+FORMAT: json, costgraph, stg, onnx, hlo or stablehlo. FOLDER keeps what was found to reach new code; a temporary one is
+used without.
 Stops at the first input that gives anything but a graph or bad input, and writes it to the current folder.
 """
 

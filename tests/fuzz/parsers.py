@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
+from placewright.importers.hlo_program import parse_hlo
 from placewright.importers.json_graph import parse_json_graph
 from placewright.importers.msr_layer import parse_msr_layer
 from placewright.importers.onnx_model import parse_onnx
+from placewright.importers.stablehlo_program import parse_stablehlo
 from placewright.importers.stg import parse_stg
 from placewright.support.errors import InputError
 
@@ -81,8 +84,15 @@ PARSERS: dict[str, Callable[[bytes, str], Graph]] = {
     "costgraph": parse_costgraph,
     "stg": parse_stg,
     "layers": parse_msr_layer,
+    "hlo": parse_hlo,
+    "stablehlo": parse_stablehlo,
     "onnx": _parse_onnx,
 }
+
+
+#: Formats whose seeds are files, by their suffix.
+SEEDS = Path(__file__).parent / "seeds"
+SUFFIXES = {"hlo": ".hlo", "stablehlo": ".mlir"}
 
 
 def seeds(file_format: str) -> list[bytes]:
@@ -94,6 +104,8 @@ def seeds(file_format: str) -> list[bytes]:
         return [COSTGRAPH_TEXT, COSTGRAPH_BINARY]
     if file_format == "onnx":
         return [_model(text).SerializeToString() for text in ONNX_MODELS]
+    if file_format in SUFFIXES:
+        return [path.read_bytes() for path in sorted(SEEDS.glob(f"*{SUFFIXES[file_format]}"))]
     if file_format == "layers":
         return [json.dumps(LAYERS_SEED).encode()]
     return [STG]

@@ -12,7 +12,7 @@ SECONDS = int(os.environ.get("PLACEWRIGHT_FUZZ_SECONDS", "60"))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("file_format", ["json", "costgraph", "stg", "onnx"])
+@pytest.mark.parametrize("file_format", ["json", "costgraph", "stg", "onnx", "hlo", "stablehlo"])
 def test_no_input_the_fuzzer_finds_breaks_the_parser(file_format: Any, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="the fuzzer is not installed")
     script = Path(__file__).parent / "fuzz_parsers.py"

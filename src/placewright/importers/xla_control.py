@@ -158,7 +158,9 @@ def _start(translation: Translation, instruction: Instruction, operands: Sequenc
     inner = replace(instruction, opcode="fusion" if opcode == "async" else opcode, type=kind)
     if opcode == "async" and not instruction.called:
         raise InputError(f"'{shown(instruction.name)}' starts a computation that is not named")
-    return (_fusion if opcode == "async" else translation.plain)(translation, inner, operands, prefix)  # type: ignore
+    if opcode == "async":
+        return _fusion(translation, inner, operands, prefix)
+    return translation.plain(inner, operands, prefix)
 
 
 def _flat(operands: Sequence[Value]) -> list[Any]:

@@ -51,6 +51,6 @@ def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
         if not builder.ops[index].phase:
             builder.change_op(index, phase=phase)
     for note, count in translation.shared.notes.items():
-        builder.warn(note.format(count=f"{count:,}"))
+        builder.warn(note.replace("{count}", f"{count:,}", 1))
     trains = any(op.phase == "backward" for op in builder.ops)
     return builder.build({**metadata, "mode": "training" if trains else "inference"})
