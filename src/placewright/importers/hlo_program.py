@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from placewright.graph import Graph
@@ -42,7 +43,9 @@ _LIBRARY = {"TopK": "topk", "__cub$DeviceRadixSort": "sort", "cu_threefry2x32": 
 _EFFECTS = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}")
 _STRING = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_NUMBER = re.compile(r"(\w+)=(\d{1,9})")
+_SOURCE_LINE = re.compile(r"\bsource_line=(\d{1,9})")
+_FRAME_ID = re.compile(r"\bstack_frame_id=(\d{1,9})")
+_NUMBER = re.compile(r"\b([a-z_]+)=(\d{1,9})\b")
 
 
 def parse_hlo(data: bytes, name: str) -> Graph:
@@ -58,6 +61,7 @@ class _Conversion:
         self.module, self.file = module, file
         self.known: dict[str, Computation] = {}
         self.open: list[str] = []
+        self.frames: dict[int, str] = {}
 
     def graph(self) -> Graph:
         entry = self.computation(self.module.entry, 0)
@@ -201,18 +205,27 @@ class _Conversion:
 
     def _source(self, metadata: str) -> str:
         """ "file.py:line" of an op."""
-        numbers = {name: int(number) for name, number in _NUMBER.findall(metadata)}
         strings = _strings(metadata)
         if "source_file" in strings:
-            return f"{without_directory(strings['source_file'])}:{numbers.get('source_line', 0)}"
-        frame = self._row("StackFrames", numbers.get("stack_frame_id", 0))
+            line = _SOURCE_LINE.search(metadata)
+            return f"{without_directory(strings['source_file'])}:{line[1] if line else 0}"
+        frame_id = _FRAME_ID.search(metadata)
+        return self._source_of_frame(int(frame_id[1])) if frame_id else ""
+
+    def _source_of_frame(self, number: int) -> str:
+        if number not in self.frames:
+            self.frames[number] = self._looked_up(number)
+        return self.frames[number]
+
+    def _looked_up(self, number: int) -> str:
+        """ "file.py:line" of a stack frame, from the tables at the beginning of the file."""
+        frame = self._row("StackFrames", number)
         place = self._row("FileLocations", frame.get("file_location_id", 0))
         file = self.module.tables.get("FileNames", {}).get(place.get("file_name_id", 0), "").strip('"')
         return f"{without_directory(file)}:{place.get('line', 0)}" if file else ""
 
     def _row(self, table: str, number: int) -> dict[str, int]:
-        row = self.module.tables.get(table, {}).get(number, "")
-        return {name: int(value) for name, value in _NUMBER.findall(row)}
+        return _row(self.module.tables.get(table, {}).get(number, ""))
 
 
 def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
@@ -238,6 +251,12 @@ def _names(text: str) -> list[str]:
     return [piece.strip().removeprefix("%") for piece in text.strip("{} ").split(",") if piece.strip()]
 
 
+@lru_cache(maxsize=4096)
 def _strings(metadata: str) -> dict[str, str]:
     """Texts in quotes by their names, unescaped."""
-    return {name: re.sub(r"\\(.)", r"\1", text) for name, text in _STRING.findall(metadata)}
+    return {name: re.sub(r"\\(.)", r"\1", text) if "\\" in text else text for name, text in _STRING.findall(metadata)}
+
+
+def _row(text: str) -> dict[str, int]:
+    """Whole numbers by their names."""
+    return {name: int(value) for name, value in _NUMBER.findall(text)}

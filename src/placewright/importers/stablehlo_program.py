@@ -10,7 +10,7 @@ from placewright.graph import Graph
 from placewright.importers.stablehlo_details import DETAILS, numbers
 from placewright.importers.stablehlo_locations import Locations
 from placewright.importers.stablehlo_text import Block, Function, Module, Statement, read_module
-from placewright.importers.stablehlo_types import end_of_brackets, parse_types
+from placewright.importers.stablehlo_types import parse_types, split_signature
 from placewright.importers.xla_graph import build_graph
 from placewright.importers.xla_program import MAX_DEPTH, Computation, Instruction, Program, Reference, Type, leaves
 from placewright.importers.xla_weights import named_weights
@@ -138,7 +138,7 @@ class _Conversion:
         root: Reference | None = None
         for statement in block.statements:
             if statement.op in _RETURNS:
-                references, kinds = self._operands(statement, scope)
+                references, kinds = self._operands(split_signature(statement.text)[0], statement, scope)
                 root = references[0] if len(references) == 1 else ("return", ())
                 if len(references) != 1:
                     instructions.append(
@@ -150,8 +150,8 @@ class _Conversion:
             raise self.error(f"'{shown(name)}' returns nothing", line)
         return Computation(name=name, parameters=block.arguments, instructions=tuple(instructions), root=root)
 
-    def _operands(self, statement: Statement, scope: _Scope) -> tuple[list[Reference], list[Type]]:
-        text, _ = _parts(statement.text)
+    def _operands(self, text: str, statement: Statement, scope: _Scope) -> tuple[list[Reference], list[Type]]:
+        """What a statement reads. text: without its types."""
         tokens = [number for _, number in _BOUND.findall(text)] or [match[0] for match in _VALUE.finditer(text)]
         found = [self._found(token, statement, scope) for token in tokens]
         return [reference for reference, _ in found], [kind for _, kind in found]
@@ -165,8 +165,8 @@ class _Conversion:
         return found
 
     def _instruction(self, statement: Statement, scope: _Scope) -> Instruction | None:
-        text, signature = _parts(statement.text)
-        references, kinds = self._operands(statement, scope)
+        text, signature = split_signature(statement.text)
+        references, kinds = self._operands(text, statement, scope)
         results = self._results(statement, signature, kinds)
         opcode = statement.op.rpartition(".")[2].replace("_", "-")
         called, captured = self._called(statement, scope, opcode, kinds)
@@ -279,23 +279,3 @@ def _joining(statement: Statement) -> str:
         return match[1]
     ops = [each.op for block in statement.regions[-1:] for each in block.statements if each.op not in _RETURNS]
     return ops[-1].rpartition(".")[2] if ops else "first"
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """What stands before and after the last colon with a space before it outside all brackets."""
-    begin = 0
-    found = -1
-    while begin < len(text):
-        character = text[begin]
-        if character in "<{([":
-            end = end_of_brackets(text, begin)
-            if end < 0:
-                break
-            begin = end
-        elif character == '"':
-            begin = text.find('"', begin + 1) + 1 or len(text)
-        else:
-            if character == ":" and text[begin - 1 : begin] == " ":
-                found = begin
-            begin += 1
-    return (text[:found], text[found + 1 :]) if found >= 0 else (text, "")

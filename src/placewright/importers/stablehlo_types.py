@@ -34,6 +34,7 @@ _ELEMENT_TYPES: Mapping[str, str] = {
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,19}|\?)x)*)(.*)>", re.DOTALL)
 _QUANTISED = re.compile(r"!quant\.uniform<([iu]+\d+)")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<{(\[]|[>})\]]|,', re.DOTALL)
+_SIGNATURE_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<{(\[]|[>})\]]| : ', re.DOTALL)
 _MAX_NESTING = 16
 
 
@@ -64,6 +65,20 @@ def end_of_brackets(text: str, begin: int) -> int:
             if depth == 0:
                 return match.end()
     return -1
+
+
+def split_signature(text: str) -> tuple[str, str]:
+    """What stands before and after the last colon between spaces that is outside all brackets and quotes."""
+    depth, found = 0, -1
+    for match in _SIGNATURE_PIECE.finditer(text):
+        mark = match[0]
+        if mark in "<{([":
+            depth += 1
+        elif mark in ">})]":
+            depth -= 1
+        elif mark == " : " and depth == 0:
+            found = match.start()
+    return (text[:found], text[found + 3 :]) if found >= 0 else (text, "")
 
 
 def parse_types(text: str) -> list[Type]:

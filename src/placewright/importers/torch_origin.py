@@ -49,6 +49,7 @@ def _innermost_frame(trace: str) -> str:
     return f"{file}:{line}" if file else ""
 
 
+@lru_cache(maxsize=4096)
 def without_directory(file: str) -> str:
     """The path of a file inside the folder that packages are installed in; otherwise its name."""
     parts = PurePosixPath(file.replace("\\", "/")).parts

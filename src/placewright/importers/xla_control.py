@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from placewright.importers.xla_loops import trip_count
-from placewright.importers.xla_program import Instruction, leaves
+from placewright.importers.xla_program import MAX_LEAVES, Instruction, leaves
+from placewright.importers.xla_values import like
 from placewright.support.errors import InputError, shown
 
 if TYPE_CHECKING:
     from placewright.importers.xla_bodies import Body
-    from placewright.importers.xla_translation import Translation, Value
+    from placewright.importers.xla_translation import Translation
+    from placewright.importers.xla_values import Value
 
     Rule = Callable[[Translation, Instruction, Sequence[Value], str], Value]
 
@@ -29,6 +32,8 @@ _RESULT_OF_START = {
 
 
 def _tuple(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
+    if sum(1 for _ in islice(leaves(tuple(operands)), MAX_LEAVES + 1)) > MAX_LEAVES:
+        raise InputError(f"'{shown(instruction.name)}' is a tuple of more than {MAX_LEAVES:,} arrays")
     return tuple(operands)
 
 
@@ -106,7 +111,7 @@ def _with_passed(
             if isinstance(leaf, int) and isinstance(flat[place], int):
                 translation.in_place.append((translation.producer[leaf], leaf, flat[place]))
     places = iter(kept)
-    return _shaped(instruction.type, places)
+    return like(instruction.type, places)
 
 
 def _unrolled(translation: Translation, instruction: Instruction, flat: Sequence[Any], prefix: str) -> Value:
@@ -130,7 +135,7 @@ def _unrolled(translation: Translation, instruction: Instruction, flat: Sequence
         translation.join([step[position] for step in gathered], array, f"{prefix}{instruction.name}")
         for position, array in enumerate(arrays_out)
     ]
-    return _shaped(instruction.type, iter([*state, *joined]))
+    return like(instruction.type, iter([*state, *joined]))
 
 
 def _conditional(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
@@ -165,10 +170,6 @@ def _start(translation: Translation, instruction: Instruction, operands: Sequenc
 
 def _flat(operands: Sequence[Value]) -> list[Any]:
     return [leaf for operand in operands for leaf in leaves(operand) if leaf is not None]
-
-
-def _shaped(kind: Any, places: Any) -> Value:
-    return tuple(_shaped(branch, places) for branch in kind) if isinstance(kind, tuple) else next(places)
 
 
 RULES: dict[str, Rule] = {

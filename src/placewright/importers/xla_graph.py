@@ -12,6 +12,7 @@ from placewright.importers.xla_program import Program, leaves
 from placewright.importers.xla_scopes import phases
 from placewright.importers.xla_translation import Shared, Translation
 from placewright.importers.xla_unused import drop_unused
+from placewright.importers.xla_updates import add_optimizer, add_update, write_loops_in_place
 
 
 def build_graph(
@@ -32,15 +33,15 @@ def build_graph(
     if optimizer is not None:
         results = len(outputs) - len(program.weights)
         for weight, gradient in zip(sorted(program.weights), outputs[results:], strict=True):
-            translation.add_optimizer(translation.entry[weight], gradient, optimizer)
+            add_optimizer(translation, translation.entry[weight], gradient, optimizer)
         outputs = outputs[:results]
     for output, parameter in program.updates.items():
-        outputs[output] = translation.add_update(outputs[output], translation.entry[parameter])
+        outputs[output] = add_update(translation, outputs[output], translation.entry[parameter])
     for output in outputs:
         translation.builder.change_tensor(output, is_output=True)
     if warning:
         translation.builder.warn(warning)
-    translation.write_loops_in_place()
+    write_loops_in_place(translation)
     return _finished(translation, metadata)
 
 
@@ -48,7 +49,7 @@ def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
     builder = translation.builder
     drop_unused(builder, translation.kept, translation.scopes)
     for index, phase in enumerate(phases(builder, translation.scopes)):
-        if not builder.ops[index].phase:
+        if phase and not builder.ops[index].phase:
             builder.change_op(index, phase=phase)
     for note, count in translation.shared.notes.items():
         builder.warn(note.replace("{count}", f"{count:,}", 1))

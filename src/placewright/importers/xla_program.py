@@ -15,6 +15,9 @@ from placewright.importers.builder import tensor_bytes
 
 #: More computations than this inside each other are no program of a network.
 MAX_DEPTH = 64
+#: Calls that unfold to more instructions than this, and tuples of more leaves, are no program of a network either.
+MAX_INSTRUCTIONS = 1_000_000
+MAX_LEAVES = 50_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from placewright.graph import Phase, TensorRole
 from placewright.importers import xla_control
 from placewright.importers.builder import GraphBuilder, tensor_bytes
-from placewright.importers.optimizers import OPTIMIZER_STATES
 from placewright.importers.xla_attributes import describe
 from placewright.importers.xla_bodies import Body, measure
 from placewright.importers.xla_kinds import COLLECTIVES, DROPS_FOLDED, FOLDED_KINDS, MOVING_VIEWS, STRETCHING_VIEWS
-from placewright.importers.xla_program import MAX_DEPTH, Array, Computation, Instruction, Program, Reference, leaves
+from placewright.importers.xla_program import (
+    MAX_DEPTH,
+    MAX_INSTRUCTIONS,
+    Array,
+    Computation,
+    Instruction,
+    Program,
+    leaves,
+)
 from placewright.importers.xla_scopes import module_of
+from placewright.importers.xla_values import Environment, Folded, Value, folded, like, look_up
 from placewright.support.errors import InputError, shown
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """An array made of constants alone, which takes no memory. number: what a whole number is."""
-
-    array: Array
-    number: int | None = None
-
-
-#: A tensor by index, a folded array, nothing, or a tuple of such.
-Value: TypeAlias = "int | Folded | tuple[Value, ...] | None"
-Environment: TypeAlias = dict[str, "Value"]
 
 
 @dataclass
@@ -44,6 +39,7 @@ class Shared:
     scopes_nest: bool
     notes: Counter[str] = field(default_factory=Counter)
     bodies: dict[tuple[int, bool], Body] = field(default_factory=dict)
+    num_instructions: int = 0
 
 
 class Translation:
@@ -79,12 +75,12 @@ class Translation:
             zip(program.labels, leaves(tuple(program.entry.parameters.values())), strict=True)
         ):
             is_weight = position in program.weights
-            tensor = self._add_tensor(self._unique(label), array, role="parameter" if is_weight else "activation")
+            tensor = self.add_tensor(self.unique(label), array, role="parameter" if is_weight else "activation")
             self.entry.append(tensor)
             if not is_weight:
-                self._add_op(f"input:{self.builder.tensors[tensor].name}", "input", outputs=[tensor])
+                self.add_op(f"input:{self.builder.tensors[tensor].name}", "input", outputs=[tensor])
         places = iter(self.entry)
-        return [_like(kind, places) for kind in program.entry.parameters.values()]
+        return [like(kind, places) for kind in program.entry.parameters.values()]
 
     def body(self, computation: Computation, *, is_fused: bool = False) -> Body:
         """What a computation does when it is run once, by itself."""
@@ -92,11 +88,11 @@ class Translation:
         if key not in self.shared.bodies:
             nested = Translation(GraphBuilder("body"), self.shared, depth=self.depth + 1, is_fused=is_fused)
             arguments = [
-                nested._add_tensor(nested._unique("argument"), array, role="parameter")
+                nested.add_tensor(nested.unique("argument"), array, role="parameter")
                 for array in leaves(tuple(computation.parameters.values()))
             ]
             places = iter(arguments)
-            root = nested.run(computation, [_like(kind, places) for kind in computation.parameters.values()])
+            root = nested.run(computation, [like(kind, places) for kind in computation.parameters.values()])
             self.shared.bodies[key] = measure(nested, arguments, list(leaves(root)))
         return self.shared.bodies[key]
 
@@ -118,6 +114,9 @@ class Translation:
                 f"'{shown(computation.name)}' has {len(computation.parameters)} parameters and is called with "
                 f"{len(arguments)} values"
             )
+        self.shared.num_instructions += 1 + len(computation.instructions)
+        if self.shared.num_instructions > MAX_INSTRUCTIONS:
+            raise InputError(f"'{shown(computation.name)}' unfolds to more than {MAX_INSTRUCTIONS:,} instructions")
         outside = self._place
         if caller is not None:
             self._place = self._scope_of(caller), caller.source or outside[1]
@@ -125,14 +124,14 @@ class Translation:
         for instruction in computation.instructions:
             environment[instruction.name] = self._value(instruction, environment, prefix)
         self._place = outside
-        return _look_up(environment, computation.root, computation.name)
+        return look_up(environment, computation.root, computation.name)
 
     def _scope_of(self, instruction: Instruction) -> str:
         outside = self._place[0] if self.shared.scopes_nest else ""
         return f"{outside}/{instruction.scope}" if outside and instruction.scope else instruction.scope or outside
 
     def _value(self, instruction: Instruction, environment: Environment, prefix: str) -> Value:
-        operands = [_look_up(environment, operand, instruction.name) for operand in instruction.operands]
+        operands = [look_up(environment, operand, instruction.name) for operand in instruction.operands]
         rule = xla_control.RULES.get(instruction.opcode)
         if rule is None and instruction.opcode.endswith(("-start", "-done", "-update")):
             rule = xla_control.asynchronous(instruction.opcode)
@@ -143,7 +142,7 @@ class Translation:
         flat: Sequence[Any] = [leaf for operand in operands for leaf in leaves(operand) if leaf is not None]
         kind, attributes = describe(instruction, [self.array_of(leaf) for leaf in flat])
         if kind in FOLDED_KINDS and self._folds(instruction, flat):
-            return _folded(instruction.type)
+            return folded(instruction.type)
         if kind == "view" and not (self.is_real and instruction.opcode in MOVING_VIEWS | STRETCHING_VIEWS):
             return self._view(instruction, flat, prefix)
         kind = "copy" if kind == "view" else kind
@@ -163,7 +162,7 @@ class Translation:
         workspace_bytes: int = 0,
     ) -> Value:
         """Adds the op of an instruction that reads these leaves."""
-        name = self._unique(prefix + instruction.name)
+        name = self.unique(prefix + instruction.name)
         drops_all = kind in DROPS_FOLDED or instruction.opcode == "fusion"
         inputs = [
             self.as_tensor(leaf, name)
@@ -174,11 +173,11 @@ class Translation:
             kind = "fill"
         arrays = list(leaves(instruction.type))
         outputs = [
-            self._add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
+            self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
             for position, array in enumerate(arrays)
         ]
         controls = sorted({self._ops_of[other] for other in instruction.controls if other in self._ops_of})
-        op = self._add_op(
+        op = self.add_op(
             name,
             kind,
             instruction=instruction,
@@ -191,7 +190,7 @@ class Translation:
         self._ops_of[instruction.name] = op
         if instruction.has_effect:
             self.kept.add(op)
-        return _like(instruction.type, iter(outputs))
+        return like(instruction.type, iter(outputs))
 
     def constant(self, instruction: Instruction) -> Value:
         """Scalars, and arrays of one value, are folded; other arrays are constants of the graph."""
@@ -199,7 +198,7 @@ class Translation:
         assert isinstance(kind, Array)
         if instruction.details.get("is_splat") or kind.shape == ():
             return Folded(kind, instruction.details.get("number"))
-        return self._add_tensor(self._unique(instruction.name), kind, role="constant")
+        return self.add_tensor(self.unique(instruction.name), kind, role="constant")
 
     def array_of(self, leaf: Any) -> Array:
         """Type of a leaf."""
@@ -209,9 +208,9 @@ class Translation:
         """The tensor of a leaf; a folded array is filled by an op of its own."""
         if not isinstance(leaf, Folded):
             return int(leaf)
-        name = self._unique(f"{reader}/fill")
-        tensor = self._add_tensor(name, leaf.array)
-        self._add_op(name, "fill", outputs=[tensor])
+        name = self.unique(f"{reader}/fill")
+        tensor = self.add_tensor(name, leaf.array)
+        self.add_op(name, "fill", outputs=[tensor])
         return tensor
 
     def as_output(self, leaf: Any) -> int:
@@ -222,9 +221,9 @@ class Translation:
         array = self.arrays[tensor]
         if not array.is_stretched:
             return tensor
-        name = self._unique(f"copy:{self.builder.tensors[tensor].name}")
-        whole = self._add_tensor(name, Array(array.shape, array.dtype, tensor_bytes(array.shape, array.dtype)))
-        self._add_op(name, "copy", inputs=[tensor], outputs=[whole])
+        name = self.unique(f"copy:{self.builder.tensors[tensor].name}")
+        whole = self.add_tensor(name, Array(array.shape, array.dtype, tensor_bytes(array.shape, array.dtype)))
+        self.add_op(name, "copy", inputs=[tensor], outputs=[whole])
         return whole
 
     def piece(self, leaf: Any, step: int, array: Array, name: str) -> Value:
@@ -232,9 +231,9 @@ class Translation:
         if isinstance(leaf, Folded):
             return Folded(array)
         if (leaf, step) not in self.pieces:
-            label = self._unique(f"{name}[{step}]")
-            tensor = self._add_tensor(label, array, alias_of=leaf)
-            self._add_op(label, "view", inputs=[leaf], outputs=[tensor])
+            label = self.unique(f"{name}[{step}]")
+            tensor = self.add_tensor(label, array, alias_of=leaf)
+            self.add_op(label, "view", inputs=[leaf], outputs=[tensor])
             self.pieces[leaf, step] = tensor
         return self.pieces[leaf, step]
 
@@ -242,69 +241,11 @@ class Translation:
         """What the steps of an unrolled loop give, as one array."""
         if all(isinstance(part, Folded) for part in parts):
             return Folded(array)
-        label = self._unique(f"{name}/stack")
-        tensor = self._add_tensor(label, array)
+        label = self.unique(f"{name}/stack")
+        tensor = self.add_tensor(label, array)
         inputs = [self.as_tensor(part, label) for part in parts]
-        self._add_op(label, "copy", inputs=inputs, outputs=[tensor])
+        self.add_op(label, "copy", inputs=inputs, outputs=[tensor])
         return tensor
-
-    def write_loops_in_place(self) -> None:
-        """Lets loops write over what they start from, where an op made it and nothing reads it afterwards."""
-        for op, new, old in self.in_place:
-            maker = self.producer.get(self.owner[old], -1)
-            before, after = self.builder.tensors[old], self.builder.tensors[new]
-            free = maker >= 0 and self.builder.ops[maker].kind != "input" and not before.is_output
-            same = before.size_bytes == after.size_bytes == self.arrays[self.owner[old]].size_bytes
-            readers = self.readers.get(self.owner[old], [])
-            if free and same and after.alias_of is None and all(reader <= op for reader in readers):
-                self.overwrite(op, new, old, is_output=after.is_output)
-
-    def add_update(self, new: int, old: int) -> int:
-        """Makes a result take over the memory of a parameter, and returns the tensor that does.
-
-        The op that computes it writes in place when everything else that reads the old value stands before it;
-        otherwise a copy at the end does.
-        """
-        if new == old:
-            return new
-        op, tensor = self.producer.get(new, -1), self.builder.tensors[new]
-        fits = tensor.alias_of is None and tensor.size_bytes == self.builder.tensors[old].size_bytes
-        computed = op >= 0 and self.builder.ops[op].kind not in ("input", "view") and not tensor.is_output
-        if not (fits and computed and all(reader <= op for reader in self.readers.get(self.owner[old], []))):
-            name = self._unique(f"copy:{self.builder.tensors[old].name}")
-            source, new = new, self._add_tensor(name, self.arrays[old])
-            op = self._add_op(name, "copy", inputs=[source], outputs=[new])
-        self.overwrite(op, new, old, is_output=True)
-        return new
-
-    def add_optimizer(self, parameter: int, gradient: int, function: str) -> None:
-        """The op that updates a parameter in place from its gradient and the optimizer's state."""
-        label, array = self.builder.tensors[parameter].name, self.arrays[parameter]
-        state_array = Array(array.shape, "float32", tensor_bytes(array.shape, "float32"))
-        states = [
-            self._add_tensor(self._unique(f"{label}.{state}"), state_array, role="parameter")
-            for state in OPTIMIZER_STATES[function]
-        ]
-        name = f"{function}:{label}"
-        result = self._add_tensor(name, array)
-        op = self._add_op(
-            name,
-            "optimizer",
-            inputs=[parameter, gradient, *states],
-            outputs=[result],
-            attributes={"function": function},
-            phase="optimizer",
-        )
-        self.overwrite(op, result, parameter, is_output=True)
-
-    def overwrite(self, op: int, new: int, old: int, *, is_output: bool) -> None:
-        """Makes a result share the memory of `old`, after every other op that reads that memory."""
-        before = {reader for reader in self.readers.get(self.owner[old], []) if reader != op}
-        computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
-        controls = {*self.builder.ops[op].controls, *before} - computed_from
-        self.builder.change_op(op, controls=tuple(sorted(controls)))
-        self.builder.change_tensor(new, alias_of=old, is_output=is_output)
-        self.owner[new] = self.owner[old]
 
     def _folds(self, instruction: Instruction, flat: Sequence[Value]) -> bool:
         """Whether it is made of constants alone. After scheduling only what became a scalar still is."""
@@ -318,11 +259,11 @@ class Translation:
         if not isinstance(base, int):
             return Folded(array, base.number if isinstance(base, Folded) else None)
         size = min(array.size_bytes, self.arrays[base].size_bytes)
-        name = self._unique(prefix + instruction.name)
-        tensor = self._add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
-        op = self._add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor])
+        name = self.unique(prefix + instruction.name)
+        tensor = self.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
+        op = self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor])
         self._ops_of[instruction.name] = op
-        return _like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
+        return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
 
     def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
         """Rows looked up in a parameter are an embedding; rows added to zeros are its gradient. Inside a body an array
@@ -347,7 +288,7 @@ class Translation:
             note = f"{{count}} of {shown(instruction.target)}, whose meaning is not known"
         self.shared.notes[note] += 1
 
-    def _add_tensor(
+    def add_tensor(
         self, name: str, array: Array, *, role: TensorRole = "activation", alias_of: int | None = None
     ) -> int:
         index = self.builder.add_tensor(
@@ -357,7 +298,7 @@ class Translation:
         self.owner.append(index if alias_of is None else self.owner[alias_of])
         return index
 
-    def _add_op(
+    def add_op(
         self,
         name: str,
         kind: str,
@@ -387,7 +328,7 @@ class Translation:
             self.readers.setdefault(self.owner[tensor], []).append(op)
         return op
 
-    def _unique(self, name: str) -> str:
+    def unique(self, name: str) -> str:
         """The name, with a number where it is taken; ops and tensors share names, so that both read alike."""
         if name not in self._used:
             self._used.add(name)
@@ -397,24 +338,3 @@ class Translation:
         self._numbers[name] += 1
         self._used.add(numbered)
         return numbered
-
-
-def _like(kind: Any, places: Any) -> Value:
-    """A tree of the type's form, its leaves taken one by one."""
-    return tuple(_like(branch, places) for branch in kind) if isinstance(kind, tuple) else next(places)
-
-
-def _folded(kind: Any) -> Value:
-    return tuple(_folded(branch) for branch in kind) if isinstance(kind, tuple) else Folded(kind)
-
-
-def _look_up(environment: Environment, reference: Reference, reader: str) -> Value:
-    name, path = reference
-    if name not in environment:
-        raise InputError(f"'{shown(reader)}' reads '{shown(name)}', which nothing before it makes")
-    value = environment[name]
-    for position in path:
-        if not isinstance(value, tuple) or not 0 <= position < len(value):
-            raise InputError(f"'{shown(reader)}' reads part {position} of '{shown(name)}', which has no such part")
-        value = value[position]
-    return value

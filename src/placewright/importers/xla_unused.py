@@ -27,6 +27,8 @@ def drop_unused(builder: GraphBuilder, kept: Collection[int], *per_op: MutableSe
     staying = [
         index for index, tensor in enumerate(tensors) if index in made or index in wanted or tensor.role == "parameter"
     ]
+    if len(live) == len(ops) and len(staying) == len(tensors):
+        return
     _renumber(builder, live, staying)
     for entries in per_op:
         entries[:] = [entries[index] for index in live]
