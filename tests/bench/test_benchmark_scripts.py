@@ -32,6 +32,7 @@ TINY = {
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoders": ["GRAPHS", "--graphs", "1", "--evaluations", "200"],
     "default_budget": ["--graphs", "GRAPHS"],
+    "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +15,7 @@ from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
-from placewright.importers.jax_function import from_jax
-from placewright.importers.torch_module import from_torch
+from placewright.importers.python_source import captured
 from placewright.learning.shipped import find_policy
 from placewright.machine import Machine
 from placewright.machines import load_machine
@@ -262,19 +260,10 @@ def as_graph(
 ) -> Graph:
     """The graph of whatever `plan` accepts as a model."""
     if not isinstance(model, Graph | str | Path):
-        capture = from_jax if _is_jax_function(model) else from_torch
-        return capture(model, args, kwargs, training=training)
+        return captured(model, args, kwargs, training=training)
     graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {})
     if kwargs or not (isinstance(args, tuple | list) and not args):
         raise InputError(f"args and kwargs are for a module or function, and '{graph.name}' is a graph already")
     if training and graph.metadata.get("mode") != "training":
         raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
     return graph
-
-
-def _is_jax_function(model: Any) -> bool:
-    """Whether it can be called and is nothing of PyTorch's, which nobody has without importing PyTorch."""
-    torch = sys.modules.get("torch")
-    return callable(model) and not (
-        torch is not None and isinstance(model, torch.nn.Module | torch.export.ExportedProgram)
-    )

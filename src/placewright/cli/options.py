@@ -18,8 +18,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg), SET.graphs.gz:NAME or example:NAME"
-        " (`placewright examples`).",
+        help="A file (.onnx, .hlo, .mlir, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg), FILE.py:FUNCTION,"
+        " SET.graphs.gz:NAME or example:NAME (`placewright examples`).",
         show_default=False,
     ),
 ]

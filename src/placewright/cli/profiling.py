@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.options import Json, Quiet
-from placewright.cli.running import LocalDevices, ModelFunction, Training, made_by
+from placewright.cli.running import LocalDevices, ModelFunction, Training
 
 
 def profile(
@@ -26,6 +26,7 @@ def profile(
     """Measure what ops and links take on this host."""
     from placewright import api
     from placewright.cli.printing import print_json, print_parts
+    from placewright.importers.python_source import made_by
     from placewright.terminal.profile_table import profile_table
 
     module, arguments = made_by(model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli.options import Dims, Json, Quiet, parse_dims, parse_objective
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,6 +106,8 @@ def run(
         return _run_onnx(model, dim, feeds, steps, output, as_json, onnx_options)
     if dim or feeds is not None:
         raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
+    from placewright.importers.python_source import made_by
+
     module, arguments = made_by(model)
     compiled = api.compile(
         module,
@@ -160,22 +162,3 @@ def _told(found: Answer[Any], as_json: bool, tables: Callable[[Any], Iterable[Re
     else:
         print_parts(*tables(found.facts))
     return 0
-
-
-def made_by(model: str) -> tuple[Any, tuple[Any, ...]]:
-    """Module and arguments of "FILE.py:FUNCTION"."""
-    from placewright.support.modules import PLUGIN_PREFIX, load_file
-
-    path, _, name = model.rpartition(":")
-    if not path or not name:
-        raise InputError(f"'{shown(model)}' does not name a function; write it like net.py:build")
-    if not Path(path).is_file():
-        raise InputError(f"cannot read '{shown(path)}': No such file or directory")
-    function = getattr(load_file(Path(path), PLUGIN_PREFIX + Path(path).stem), name, None)
-    if not callable(function):
-        raise InputError(f"'{shown(path)}' has no function '{shown(name)}'")
-    made = function()
-    if not (isinstance(made, tuple) and len(made) == 2):
-        raise InputError(f"'{shown(model)}' must return a module and its arguments, not a {shown(type(made).__name__)}")
-    module, arguments = made
-    return module, arguments if isinstance(arguments, tuple) else (arguments,)

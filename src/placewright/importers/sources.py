@@ -27,8 +27,10 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
     Parameters
     ----------
     source
-        A file (.onnx, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its content),
-        "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it holds one.
+        A file (.onnx, .hlo, .mlir, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its
+        content), "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it
+        holds one. "net.py:build" runs that file, and its function returns a PyTorch module or a JAX function and the
+        arguments that it is called with.
     dims
         Sizes of dimensions that an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
         ("input_ids:1").
@@ -41,6 +43,8 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
         For an ONNX file when ONNX is not installed.
     """
     place, name = _place_and_name(source)
+    if place.suffix == ".py" and os.path.isfile(place):
+        return _of_python(str(source), dims)
     if name is None and not os.path.isdir(place) and not is_graph_set(place):
         return load_file(place, dims=dims)
     graphs = _many(place)
@@ -102,6 +106,15 @@ def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
         if place and os.path.exists(place):
             return Path(place), ":".join(pieces[count:])
     return Path(source), None
+
+
+def _of_python(source: str, dims: Mapping[str, int] | None) -> Graph:
+    """What a function in a Python file makes."""
+    from placewright.importers.python_source import captured, made_by
+
+    if dims:
+        raise InputError(f"'{shown(source)}' is no ONNX model, so it has no open dimension to set")
+    return captured(*made_by(source))
 
 
 def _many(place: Path, dims: Mapping[str, int] | None = None) -> GraphSet:

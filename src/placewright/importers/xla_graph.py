@@ -8,6 +8,7 @@ from typing import Any
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import Optimizer
+from placewright.importers.xla_pieces import split_stacked_weights
 from placewright.importers.xla_program import Program, leaves
 from placewright.importers.xla_scopes import phases
 from placewright.importers.xla_translation import Shared, Translation
@@ -47,7 +48,8 @@ def build_graph(
 
 def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
     builder = translation.builder
-    drop_unused(builder, translation.kept, translation.scopes)
+    views, weights = split_stacked_weights(translation)
+    drop_unused(builder, translation.kept, views, weights, translation.scopes)
     for index, phase in enumerate(phases(builder, translation.scopes)):
         if phase and not builder.ops[index].phase:
             builder.change_op(index, phase=phase)

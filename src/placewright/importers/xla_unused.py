@@ -9,23 +9,34 @@ from typing import Any
 from placewright.importers.builder import GraphBuilder
 
 
-def drop_unused(builder: GraphBuilder, kept: Collection[int], *per_op: MutableSequence[Any]) -> None:
+def drop_unused(
+    builder: GraphBuilder,
+    kept: Collection[int],
+    replaced: Collection[int],
+    split: Collection[int],
+    *per_op: MutableSequence[Any],
+) -> None:
     """Removes ops that neither lead to an output nor are kept, and constants that nothing reads.
 
-    per_op: lists with an entry for each op, from which the same entries are removed.
+    replaced, split: ops and parameters that are not needed any more. per_op:
+    lists with an entry for each op, from which the same entries are removed.
     """
     ops, tensors = builder.ops, builder.tensors
     wanted = {index for index, tensor in enumerate(tensors) if tensor.is_output}
     live: list[int] = []
     for index in range(len(ops) - 1, -1, -1):
         op = ops[index]
+        if index in replaced:
+            continue
         if op.kind == "input" or index in kept or not wanted.isdisjoint(op.outputs):
             live.append(index)
             wanted.update(op.inputs)
     live.reverse()
     made = {tensor for index in live for tensor in ops[index].outputs}
     staying = [
-        index for index, tensor in enumerate(tensors) if index in made or index in wanted or tensor.role == "parameter"
+        index
+        for index, tensor in enumerate(tensors)
+        if index in made or index in wanted or (tensor.role == "parameter" and index not in split)
     ]
     if len(live) == len(ops) and len(staying) == len(tensors):
         return

@@ -1,0 +1,47 @@
+"""Models that Python code makes: modules of PyTorch and functions of JAX, given or named as "FILE.py:FUNCTION"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from placewright.graph import Graph
+from placewright.importers.jax_function import from_jax
+from placewright.importers.torch_module import from_torch
+from placewright.support.errors import InputError, shown
+from placewright.support.modules import PLUGIN_PREFIX, load_file
+
+
+def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
+    """The model and its arguments that the function of "FILE.py:FUNCTION" returns.
+
+    Raises InputError where there is no such function or it returns something else, and whatever it raises.
+    """
+    path, _, name = source.rpartition(":")
+    if not path or not name:
+        raise InputError(f"'{shown(source)}' does not name a function; write it like net.py:build")
+    if not Path(path).is_file():
+        raise InputError(f"cannot read '{shown(path)}': No such file or directory")
+    function = getattr(load_file(Path(path), PLUGIN_PREFIX + Path(path).stem), name, None)
+    if not callable(function):
+        raise InputError(f"'{shown(path)}' has no function '{shown(name)}'")
+    made = function()
+    if not (isinstance(made, tuple) and len(made) == 2):
+        kind = shown(type(made).__name__)
+        raise InputError(f"'{shown(source)}' must return a module and its arguments, not a {kind}")
+    model, arguments = made
+    return model, arguments if isinstance(arguments, tuple) else (arguments,)
+
+
+def captured(model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, training: bool = False) -> Graph:
+    """The graph of a module or function."""
+    capture = from_jax if _is_jax_function(model) else from_torch
+    return capture(model, args, kwargs, training=training)
+
+
+def _is_jax_function(model: Any) -> bool:
+    """Whether it can be called and is nothing of PyTorch's, which nobody has without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return callable(model) and not (torch and isinstance(model, torch.nn.Module | torch.export.ExportedProgram))
