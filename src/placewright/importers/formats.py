@@ -85,6 +85,18 @@ def _parse_stg(contents: Contents) -> Graph:
 FORMATS = (
     Format(title="ONNX", suffixes=(".onnx",), recognised=lambda contents: False, parse=_parse_onnx, has_dims=True),
     Format(
+        title="HLO text",
+        suffixes=(".hlo",),
+        recognised=lambda contents: re.match(rb"(\s|//.*\n)*HloModule\s", contents.data) is not None,
+        parse=_parse_hlo,
+    ),
+    Format(
+        title="StableHLO text",
+        suffixes=(".mlir",),
+        recognised=lambda contents: contents.data.startswith(b"ML\xefR") or b"stablehlo." in contents.data[:1_000_000],
+        parse=_parse_stablehlo,
+    ),
+    Format(
         title="layer graph",
         suffixes=(".json", ".json.gz"),
         recognised=lambda contents: contents.may_be_json and is_layer_graph(contents.text),
@@ -101,18 +113,6 @@ FORMATS = (
         suffixes=(".pbtxt", ".pb", ".costgraph"),
         recognised=lambda contents: re.match(rb"(\s|#.*\n)*node\s*:?\s*[{<]", contents.data) is not None,
         parse=_parse_costgraph,
-    ),
-    Format(
-        title="HLO text",
-        suffixes=(".hlo",),
-        recognised=lambda contents: re.match(rb"(\s|//.*\n)*HloModule\s", contents.data) is not None,
-        parse=_parse_hlo,
-    ),
-    Format(
-        title="StableHLO text",
-        suffixes=(".mlir",),
-        recognised=lambda contents: contents.data.startswith(b"ML\xefR") or b"stablehlo." in contents.data[:1_000_000],
-        parse=_parse_stablehlo,
     ),
     Format(title="Standard Task Graph", suffixes=(".stg",), recognised=lambda contents: False, parse=_parse_stg),
 )
