@@ -41,7 +41,7 @@ def test_the_format_is_told_by_suffix_or_content(tmp_path: Path, name: Any, cont
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_bytes(b"hello")
-    with pytest.raises(InputError, match=r"g.txt' has a format placewright does not know \(known: .onnx, .json"):
+    with pytest.raises(InputError, match=r"g.txt' has a format placewright does not know \(known: .onnx, .hlo, .mlir"):
         load_graph(tmp_path / "g.txt")
 
 
