@@ -13,6 +13,7 @@ from small_problems import chip_of, random_graph, two_ops
 
 import placewright
 import placewright._core as _core
+from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.memory_levels.chip import Chip, MemoryLevel
 from placewright.memory_levels.chips import list_chips, load_chip
@@ -104,6 +105,53 @@ def test_an_array_that_is_no_map(array: np.ndarray, named: str) -> None:
     problem = make_memory_problem(two_ops(), chip_of(("SRAM", 100, 1e9), ("DRAM", 10**6, 1e8)))
     with pytest.raises(InputError, match=named):
         problem.evaluate(array)
+
+
+def one_op(**changes: Any) -> Graph:
+    """A matrix product with a weight, changed."""
+    graph = GraphBuilder("one")
+    made = graph.add_tensor("made", size_bytes=changes.pop("made", 8))
+    weight = graph.add_tensor("weight", size_bytes=changes.pop("weight", 8), role="parameter")
+    graph.add_op("op", changes.pop("kind", "matmul"), inputs=[weight], outputs=[made], **changes)
+    return graph.build()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"time_ns": 2**61}, "op 'op' of 'one' takes impossibly long"),
+        ({"attributes": {"batch": 2**40, "m": 2**40, "n": 2**40, "k": 2**40}}, "takes impossibly long"),
+        ({"weight": 2**61, "made": 2**61}, "does not fit on chip 'nnpi'"),
+        ({"time_ns": -1}, "impossible time"),
+        ({"weight": -1}, "impossible size"),
+    ],
+)
+def test_numbers_that_no_network_has(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        make_memory_problem(one_op(**changes), load_chip("nnpi"))
+
+
+def test_times_that_add_up_to_too_much_are_told_of_the_graph() -> None:
+    chip = chip_of(("A", 10, 2.0), ("B", 2**61, 1.0))
+    with pytest.raises(InputError, match="'one' on chip 'small': the times add up"):
+        assert make_memory_problem(one_op(weight=2**40), chip).core
+
+
+def test_a_tensor_that_is_read_twice_by_an_op_moves_once() -> None:
+    graph = GraphBuilder("twice")
+    one, two = (graph.add_tensor(name, size_bytes=10) for name in ("one", "two"))
+    graph.add_op("make", "fill", outputs=[one])
+    graph.add_op("square", "elementwise", inputs=[one, one], outputs=[two])
+    problem = make_memory_problem(graph.build(), load_chip("nnpi"))
+    assert problem.use_bytes.tolist() == [10, 10, 10]
+
+
+def test_a_lookup_moves_the_rows_it_reads_and_may_read_a_row_again() -> None:
+    # 8 B of rows from a table of 4 KB, then from one of 4 B: the same two rows come from memory again and again.
+    for table, is_table in ((4096, 1), (4, 0)):
+        problem = make_memory_problem(one_op(kind="embedding", weight=table), load_chip("nnpi"))
+        assert problem.use_bytes.tolist() == [8, 8]
+        assert problem.is_table[0] == is_table
 
 
 def test_graphs_of_views_and_inputs_have_nothing_to_map() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.work import compute_ps, work_of
 from placewright.problem.lowering import Lowered, lower
 from placewright.support.errors import InputError, shown
-from placewright.support.quantities import counted, format_bytes
+from placewright.support.quantities import QUANTITY_LIMIT, counted, format_bytes
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 #: These read no more of a tensor than they write.
@@ -52,6 +53,10 @@ def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
     uses: list[list[tuple[int, int]]] = [[] for _ in builder.nodes]
     for index, tensor in enumerate(tensors):
         for op, size in tensor.uses.items():
+            if size >= QUANTITY_LIMIT:
+                raise InputError(
+                    f"an op of '{shown(graph.name)}' moves impossibly many bytes of '{shown(tensor.name)}'"
+                )
             uses[op].append((index, size))
     flat = [use for of_op in uses for use in of_op]
     return MemoryProblem(
@@ -92,7 +97,10 @@ def _stored(tensor: Tensor, float_bytes: int) -> Tensor:
 def _compute_ps(graph: Graph, index: int, chip: Chip) -> int:
     """A time that the graph states stands for what the chip would compute."""
     op = graph.ops[index]
-    return op.time_ns * 1000 if op.time_ns is not None else compute_ps(work_of(op, graph), chip)
+    time_ps = op.time_ns * 1000 if op.time_ns is not None else compute_ps(work_of(op, graph), chip)
+    if time_ps >= QUANTITY_LIMIT:
+        raise InputError(f"op '{shown(op.name)}' of '{shown(graph.name)}' takes impossibly long on '{chip.name}'")
+    return time_ps
 
 
 class _Builder:
@@ -203,7 +211,7 @@ def _check_fits(tensors: list[_Tensor], graph: Graph, chip: Chip, num_ops: int) 
     for tensor in tensors:
         change[tensor.first] += tensor.size_bytes
         change[tensor.last + 1] -= tensor.size_bytes
-    peak, slowest = int(np.cumsum(change).max()), chip.levels[-1]
+    peak, slowest = max(accumulate(change)), chip.levels[-1]
     if peak > slowest.capacity_bytes:
         raise InputError(
             f"'{shown(graph.name)}' does not fit on chip '{shown(chip.name)}': "

@@ -14,6 +14,7 @@ import placewright._core as _core
 from placewright.graph import Graph
 from placewright.memory_levels.chip import Chip
 from placewright.support.errors import InputError, shown
+from placewright.support.quantities import QUANTITY_LIMIT
 
 Levels = NDArray[np.uint8]
 Int32 = NDArray[np.int32]
@@ -81,10 +82,17 @@ class MemoryProblem:
 
     @cached_property
     def core(self) -> _core.LevelProblem:
-        """The same for the core."""
+        """The same for the core. Raises InputError where times or sizes add up to more than it can hold."""
         levels = self.chip.levels
         fixed = np.zeros((self.num_ops, self.num_levels), np.int64)
-        fixed[:, -1] = [levels[-1].transfer_ps(int(size)) for size in self.fixed_bytes]
+        fixed[:, -1] = [min(QUANTITY_LIMIT, levels[-1].transfer_ps(int(size))) for size in self.fixed_bytes]
+        try:
+            return self._core_of(fixed)
+        except ValueError as error:
+            raise InputError(f"'{shown(self.graph.name)}' on chip '{shown(self.chip.name)}': {error}") from None
+
+    def _core_of(self, fixed_ps: Int64) -> _core.LevelProblem:
+        levels = self.chip.levels
         return _core.LevelProblem(
             size=self.size_bytes,
             first=self.first,
@@ -96,7 +104,7 @@ class MemoryProblem:
             is_prefetched=np.array([level.is_prefetched for level in levels], np.uint8),
             overhead_ps=self.overhead_ps,
             compute_ps=self.compute_ps,
-            fixed_ps=fixed,
+            fixed_ps=fixed_ps,
             use_begin=self.use_begin,
             use_tensor=self.use_tensor,
             use_bytes=self.use_bytes,
