@@ -31,6 +31,10 @@ _RESULT_OF_START = {
 }
 
 
+_LEAST_CALLED = {"call": 1, "fusion": 1, "while": 2, "scan": 1, "conditional": 1}
+_NEEDS_OPERAND = frozenset({"identity", "add-dependency"})
+
+
 def _tuple(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     if sum(1 for _ in islice(leaves(tuple(operands)), MAX_LEAVES + 1)) > MAX_LEAVES:
         raise InputError(f"'{shown(instruction.name)}' is a tuple of more than {MAX_LEAVES:,} arrays")
@@ -166,6 +170,22 @@ def _start(translation: Translation, instruction: Instruction, operands: Sequenc
     if opcode == "async":
         return _fusion(translation, inner, operands, prefix)
     return translation.plain(inner, operands, prefix)
+
+
+def check(instruction: Instruction) -> None:
+    """Raises InputError where what a rule reads of an instruction is not there, as when the opcode is another
+    dialect's."""
+    opcode, called = instruction.opcode, len(instruction.called)
+    least = _LEAST_CALLED.get(opcode, 0)
+    needs_operand = opcode in _NEEDS_OPERAND or opcode.endswith(("-done", "-update"))
+    if called < least or (opcode == "while" and called != least) or (opcode == "scan" and not instruction.details):
+        raise InputError(f"'{shown(instruction.name)}' ({shown(opcode)}) does not name what it calls")
+    if needs_operand and not instruction.operands:
+        raise InputError(f"'{shown(instruction.name)}' ({shown(opcode)}) has no operand")
+    if (opcode == "constant" and isinstance(instruction.type, tuple)) or (
+        opcode == "get-tuple-element" and "index" not in instruction.details
+    ):
+        raise InputError(f"'{shown(instruction.name)}' is no {opcode}")
 
 
 def _flat(operands: Sequence[Value]) -> list[Any]:

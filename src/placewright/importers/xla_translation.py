@@ -135,7 +135,10 @@ class Translation:
         rule = xla_control.RULES.get(instruction.opcode)
         if rule is None and instruction.opcode.endswith(("-start", "-done", "-update")):
             rule = xla_control.asynchronous(instruction.opcode)
-        return self.plain(instruction, operands, prefix) if rule is None else rule(self, instruction, operands, prefix)
+        if rule is None:
+            return self.plain(instruction, operands, prefix)
+        xla_control.check(instruction)
+        return rule(self, instruction, operands, prefix)
 
     def plain(self, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
         """One op, a view, or a folded constant."""
