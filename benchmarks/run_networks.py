@@ -24,8 +24,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from zoo_modules import module_of
+
 import placewright
-from placewright.datasets.zoo.catalogue import all_networks
 
 TWO = "cpu:0,cpu:1"
 
@@ -53,22 +54,9 @@ QUICK = [Case("lenet5", 2)]
 _SECONDS_PER_WAY, _LEAST_STEPS, _MOST_STEPS = 1.5, 7, 50
 
 
-def made(case: Case) -> tuple[Any, tuple[Any, ...]]:
-    """The network with random weights, and a batch of something; whole numbers stay below 8."""
-    import torch
-
-    torch.manual_seed(1)
-    model, arguments = next(network for network in all_networks() if network.name == case.network).build()
-    batch = arguments[0].shape[0]
-    few = [given[: case.batch] if given.dim() and given.shape[0] == batch else given for given in arguments]
-    return model, tuple(
-        torch.randn(given.shape) if given.is_floating_point() else torch.randint(0, 8, given.shape) for given in few
-    )
-
-
 def row_of(case: Case, profile: Path, steps: int | None, *, inductor: bool) -> dict[str, Any]:
     """Planned and measured times of one case. profile: the folder of op times that all cases share."""
-    model, arguments = made(case)
+    model, arguments = module_of(case.network, case.batch)
     with tempfile.TemporaryDirectory() as folder:
         repeated = Path(folder) / "repeated.csv"
         if not case.training:

@@ -57,6 +57,8 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 TINY_WITH_TORCH = {
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
+    "roofline_error": ["--quick", "--efficiencies"],
+    "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }

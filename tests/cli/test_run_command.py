@@ -106,6 +106,10 @@ def test_profile_tells_what_it_measured_and_run_takes_it(placewright: Placewrigh
     assert "first plan" in outcome.out
     assert "Planned and measured" in report.read_text()
     assert "cpu:1, measured" in trace.read_text()
+    plan = tmp_path / "plan.json"
+    assert placewright("run", f"{net}:build", "--steps", "1", "--profile", folder, "--calibrate", "-o", plan).code == 0
+    checked = placewright("check", folder / "Sequential-inference.json.gz", plan)
+    assert checked.code == 0, checked.out
 
 
 def test_profile_into_a_file_is_refused(placewright: Placewright, net: Path) -> None:

@@ -55,19 +55,20 @@ class Calibration:
         step_of: Callable[[Plan], TorchStep],
         parameters: Sequence[Any],
         tensors: Sequence[Any],
-        folder: Path,
+        files: Path,
         options: Mapping[str, Any],
         steps: int,
     ) -> None:
         """For one graph, with its measured workspaces.
 
-        step_of: what runs a plan. folder: for files of op times. options: as `plan` takes them.
+        step_of: what runs a plan. files: of op times, without the number of the run. options: as `plan` takes them.
         """
         self._graph = graph
         self._step_of = step_of
         self._parameters = parameters
         self._tensors = tensors
-        self._folder = folder
+        self._files = files
+        self._num_runs = 0
         self._options = options
         self._steps = steps
 
@@ -100,7 +101,8 @@ class Calibration:
                 step.run(self._parameters, self._tensors)
                 taken.append(time.perf_counter_ns() - began)
             passes = as_passes(step.timed(self._parameters, self._tensors, self._steps))
-        times = self._folder / f"run-{len(list(self._folder.iterdir()))}.csv"
+        self._num_runs += 1
+        times = self._files.with_name(f"{self._files.name}-{self._num_runs}.csv")
         write_measured(times, op_times_of_run(plan, self._graph, passes), plan.machine.devices[0].kind)
         return _Ran(
             plan=plan,
@@ -121,7 +123,8 @@ class Calibration:
             constraints=constraints(options.get("pins"), options.get("forbids"), options.get("colocate", ())),
             measured=ran.times,
         )
-        return Plan.of(retimed(replace(ran.plan, machine=ran.machine), problem))
+        configuration = {**ran.plan.configuration, "measured": str(ran.times)}
+        return Plan.of(retimed(replace(ran.plan, machine=ran.machine, configuration=configuration), problem))
 
 
 def _latency(machine: Machine) -> int | None:

@@ -9,7 +9,8 @@ import copy
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch.optim import Optimizer
 
 from placewright.api.calibration import Calibration
 from placewright.api.functions import plan as make_plan
-from placewright.api.profiles import OpTimes, Profile, first_device, write_times
+from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, write_times
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.execution.compare import compare_run, inference, training_step
@@ -183,15 +184,17 @@ class Compiled:
         made, tensors = self._made_for(args, kwargs)
         program, parameters = made.module.step.program, made.module.parameters.now()
         workers = Workers(cores_of(self._machine.num_devices)[:1])
-        with tempfile.TemporaryDirectory() as folder:
+        with self._kept_times() as folder:
+            name = mode_name(program.graph)
             try:
                 for_one = partial(TorchStep, program, workers=workers)
-                one = Calibration(made.graph, for_one, parameters, tensors, Path(folder), {}, steps)
+                one = Calibration(made.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
                 made.alone = one.retimed(one.run(made.alone))
             finally:
                 workers.close()
             for_all = partial(TorchStep, program, workers=self._workers)
-            every = Calibration(made.graph, for_all, parameters, tensors, Path(folder), self._options, steps)
+            files = folder / f"{name}-run"
+            every = Calibration(made.graph, for_all, parameters, tensors, files, self._options, steps)
             plan, made.rounds = every.best(Plan.of(made.module.step.plan))
         made.module = self._running(program, plan, parameters, tensors)
         self.plan = plan
@@ -258,8 +261,8 @@ class Compiled:
         parameters = Parameters(self._model, list(program.parameters.values())).now()
         check_on_cpu(dict(zip(program.parameters.values(), parameters, strict=True)))
         check_on_cpu({f"argument {number}": tensor for number, tensor in enumerate(tensors)})
-        with tempfile.TemporaryDirectory() as folder:
-            times = self._times(program, parameters, tensors, Path(folder))
+        with self._kept_times() as folder:
+            times = self._times(program, parameters, tensors, folder)
             alone = make_plan(program.graph, first_device(self._machine), measured=times.alone, solver="input-order")
             if self._given is None:
                 plan = make_plan(program.graph, self._machine, measured=times.shared, **self._options)
@@ -277,13 +280,22 @@ class Compiled:
                 module.step.compile_regions(parameters, tensors)
         return module
 
+    @contextmanager
+    def _kept_times(self) -> Iterator[Path]:
+        """Where files of op times go: to the profile, where plans find them later, or to a folder for now."""
+        if self._profile.folder is not None:
+            yield self._profile.folder
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
     def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
         # A file of times is for the shapes of the first call.
         named = self._measured if not self._made else None
         if named is not None and named.exists():
             return OpTimes(alone=named, shared=named)
         found = self._profile.measure(program, self._local, parameters, tensors, self._optimizer)
-        times = write_times(found, self._local, folder, "op-times")
+        times = write_times(found, self._local, folder, mode_name(program.graph))
         if named is not None:
             write_atomically(named, times.shared.read_bytes())
         return times

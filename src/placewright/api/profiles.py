@@ -108,6 +108,11 @@ def write_times(profiled: Profiled, machine: Machine, folder: Path, name: str) -
     return times
 
 
+def mode_name(graph: Graph) -> str:
+    """What files of a program are called: "Net-training"."""
+    return f"{graph.name}-{graph.metadata.get('mode', 'inference')}"
+
+
 def write_graph(graph: Graph, folder: Path, name: str) -> Path:
     """Writes the graph, for `placewright plan`."""
     path = folder / f"{name}.json.gz"

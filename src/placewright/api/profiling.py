@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placewright.api.profiles import DEVICES, LIBRARY, Profile, write_graph, write_times
+from placewright.api.profiles import DEVICES, LIBRARY, Profile, mode_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
 from placewright.execution.profile import Profiled
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
@@ -47,7 +47,7 @@ def profile_model(
 
 
 def _written(graph: Graph, machine: Machine, profiled: Profiled, folder: Path) -> dict[str, str]:
-    name = f"{graph.name}-{graph.metadata['mode']}"
+    name = mode_name(graph)
     times = write_times(profiled, machine, folder, name)
     files = {str(write_graph(graph, folder, name)): "graph", str(times.shared): "op times"}
     if times.alone != times.shared:
