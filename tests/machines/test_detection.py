@@ -44,8 +44,8 @@ def test_each_socket_is_a_device_with_its_share_of_memory() -> None:
     # per socket 2 cores (hyperthreads share a core id) x 2 GHz x 2 units x 8 floats x 2 = 128 GFLOP/s
     assert [socket.device.peak_flops_per_s["float32"] for socket in sockets] == [128e9, 128e9]
     assert [socket.device.memory_bytes for socket in sockets] == [8 * 2**30, 8 * 2**30]
-    # 2 of 64 cores of the preset's 204.8 GB/s
-    assert sockets[0].device.memory_bandwidth_bytes_per_s == pytest.approx(6.4e9)
+    # 2 cores that can use 25 GB/s each, of the preset's 204.8
+    assert sockets[0].device.memory_bandwidth_bytes_per_s == pytest.approx(50e9)
     assert sockets[0].description == "Test CPU"
 
 

@@ -16,8 +16,8 @@ from placewright.support.errors import InputError
 
 _SMI_COMMAND = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
 _SMI_TIMEOUT_S = 30
-#: Cores of the socket the cpu preset describes.
-_REFERENCE_CORES = 64
+#: What one core by itself gets from memory, as measured (presets.toml); many cores share what their socket has.
+_CORE_BANDWIDTH = 25e9
 #: Where Linux does not state the clock, as on ARM.
 _ASSUMED_MHZ = 2000
 
@@ -91,7 +91,7 @@ def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:
     """One preset per socket, from the text of /proc/cpuinfo and /proc/meminfo.
 
     Peak: cores x clock x 2 fused multiply-add units x vector width x 2, the width read from the flags. Bandwidth is
-    not listed by Linux: it is taken as the preset's share per core. Memory is divided evenly among sockets.
+    not listed by Linux: it is taken as that of the preset, or as what so few cores can use of it. Memory is divided evenly among sockets.
     Raises InputError when the texts lack processors or memory.
     """
     reference = find_preset("cpu")
@@ -122,7 +122,7 @@ def _socket(processors: list[dict[str, str]], memory_bytes: int, reference: Devi
         reference.device,
         memory_bytes=memory_bytes,
         peak_flops_per_s={"default": peak, "float32": peak, "float64": peak / 2},
-        memory_bandwidth_bytes_per_s=bandwidth * cores / _REFERENCE_CORES,
+        memory_bandwidth_bytes_per_s=min(bandwidth, _CORE_BANDWIDTH * cores),
     )
     return replace(reference, description=processors[0].get("model name", "CPU"), device=device)
 
