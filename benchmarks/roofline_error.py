@@ -79,9 +79,10 @@ def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
 
 def measured_ns(program: Any, machine: Machine, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[float]:
     """Processor time of each op on one core, the median over passes."""
+    from placewright.execution.channels import Channels
     from placewright.execution.profile import as_passes
     from placewright.execution.steps import steps_of
-    from placewright.execution.torch_code import Channels, device_code
+    from placewright.execution.torch_code import device_code
     from placewright.execution.workers import Workers
 
     times = [-1] * (2 * len(program.graph.ops))
@@ -137,7 +138,8 @@ def print_efficiencies(ops: Sequence[Timed], device: Device) -> None:
     """Medians over ops, each weighted by its time: shares of the peak and of the bandwidth that ops reach that only
     these bound, and what the smallest ops take."""
     per_op = np.percentile([op.measured_ns for op in ops if op.moved_bytes < _SMALL_BYTES and op.flops < 1e5], 10)
-    print(f"\nThe quickest tenth of the smallest ops take {per_op / 1e3:.1f} us (assumed {device.launch_overhead_ns / 1e3:.1f}).")
+    assumed_us = device.launch_overhead_ns / 1e3
+    print(f"\nThe quickest tenth of the smallest ops take {per_op / 1e3:.1f} us (assumed {assumed_us:.1f}).")
     bandwidth = device.memory_bandwidth_bytes_per_s or 1.0
     reached: dict[str, list[tuple[float, float]]] = {"compute": [], "bandwidth": []}
     for op in ops:

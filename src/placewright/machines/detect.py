@@ -91,7 +91,8 @@ def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:
     """One preset per socket, from the text of /proc/cpuinfo and /proc/meminfo.
 
     Peak: cores x clock x 2 fused multiply-add units x vector width x 2, the width read from the flags. Bandwidth is
-    not listed by Linux: it is taken as that of the preset, or as what so few cores can use of it. Memory is divided evenly among sockets.
+    not listed by Linux: it is taken as that of the preset, or as what so few cores can use of it. Memory is divided
+    evenly among sockets.
     Raises InputError when the texts lack processors or memory.
     """
     reference = find_preset("cpu")
