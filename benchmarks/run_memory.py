@@ -7,6 +7,7 @@ included, so that a busy machine changes nothing. --inductor adds what torch.com
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from zoo_modules import module_of
 
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 def compare(name: str, training: bool, batch: int, evaluations: int | None, inductor: bool) -> RunComparison:
     """One network, planned for the least peak on one device and run."""
     model, args = module_of(name, batch)
-    budget = {} if evaluations is None else {"evaluations": evaluations}
+    budget: dict[str, Any] = {} if evaluations is None else {"evaluations": evaluations}
     with placewright.compile(
         model, args, devices="cpu:0", training=training, objective="peak-memory", inductor=inductor, **budget
     ) as compiled:
