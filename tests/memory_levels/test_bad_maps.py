@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,15 @@ def test_a_map_file_that_is_cut_off_or_points_nowhere(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
     with pytest.raises(InputError, match="lies in a level that chip 'nnpi' lacks"):
         read_map(path)
+
+
+def test_a_map_file_with_anything_cut_out_is_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    saved(path)
+    whole, random = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(150):
+        begin, size = int(random.integers(0, len(whole))), int(random.integers(1, 40))
+        path.write_bytes(whole[:begin] + bytes(random.integers(32, 126, size // 4, np.uint8)) + whole[begin + size :])
+        # Whatever is no map is refused by this one error.
+        with suppress(InputError):
+            read_map(path)

@@ -94,6 +94,14 @@ def test_a_map_is_checked_against_its_own_graph_only(tmp_path: Path, capsys: pyt
     assert "is for another graph than 'two-ops'" in err
 
 
+def test_a_map_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "map.json"
+    run(capsys, "map", RESNET, "--chip", "nnpi", "--solver", "h6", "-o", path)
+    code, _, err = run(capsys, "export", path, "--to", "csv")
+    assert code == 2
+    assert "is a memory map, and this needs a plan" in err
+
+
 def test_in_python_a_map_answers_the_same_questions(tmp_path: Path) -> None:
     graph = two_ops()
     found = placewright.map_memory(graph, "nnpi", solver="marginal")

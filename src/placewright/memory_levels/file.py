@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIND = "memory-map"
 _COLUMNS: Mapping[str, type] = {"ops": MappedOp, "tensors": MappedTensor}
 #: As long as the beginning of a file that says of what kind it is.
-_HEAD = f'{{\n"kind": "{KIND}"'.encode()
+MAP_HEAD = f'{{\n"kind": "{KIND}"'.encode()
 _MAY_BE_NEGATIVE = frozenset({"saved_ps", "seed"})
 
 
@@ -50,7 +50,7 @@ def write_map(found: MemoryMap, path: str | Path) -> None:
 
 def is_map_file(path: str | Path) -> bool:
     """Whether a file begins as a map does. Raises InputError when it cannot be read."""
-    return unpack(read_bytes(path), str(path)).startswith(_HEAD)
+    return unpack(read_bytes(path), str(path)).startswith(MAP_HEAD)
 
 
 def read_map(path: str | Path) -> MemoryMap:

@@ -16,6 +16,7 @@ from placewright.costs.estimate import TimeSources
 from placewright.importers.json_graph import unpack
 from placewright.machine import Machine
 from placewright.machines import machine_from_json, machine_to_json
+from placewright.memory_levels.file import MAP_HEAD
 from placewright.plans.consistency import check_consistency
 from placewright.plans.record import (
     SCHEMA_VERSION,
@@ -70,6 +71,8 @@ def read_plan(path: str | Path) -> Plan:
     try:
         read = _model().model_validate_json(data)
     except ValidationError as error:
+        if data.startswith(MAP_HEAD):
+            raise InputError(f"'{name}' is a memory map, and this needs a plan") from None
         _check_version(data, name)
         # Another document, such as a graph, lacks most of a plan: that says more than the type of what it has.
         if lacking := _absent_at_top(data):

@@ -12,7 +12,7 @@ from placewright.memory_levels.program import Program, configuration_program, co
 from placewright.memory_levels.run import BestMap, MapResult, MapSolver
 from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.compiler import Compiler
-from placewright.memory_levels.solvers.exact import ended, has_scipy, is_proven, solve_program
+from placewright.memory_levels.solvers.exact import has_scipy, is_proven, solve_program
 from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGreedy
 from placewright.memory_levels.solvers.greedy_dp import GreedyDp
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
@@ -76,8 +76,9 @@ class _Course:
         if not self.problem.chip.has_prefetch:
             self.best.levels = _core.drawn_near(self.problem.core, self.best.levels)
             self.best.latency_ps = self.problem.evaluate_one(self.best.levels)[0]
+        is_optimal = is_proven(self.best.latency_ps, bound.latency_ps)
         return self.best.result(
-            ended(self.best.latency_ps, bound.latency_ps, self.run),
+            "optimal" if is_optimal else self.run.reason_to_stop() or "complete",
             bound_ps=min(bound.latency_ps, self.best.latency_ps),
             bound_reason=bound.reason,
             baselines=bound.baselines,
@@ -108,7 +109,8 @@ class _Course:
         for solver in (LevelLocalSearch(), GreedyDp(), RandomMaps()):
             if not self._is_over():
                 left = self.run.seconds_left
-                self._try(solver, Budget(evaluations=evaluations, seconds=left and max(_LEAST_SECONDS, left)))
+                seconds = None if left is None else max(_LEAST_SECONDS, left)
+                self._try(solver, Budget(evaluations=evaluations, seconds=seconds))
 
     def _try(self, solver: MapSolver, budget: Budget) -> None:
         """Runs another solver with a budget of its own, whatever is left of the run's."""

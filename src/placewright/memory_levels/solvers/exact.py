@@ -11,20 +11,21 @@ from placewright.memory_levels.bounds import ALONE, PROGRAM, alone_bound
 from placewright.memory_levels.problem import Levels, MemoryProblem
 from placewright.memory_levels.program import Program, configuration_program
 from placewright.memory_levels.run import BestMap, MapResult
-from placewright.problem.objective import StopReason
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
 #: HiGHS counts a constraint as kept, and a bound as met, within about so much, relative to the numbers.
 TOLERANCE = 1e-6
 _PS_PER_US = 1e6
+_DEFAULT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:
     """The fastest map, proven, where HiGHS closes the program within the time; else the best it found and its bound.
 
-    A limit of evaluations does not bound it. It needs scipy, and a chip without prefetching.
+    A limit of evaluations does not bound it; without a limit of time it has a minute, as HiGHS hears no Ctrl-C. It
+    needs scipy, and a chip without prefetching.
     """
 
     name: str = "exact"
@@ -36,22 +37,16 @@ class Exact:
             )
         best = BestMap(problem, run, self.name)
         best.offer(problem.all_slowest())
-        found = solve_program(configuration_program(problem), problem, run.seconds_left)
+        seconds = _DEFAULT_SECONDS if run.seconds_left is None else run.seconds_left
+        found = solve_program(configuration_program(problem), problem, seconds)
         if found.levels is not None:
             best.offer(found.levels)
         bound, reason = alone_bound(problem), ALONE
         if found.bound_ps > bound:
             bound, reason = found.bound_ps, PROGRAM
-        return best.result(
-            ended(best.latency_ps, bound, run), bound_ps=min(bound, best.latency_ps), bound_reason=reason
-        )
-
-
-def ended(latency_ps: int, bound_ps: int, run: SearchRun) -> StopReason:
-    """Why a solver that has this bound ended."""
-    if is_proven(latency_ps, bound_ps):
-        return "optimal"
-    return run.reason_to_stop() or "complete"
+        is_optimal = is_proven(best.latency_ps, bound)
+        bound = min(bound, best.latency_ps)
+        return best.result("optimal" if is_optimal else "time", bound_ps=bound, bound_reason=reason)
 
 
 def is_proven(latency_ps: int, bound_ps: int) -> bool:
