@@ -59,6 +59,23 @@ class MemoryMap(MapRecord):
 
         write_map(self, path)
 
+    def write_report(self, path: str | Path) -> None:
+        """Write the report of the map: one HTML file that loads nothing over the network.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be written.
+        """
+        from placewright.report.memory_map import write_map_report
+
+        write_map_report(self, path)
+
     def explain(self) -> Answer[MapExplanation]:
         """Tell what the latency consists of, how the levels are used, and what moved."""
         from placewright.memory_levels.explain import explain_map

@@ -80,9 +80,7 @@ def map_command(
             found.save(output)
             written[str(output)] = "map"
         if report is not None:
-            from placewright.report.memory_map import write_map_report
-
-            write_map_report(found, report)
+            found.write_report(report)
             written[str(report)] = "report"
         if as_json:
             print_json(map_summary(found, written))

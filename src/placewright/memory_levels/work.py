@@ -7,7 +7,7 @@ vector units over its elements, as a compiler for such chips would unroll it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.graph import Graph, Op, Tensor
@@ -42,10 +42,15 @@ def work_of(op: Op, graph: Graph) -> Work:
     outputs = [graph.tensors[index] for index in op.outputs]
     if op.kind in _MATRIX_KINDS:
         try:
-            return Work(macs=count_flops(op, inputs, outputs) // 2, elements=0)
+            return Work(macs=count_flops(_without_bias(op), inputs, outputs) // 2, elements=0)
         except NoFormulaError:
             return Work(macs=0, elements=_numel(outputs))
     return Work(macs=0, elements=_elements(op, inputs, outputs))
+
+
+def _without_bias(op: Op) -> Op:
+    """Where the sums of products begin, a bias costs nothing."""
+    return replace(op, attributes={**op.attributes, "bias": False}) if op.attributes.get("bias") else op
 
 
 def compute_ps(work: Work, chip: Chip) -> int:
