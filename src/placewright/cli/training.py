@@ -70,6 +70,8 @@ def train(
     try:
         load_plugins(plugin or ())
         trainings = family_of(family).trainings()
+        if not trainings:
+            raise InputError(f"policies of the family '{family}' are not trained on sets of graphs")
         config = next(iter(trainings)) if config is None else config
         configuration = _configuration(trainings, config, steps)
         cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)

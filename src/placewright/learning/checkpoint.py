@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import pickle
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,16 +13,12 @@ from numpy.typing import NDArray
 
 from placewright.learning.learner import Learner
 from placewright.learning.protocols import GradientEstimate, Weights
+from placewright.learning.state_file import check_settings, read_state, write_state
 from placewright.learning.training import TrainingConfiguration
-from placewright.support.errors import InputError, shown
-from placewright.support.files import read_bytes, write_atomically
+from placewright.support.errors import InputError
 
 Float = NDArray[np.float32]
 _NAME = "checkpoint.pt"
-#: Of what follows, before it: many a damaged file would otherwise pass for weights.
-_DIGEST_BYTES = 32
-#: What goes wrong where a state is none of ours: it lacks something, or has it in another type or shape.
-_NO_CHECKPOINT = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, EOFError)
 
 
 class Checkpoint:
@@ -43,7 +36,7 @@ class Checkpoint:
         self.step = 0
         self.best: float | None = None
         if self._path.exists():
-            self._load()
+            read_state(self._path, self._take)
 
     @property
     def weights(self) -> Float:
@@ -84,34 +77,11 @@ class Checkpoint:
         return True
 
     def save(self) -> None:
-        content = io.BytesIO()
         state = {"weights": self._weights.detach(), "adam": self._adam.state_dict()}
-        torch.save({"settings": self._settings, "step": self.step, "best": self.best, **state}, content)
-        written = content.getvalue()
-        write_atomically(self._path, hashlib.sha256(written).digest() + written)
-
-    def _load(self) -> None:
-        data = read_bytes(self._path)
-        content = data[_DIGEST_BYTES:]
-        if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
-            raise self._damaged()
-        try:
-            # Of a pickle only numbers, texts and lists of them are made, whatever else it asks for; then it is refused.
-            self._take(torch.load(io.BytesIO(content), weights_only=True))
-        except (pickle.UnpicklingError, *_NO_CHECKPOINT) as error:
-            raise self._damaged() from error
-
-    def _damaged(self) -> InputError:
-        return InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
+        write_state(self._path, {"settings": self._settings, "step": self.step, "best": self.best, **state})
 
     def _take(self, state: dict[str, Any]) -> None:
-        settings = state["settings"]
-        if settings != self._settings:
-            other = next(key for key in (*self._settings, *settings) if settings.get(key) != self._settings.get(key))
-            raise InputError(
-                f"'{shown(self._path)}' is of a training with another {other}: "
-                f"{shown(settings.get(other))}, not {shown(self._settings.get(other))}"
-            )
+        check_settings(self._path, state["settings"], self._settings)
         with torch.no_grad():
             self._weights.copy_(state["weights"])
         self._adam.load_state_dict(state["adam"])

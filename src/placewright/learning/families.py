@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
+from placewright.learning.egrl.policy import EGRL
 from placewright.learning.family import PolicyFamily
 from placewright.learning.regal.family import REGAL
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
-FAMILIES: dict[str, PolicyFamily] = {REGAL.name: REGAL}
+FAMILIES: dict[str, PolicyFamily] = {REGAL.name: REGAL, EGRL.name: EGRL}
 BUILT_IN = frozenset(FAMILIES)
 #: Packages name their families in this group of entry points: NAME = "module:FAMILY".
 ENTRY_POINTS = "placewright.policies"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from placewright.learning.egrl.solvers import MapLearner
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapSolver
@@ -28,6 +29,9 @@ _SOLVERS: tuple[MapSolver, ...] = (
     LevelLocalSearch(),
     GreedyDp(),
     RandomMaps(),
+    MapLearner(name="ea"),
+    MapLearner(name="pg"),
+    MapLearner(name="egrl"),
     *(Compiler(name=name) for name in COMPILERS),
 )
 MAP_SOLVERS: Mapping[str, MapSolver] = MappingProxyType({solver.name: solver for solver in _SOLVERS})

@@ -1,0 +1,72 @@
+"""What a map of tensors to memory levels is worth (EGRL, algorithm 1): one decision, one reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.memory_levels.problem import Levels, MemoryProblem
+from placewright.memory_levels.reward import paper_rewards
+from placewright.memory_levels.run import BestMap
+from placewright.search.run.search_run import SearchRun
+
+NodeLevels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcomes:
+    """rewards: float64 [maps]. executed: the maps that the rewards are of, uint8 [maps, ops, 2]."""
+
+    rewards: NDArray[np.float64]
+    executed: NodeLevels
+
+
+class MemoryMapEnvironment:
+    """Actions are the paper's: uint8 [ops, 2], the level of each op's weights and of what it makes.
+
+    The reward of a map that fits is the square of its speed-up over the compiler's. Of another it is minus the share of
+    bytes that the rectifier moved; or where `rectifies`, the rectified map is executed in its place, and has the
+    reward. Each map counts as one evaluation of the run, and the best that was executed is kept.
+    """
+
+    def __init__(self, problem: MemoryProblem, run: SearchRun, solver: str, *, rectifies: bool) -> None:
+        self.problem, self.run, self.rectifies = problem, run, rectifies
+        self.best = BestMap(problem, run, solver)
+        self.compiler_ps = problem.evaluate_one(COMPILERS[BASELINE](problem))[0]
+        self._places = np.stack([problem.node, np.where(problem.is_weight, 0, 1)])
+
+    @property
+    def is_over(self) -> bool:
+        return self.run.reason_to_stop() is not None
+
+    def step(self, actions: NodeLevels, found_by: str | None = None) -> Outcomes:
+        """The outcome of each of the actions, uint8 [maps, ops, 2]: of the first of them, where the budget ends."""
+        actions = actions[: max(1, self.run.evaluations_left)]
+        found = self.problem.evaluate(self.problem.from_nodes(actions), threads=self.run.threads)
+        fits = found.moved_bytes == 0
+        rewards = paper_rewards(self.problem, found, self.compiler_ps)
+        if self.rectifies:
+            fits[:] = True
+            rewards = (self.compiler_ps / np.maximum(found.latency_ps, 1)) ** 2
+            actions = self.to_nodes(found.maps, actions)
+        if fits.any():
+            fastest = int(np.where(fits, found.latency_ps, np.iinfo(np.int64).max).argmin())
+            latency = int(found.latency_ps[fastest])
+            self.best.take(found.maps[fastest], latency, found_by, evaluations=len(actions))
+        else:
+            self.run.spend(len(actions))
+        return Outcomes(rewards=rewards, executed=actions)
+
+    def to_nodes(self, maps: Levels, proposed: NodeLevels) -> NodeLevels:
+        """Maps as actions; an op that has no such tensor keeps what was proposed, of several the last decides."""
+        nodes = proposed.copy()
+        op, role = self._places
+        nodes[:, op, role] = maps
+        return nodes
+
+    def speedup(self, reward: float) -> float:
+        """0 of a map that does not fit."""
+        return float(np.sqrt(max(0.0, reward)))
