@@ -171,9 +171,9 @@ def test_a_full_replay_forgets_the_oldest() -> None:
         rewards = np.arange(first, first + 3, dtype=np.float64)
         replay.add(Outcomes(rewards=rewards, executed=rewards[:, None, None].astype(np.uint8)))
     assert sorted(replay.rewards) == [2, 3, 4, 5]
-    actions, rewards = replay.sample(50, np.random.default_rng(0))
-    assert (actions[:, 0, 0] == rewards).all()
-    assert set(rewards.tolist()) == {2, 3, 4, 5}
+    actions, sampled = replay.sample(50, np.random.default_rng(0))
+    assert (actions[:, 0, 0] == sampled).all()
+    assert set(sampled.tolist()) == {2, 3, 4, 5}
     other = Replay(4)
     other.restore(replay.state())
     assert (other.sample(9, np.random.default_rng(1))[1] == replay.sample(9, np.random.default_rng(1))[1]).all()

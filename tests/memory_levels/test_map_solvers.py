@@ -17,7 +17,9 @@ from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
-PLAIN = [name for name in MAP_SOLVERS if name != "exact"]
+#: Those that learn are tested on smaller problems (tests/learning).
+LEARNERS = ("ea", "pg", "egrl")
+PLAIN = [name for name in MAP_SOLVERS if name not in ("exact", *LEARNERS)]
 
 
 def solved(problem: MemoryProblem, solver: str, evaluations: int = 400, seed: int = 0) -> MapResult:
