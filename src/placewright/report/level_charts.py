@@ -42,6 +42,8 @@ def _chart(found: MemoryMap, level: int) -> Markup:
     scale = _HEIGHT / top
     told = f"at most {format_bytes(max(use, default=0))} of {format_bytes(facts.capacity_bytes)}"
     scaled = "the top is what it holds" if is_full else f"the top is {format_bytes(top)}"
+    if not any(use) and not any(before):
+        told, scaled = "empty", f"it holds {format_bytes(facts.capacity_bytes)}"
     drawing = element(
         "svg",
         element("title", f"{facts.name}: {told}"),
@@ -52,7 +54,7 @@ def _chart(found: MemoryMap, level: int) -> Markup:
         preserveAspectRatio="none",
         role="img",
     )
-    label = element("span", swatch(level), f"{facts.name}")
+    label = element("strong", swatch(level), facts.name)
     return element("div", element("h3", label, element("span", f"{told}; {scaled}")), drawing, class_="level-chart")
 
 
@@ -77,10 +79,12 @@ def _steps(edges: Sequence[float], values: Sequence[int], scale: float) -> str:
 
 
 def _corners(edges: Sequence[float], values: Sequence[int], scale: float) -> Iterable[tuple[float, float]]:
-    for begin, end, value in zip(edges, edges[1:], values, strict=False):
-        height = _HEIGHT - value * scale
-        yield begin, height
-        yield end, height
+    """Two where the value changes, and the ends."""
+    for index, value in enumerate(values):
+        if index == 0 or value != values[index - 1]:
+            yield edges[index], _HEIGHT - value * scale
+        if index == len(values) - 1 or value != values[index + 1]:
+            yield edges[index + 1], _HEIGHT - value * scale
 
 
 def level_strips(found: MemoryMap) -> Markup:
