@@ -13,8 +13,14 @@ from placewright.execution.devices import available_cores
 from placewright.importers.torch_trace import default_loss
 
 NETWORKS = {network.name: network for network in all_networks()}
-#: Small ones with batch normalization, dropout, a vocabulary, several inputs.
-QUICK = ("lenet5", "bert_tiny", "ghostnet", "mmoe")
+#: Small ones with batch normalization, dropout, a vocabulary, several inputs, strides that capture cannot foresee.
+QUICK = ("lenet5", "bert_tiny", "ghostnet", "mmoe", "vq_vae")
+#: Inputs that hang together, so that they cannot be cut one by one: sentences of all samples in one dimension, edges
+#: that name nodes.
+WHOLE_BATCH = {
+    "end_to_end_memory3",
+    *(name for name, network in NETWORKS.items() if network.family == "graph_networks"),
+}
 BATCH = 2
 MAX_PARAMETERS = 80_000_000
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
@@ -32,7 +38,7 @@ def made(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """A network and a small batch of something; whole numbers stay below 8, which every vocabulary has."""
     torch.manual_seed(1)
     model, arguments = NETWORKS[name].build()
-    batch = arguments[0].shape[0]
+    batch = None if name in WHOLE_BATCH else arguments[0].shape[0]
     few = [given[:BATCH] if given.dim() and given.shape[0] == batch else given for given in arguments]
     return model, tuple(
         torch.randn(given.shape) if given.is_floating_point() else torch.randint(0, 8, given.shape) for given in few

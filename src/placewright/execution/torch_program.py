@@ -247,8 +247,14 @@ def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Ca
 
 
 def _function(node: Any) -> Callable[..., Any]:
-    """What a traced call runs. PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes
-    no workspace for its backward."""
+    """What a traced call runs, where that is not what was traced.
+
+    PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
+    backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
+    """
+    if node.target is torch.ops.aten.view.default:
+        reshape: Callable[..., Any] = torch.ops.aten.reshape.default
+        return reshape
     forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
     trained = any(reader.target is backward for result in node.users for reader in result.users)
     if node.target is backward or (node.target is forward and trained):
