@@ -50,7 +50,12 @@ def read_library(path: Path) -> dict[OpSort, MeasuredOp]:
     """The library of a file; empty where there is none. Raises InputError naming file and line."""
     if not path.exists():
         return {}
-    return dict(_rows(path))
+    # The limit is of the whole process; arguments of an op with many tensors are longer than it.
+    before = csv.field_size_limit(2**24)
+    try:
+        return dict(_rows(path))
+    finally:
+        csv.field_size_limit(before)
 
 
 def write_library(path: Path, library: Mapping[OpSort, MeasuredOp]) -> None:
@@ -66,7 +71,6 @@ def write_library(path: Path, library: Mapping[OpSort, MeasuredOp]) -> None:
 
 
 def _rows(path: Path) -> Iterator[tuple[OpSort, MeasuredOp]]:
-    csv.field_size_limit(2**24)
     reader = csv.reader(read_text(path).splitlines())
     try:
         header = next(reader, [])
