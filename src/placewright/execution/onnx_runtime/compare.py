@@ -158,7 +158,8 @@ def _same_outputs(step: OnnxStep, feeds: Mapping[str, Any], cores: frozenset[int
 def _usual_peak(
     model: OnnxModel, feeds: Mapping[str, Any], cores: frozenset[int], workspaces: Mapping[str, int], *, as_needed: bool
 ) -> int | None:
-    """Of ONNX Runtime's own order, with memory taken as it is needed, or as it usually does it."""
+    """In ONNX Runtime's own order, with memory taken as it is needed, or in one piece as soon as a first step has told
+    how much."""
     with tempfile.TemporaryDirectory() as folder:
         options = sessions.profiled(_as_it_is(cores), Path(folder) / "usual")
         options.enable_mem_pattern = not as_needed

@@ -26,14 +26,14 @@ def planned_peak(plan: Plan, device: int = 0) -> int:
 
 
 def measured_peak(steps: Sequence[Sequence[NodeRun]], workspaces: Mapping[str, int]) -> int | None:
-    """Of a session, in the last of several steps: what it had in use after each node beyond what it has between steps,
-    and the node's workspace, which is given back by then. None where the profile does not tell."""
-    nodes = steps[-1]
-    if not nodes or nodes[0].bytes_before is None:
+    """Of a session, in the last of several steps: what it had in use after each node beyond what it had before the
+    first of these steps, and the node's workspace, which is given back by then. None where the profile does not
+    tell."""
+    if not steps[0] or steps[0][0].bytes_before is None:
         return None
-    between = nodes[0].bytes_before
+    before = steps[0][0].bytes_before
     return max(
-        node.bytes_in_use - between + workspaces.get(node.name, 0) for node in nodes if node.bytes_in_use is not None
+        node.bytes_in_use - before + workspaces.get(node.name, 0) for node in steps[-1] if node.bytes_in_use is not None
     )
 
 

@@ -21,8 +21,8 @@ _ERRORS_ONLY = 3
 
 
 def planned_options(cores: frozenset[int]) -> Any:
-    """For a file whose nodes stand in plan order: they run in this order, unchanged, and memory is taken as it is
-    needed instead of as it was the time before."""
+    """For a file whose nodes stand in plan order: they run in this order, unchanged, and memory is taken when it is
+    needed and given back when its last reader has run, neither kept for a later tensor nor laid out in one piece."""
     options = _options(len(cores))
     # The thread that calls computes too; a core is numbered from 1. Threads that spin would take the cores of others.
     if others := sorted(cores)[1:]:
@@ -32,6 +32,7 @@ def planned_options(cores: frozenset[int]) -> Any:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.enable_mem_pattern = False
+    options.enable_mem_reuse = False
     return options
 
 
