@@ -13,6 +13,7 @@ import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -48,11 +49,11 @@ def with_random_weights(name: str, folder: Path) -> Path:
     return path
 
 
-def random_weight(node: onnx.NodeProto, shape: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def random_weight(node: onnx.NodeProto, shape: np.ndarray, generator: np.random.Generator) -> Any:
     """Of a size that keeps activations in bounds; positive where it may be a variance."""
     fill = numpy_helper.to_array(node.attribute[0].t)
     if fill.dtype != np.float32:
-        return np.full(shape, fill[0])
+        return np.full(shape, fill[0], fill.dtype)
     if len(shape) < 2:
         return generator.uniform(0.5, 1.5, shape).astype(np.float32)
     return (generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)

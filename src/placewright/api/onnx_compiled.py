@@ -18,14 +18,14 @@ from placewright.execution.devices import cores_of
 from placewright.execution.onnx_runtime.compare import compare_run
 from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.onnx_runtime.feeds import random_feeds
+from placewright.execution.onnx_runtime.matching import model_of
 from placewright.execution.onnx_runtime.measure import measure_ops, measure_overhead
 from placewright.execution.onnx_runtime.memory import workspaces_of
-from placewright.execution.onnx_runtime.model import OnnxModel, optimised, read_onnx
+from placewright.execution.onnx_runtime.model import read_onnx
+from placewright.execution.onnx_runtime.optimised import optimised
 from placewright.execution.onnx_runtime.step import OnnxStep
 from placewright.execution.workers import Workers
 from placewright.machine import Machine
-from placewright.plans.graph_match import match_graph
-from placewright.plans.provenance import find_graph
 from placewright.plans.record import Plan as PlanRecord
 from placewright.terminal.onnx_run_table import onnx_run_table
 
@@ -60,17 +60,14 @@ class OnnxCompiled:
             self._source = read_onnx(path, dims)
             self._feeds = random_feeds(self._source) if feeds is None else feeds
             machine = _with_overhead(machine, measure_overhead(self._cores[0]))
-            self._model = self._planned_model(dims, given)
+            folder = Path(self._folder.name)
+            self._model = (
+                optimised(self._source, dims, folder) if given is None else model_of(given, self._source, dims, folder)
+            )
             self._make(machine, given, measured, options)
         except BaseException:
             self.close()
             raise
-
-    def _planned_model(self, dims: Mapping[str, int], given: PlanRecord | None) -> OnnxModel:
-        """The model that ONNX Runtime optimised, or, where a plan is for that, the one that the file holds."""
-        if given is not None and not match_graph(given, self._source.graph):
-            return self._source
-        return optimised(self._source, dims, Path(self._folder.name))
 
     def _make(
         self, machine: Machine, given: PlanRecord | None, measured: Path | None, options: Mapping[str, Any]
@@ -85,11 +82,7 @@ class OnnxCompiled:
             write_measured(times, found, machine.devices[0].kind)
         self._workspaces = workspaces_of(found)
         alone = make_plan(graph, first, measured=times, solver="input-order")
-        if given is None:
-            self.plan = make_plan(graph, machine, measured=times, **options)
-        else:
-            find_graph(given, graph, measured=times)
-            self.plan = Plan.of(given)
+        self.plan = make_plan(graph, machine, measured=times, **options) if given is None else Plan.of(given)
         self._alone = OnnxStep(self._model, alone, self._first, self._cores[:1])
         self._step = OnnxStep(self._model, self.plan, self._workers, self._cores)
 

@@ -110,11 +110,7 @@ def steps_of(plan: Plan, graph: Graph) -> Steps:
     """The steps of a plan for `graph`. Raises InputError when the plan puts an op where an input never arrives."""
     devices = [_Device(graph, index) for index in range(plan.machine.num_devices)]
     builder = _Builder(graph, devices)
-    # Positions number one order of all devices; when a device's turn comes, the times say. Where control dependencies
-    # are kept by the order alone, a successor may start first, so that there only the order will do.
-    in_turn = (lambda step: step.position) if plan.control == "order" else (lambda step: (step.start_ns, step.position))
-    scheduled: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
-    for step in sorted(scheduled, key=in_turn):
+    for step in in_turn(plan):
         if isinstance(step, Transfer):
             builder.move(step)
         else:
@@ -129,6 +125,15 @@ def steps_of(plan: Plan, graph: Graph) -> Steps:
         num_channels=builder.num_channels,
         output_device=output_device,
     )
+
+
+def in_turn(plan: Plan) -> list[ScheduledOp | Transfer]:
+    """Ops and transfers in one order that is that of each device."""
+    # Positions number one order of all devices; when a device's turn comes, the times say. Where control dependencies
+    # are kept by the order alone, a successor may start first, so that there only the order will do.
+    turn = (lambda step: step.position) if plan.control == "order" else (lambda step: (step.start_ns, step.position))
+    scheduled: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
+    return sorted(scheduled, key=turn)
 
 
 class _Device:

@@ -1,4 +1,4 @@
-"""A plan in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer."""
+"""A plan in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import csv, device_map, dot, dot_flow, graphdef, memory_viz, perfetto, pipelining
+from placewright.export import csv, device_map, dot, dot_flow, graphdef, memory_viz, onnx_model, perfetto, pipelining
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
@@ -26,6 +26,8 @@ class Target:
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
     content of the file. write_with_graph: with who reads what, when the plan's graph is given. write_text: what a path
     in .pbtxt gets instead. packs: a path in .gz is compressed, which readers of other formats do not undo.
+    rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
+    file and the path of the export.
     tell: of a target that other programs execute and that does not hold the whole plan: what that costs or leaves out,
     and what speaks against it, in sentences; it takes the graph that the plan was made from, where it is there.
     """
@@ -37,6 +39,7 @@ class Target:
     packs: bool = False
     write_text: Callable[[Plan, Graph], bytes] | None = None
     tell: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
+    rewrite: Callable[[Plan, Path, Path], bytes] | None = None
 
 
 def _of_recorded(write: Callable[[Plan, Graph], bytes]) -> Callable[[Plan], bytes]:
@@ -52,6 +55,10 @@ def _tell_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str
 def _tell_split(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
     judged = judge_split(plan, graph, measured)
     return list(split_words(plan, judged)), list(split_objections(plan, graph, judged))
+
+
+def _without_file(_: Plan) -> bytes:
+    raise InputError("the target onnx writes the plan into its ONNX file, so name that: export PLAN FILE --to onnx")
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -92,6 +99,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             write_text=graphdef.to_text_bytes,
             tell=graphdef.left_out,
         ),
+        "onnx": Target(
+            suffix=".planned.onnx",
+            summary="the model with nodes in plan order, each with its device",
+            write=_without_file,
+            rewrite=onnx_model.to_bytes,
+        ),
         "memory-viz": Target(
             suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
         ),
@@ -108,15 +121,15 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     plan
         What is written.
     target
-        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef" or "memory-viz".
+        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef", "onnx" or "memory-viz".
     path
         The file; a Perfetto trace is compressed when its name ends in .gz, and a GraphDef is text when it ends in
         .pbtxt.
     graph
         What the plan is for, or its file; by default the file that it was made from. "dot" and "perfetto" show who
         reads what in a graph that is given, otherwise what each step waited for. "pipelining" and "graphdef" need the
-        graph. A device map and a split do not hold the whole plan: with the graph it is planned anew under them, and
-        what speaks against them is logged as warnings.
+        graph, "onnx" its file. A device map and a split do not hold the whole plan: with the graph it is planned anew
+        under them, and what speaks against them is logged as warnings.
 
     Raises
     ------
@@ -166,7 +179,11 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
     found = TARGETS[target]
     if found.write_text is not None and str(path).endswith(".pbtxt"):
         found = replace(found, write=_of_recorded(found.write_text), write_with_graph=found.write_text)
-    data = _content(plan, found, graph)
+    file = graph if graph is not None else plan.configuration.get("model")
+    if found.rewrite is not None and isinstance(file, str | Path) and str(file).lower().endswith(".onnx"):
+        data = found.rewrite(plan, Path(file), Path(path))
+    else:
+        data = _content(plan, found, graph)
     if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)

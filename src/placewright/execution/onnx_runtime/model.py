@@ -1,6 +1,6 @@
 """An ONNX model that plans are made for: its nodes, its graph, and which node each op is.
 
-Imported only where onnx and onnxruntime are known to be present.
+Imported only where onnx is known to be present.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from placewright.execution.onnx_runtime import sessions
 from placewright.execution.onnx_runtime.shapes import fix_shapes
 from placewright.graph import Graph
 from placewright.importers.onnx_model import parse_onnx, read_model, values_read
@@ -96,16 +95,6 @@ def read_onnx(path: Path, dims: Mapping[str, int]) -> OnnxModel:
     _fix_inputs(model, graph)
     fix_shapes(model, graph, str(path))
     return OnnxModel(name=str(path), model=model, weights=path.resolve().parent, graph=graph)
-
-
-def optimised(source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
-    """The model as ONNX Runtime optimises it; its weights are put in `folder`."""
-    data = sessions.optimise(source.model.SerializeToString(), source.weights, source.name, folder)
-    name = Path(source.name).name
-    graph = parse_onnx(data, name, dims=dims, dims_are_shared=True)
-    model = read_model(data, name)
-    fix_shapes(model, graph, source.name)
-    return OnnxModel(name=source.name, model=model, weights=folder, graph=graph)
 
 
 def _fix_inputs(model: Any, graph: Graph) -> None:

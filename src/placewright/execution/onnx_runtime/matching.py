@@ -1,0 +1,36 @@
+"""Which form of an ONNX model a plan is for: as its file has it, or as ONNX Runtime optimises it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from placewright.execution.onnx_runtime.model import OnnxModel
+from placewright.plans.graph_match import match_graph
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError, shown
+
+
+def model_of(plan: Plan, source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
+    """The form of the model that a plan is for, with the workspaces that the plan has. folder: gets the weights of an
+    optimised one. Raises InputError where it is for neither."""
+    as_it_is = _with_workspaces(source, plan)
+    if not match_graph(plan, as_it_is.graph):
+        return as_it_is
+    from placewright.execution.onnx_runtime.optimised import optimised
+
+    found = _with_workspaces(optimised(source, dims, folder), plan)
+    if differences := match_graph(plan, found.graph):
+        raise InputError(
+            f"the plan is not for '{shown(source.name)}', neither as the file has it nor as ONNX Runtime optimises it: "
+            f"{'; '.join(differences)}"
+        )
+    return found
+
+
+def _with_workspaces(model: OnnxModel, plan: Plan) -> OnnxModel:
+    """What was measured of an op's workspace is in the plan; another host may measure something else."""
+    stated = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "workspace"}
+    ops = tuple(replace(op, workspace_bytes=stated.get(op.name, 0)) for op in model.graph.ops)
+    return replace(model, graph=replace(model.graph, ops=ops))

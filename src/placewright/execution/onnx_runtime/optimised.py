@@ -1,0 +1,24 @@
+"""An ONNX model as ONNX Runtime optimises it.
+
+Imported only where onnx and onnxruntime are known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from placewright.execution.onnx_runtime import sessions
+from placewright.execution.onnx_runtime.model import OnnxModel
+from placewright.execution.onnx_runtime.shapes import fix_shapes
+from placewright.importers.onnx_model import parse_onnx, read_model
+
+
+def optimised(source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
+    """The model after ONNX Runtime's basic and extended optimisations; its weights are put in `folder`."""
+    data = sessions.optimise(source.model.SerializeToString(), source.weights, source.name, folder)
+    name = Path(source.name).name
+    graph = parse_onnx(data, name, dims=dims, dims_are_shared=True)
+    model = read_model(data, name)
+    fix_shapes(model, graph, source.name)
+    return OnnxModel(name=source.name, model=model, weights=folder, graph=graph)

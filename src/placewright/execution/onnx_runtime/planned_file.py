@@ -1,0 +1,84 @@
+"""An ONNX model with a plan written into it: nodes in its order, each with its device.
+
+Imported only where onnx is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from placewright.execution.onnx_runtime.model import OnnxModel
+from placewright.execution.onnx_runtime.submodel import named_nodes
+from placewright.execution.steps import in_turn
+from placewright.importers.onnx_model import values_read
+from placewright.plans.record import Plan, ScheduledOp
+
+#: Of the format that first has devices for nodes.
+IR_VERSION = 11
+_CONFIGURATION = "placewright"
+_ANNOTATION = "layer_ann"
+
+
+def planned_model(plan: Plan, model: OnnxModel) -> Any:
+    """A ModelProto whose nodes stand in plan order; of the file's other content nothing is changed.
+
+    A node names its device in its metadata as "layer_ann", which ONNX Runtime's `session.layer_assignment_settings`
+    refers to, and in its device configuration. One that is no op of the plan stands before its first reader, on that
+    one's device.
+    """
+    import onnx
+
+    order = _order(plan, model)
+    devices = _devices(plan, model, order)
+    planned = onnx.ModelProto()
+    planned.CopyFrom(model.model)
+    planned.ir_version = max(planned.ir_version, IR_VERSION)
+    del planned.graph.node[:]
+    del planned.configuration[:]
+    names = [device.name for device in plan.machine.devices]
+    planned.configuration.add(name=_CONFIGURATION, num_devices=len(names), device=names)
+    for index, node in zip(order, named_nodes(model, order), strict=True):
+        _place(node, devices[index], names)
+        planned.graph.node.append(node)
+    return planned
+
+
+def _order(plan: Plan, model: OnnxModel) -> list[int]:
+    """All nodes, in the order of the plan."""
+    op_named = {op.name: index for index, op in enumerate(model.graph.ops)}
+    ops = (op_named[step.name] for step in in_turn(plan) if isinstance(step, ScheduledOp))
+    placed: set[int] = set()
+    order = model.with_makers([model.node_of[op] for op in ops if op in model.node_of], placed)
+    return order + model.with_makers(list(range(len(model.nodes))), placed)
+
+
+def _devices(plan: Plan, model: OnnxModel, order: Sequence[int]) -> dict[int, int]:
+    """The device of each node, as an index: of its op, else of its first reader, else of what it reads."""
+    device_of = plan.device_of
+    devices = {node: device_of[model.graph.ops[op].name] for node, op in model.op_of.items()
+               if model.graph.ops[op].name in device_of}  # fmt: skip
+    first_reader: dict[str, int] = {}
+    for node in reversed(order):
+        if node not in devices:
+            readers = [first_reader[value] for value in model.nodes[node].output if value in first_reader]
+            if readers:
+                devices[node] = readers[0]
+        if node in devices:
+            first_reader.update(dict.fromkeys(values_read(model.nodes[node]), devices[node]))
+    for node in order:
+        makers = (model.maker.get(value) for value in values_read(model.nodes[node]))
+        devices.setdefault(node, next((devices[maker] for maker in makers if maker is not None), 0))
+    return devices
+
+
+def _place(node: Any, device: int, names: Sequence[str]) -> None:
+    kept = [entry for entry in node.metadata_props if entry.key != _ANNOTATION]
+    del node.metadata_props[:]
+    node.metadata_props.extend(kept)
+    node.metadata_props.add(key=_ANNOTATION, value=names[device])
+    del node.device_configurations[:]
+    configuration = node.device_configurations.add(configuration_id=_CONFIGURATION)
+    for value in node.output:
+        if value:
+            configuration.sharding_spec.add(tensor_name=value, device=[device])
