@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx_models import LIGHT, towers
+from onnx_models import LIGHT, image, towers
 
 import placewright
 from placewright.execution.devices import available_cores
@@ -22,10 +22,6 @@ def unplanned(path: Path, feeds: dict[str, Any]) -> dict[str, Any]:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, session.run(names, feeds), strict=True))
-
-
-def image(size: int = 16, batch: int = 1) -> dict[str, Any]:
-    return {"image": np.random.default_rng(1).standard_normal((batch, 3, size, size)).astype(np.float32)}
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -13,14 +13,13 @@ from typing import Any
 
 from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Answer, Plan, answer
-from placewright.costs.measured import MeasuredOp, write_measured
+from placewright.costs.measured import with_workspaces, write_measured
 from placewright.execution.devices import cores_of
 from placewright.execution.onnx_runtime.compare import compare_run
 from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.onnx_runtime.feeds import random_feeds
 from placewright.execution.onnx_runtime.matching import model_of
 from placewright.execution.onnx_runtime.measure import measure_ops, measure_overhead
-from placewright.execution.onnx_runtime.memory import workspaces_of
 from placewright.execution.onnx_runtime.model import read_onnx
 from placewright.execution.onnx_runtime.optimised import optimised
 from placewright.execution.onnx_runtime.step import OnnxStep
@@ -58,13 +57,14 @@ class OnnxCompiled:
         self._first = Workers(self._cores[:1], for_torch=False)
         try:
             self._source = read_onnx(path, dims)
-            self._feeds = random_feeds(self._source) if feeds is None else feeds
-            machine = _with_overhead(machine, measure_overhead(self._cores[0]))
             folder = Path(self._folder.name)
             self._model = (
                 optimised(self._source, dims, folder) if given is None else model_of(given, self._source, dims, folder)
             )
+            self._feeds = random_feeds(self._source) if feeds is None else feeds
+            machine = _with_overhead(machine, measure_overhead(self._cores[0]))
             self._make(machine, given, measured, options)
+            self.plan = Plan.of(replace(self.plan, configuration={**self.plan.configuration, "dims": dict(dims)}))
         except BaseException:
             self.close()
             raise
@@ -75,12 +75,11 @@ class OnnxCompiled:
         graph = self._model.graph
         first = replace(machine, devices=machine.devices[:1], links=(machine.links[0][:1],))
         times = measured or Path(self._folder.name) / "op-times.csv"
-        found: dict[str, MeasuredOp] = {}
         if not times.exists():
             plain = make_plan(graph, first, solver="input-order")
             found = measure_ops(self._model, plain, self._cores, self._feeds)
             write_measured(times, found, machine.devices[0].kind)
-        self._workspaces = workspaces_of(found)
+        self._workspaces = {op.name: op.workspace_bytes for op in with_workspaces(graph, times).ops}
         alone = make_plan(graph, first, measured=times, solver="input-order")
         self.plan = make_plan(graph, machine, measured=times, **options) if given is None else Plan.of(given)
         self._alone = OnnxStep(self._model, alone, self._first, self._cores[:1])

@@ -9,7 +9,7 @@ from pathlib import Path
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, MissingExtraError, shown
 
 
 def model_of(plan: Plan, source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
@@ -18,8 +18,11 @@ def model_of(plan: Plan, source: OnnxModel, dims: Mapping[str, int], folder: Pat
     as_it_is = _with_workspaces(source, plan)
     if not match_graph(plan, as_it_is.graph):
         return as_it_is
-    from placewright.execution.onnx_runtime.optimised import optimised
-
+    try:
+        from placewright.execution.onnx_runtime.optimised import optimised
+    except ImportError as error:
+        purpose = f"a plan that is not for '{shown(source.name)}' as the file has it, perhaps as it is optimised,"
+        raise MissingExtraError("onnxruntime", "onnxruntime", purpose) from error
     found = _with_workspaces(optimised(source, dims, folder), plan)
     if differences := match_graph(plan, found.graph):
         raise InputError(

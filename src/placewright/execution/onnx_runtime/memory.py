@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from placewright.costs.measured import MeasuredOp
 from placewright.execution.onnx_runtime.trace import NodeRun
 from placewright.plans.record import Plan
 
@@ -35,8 +34,3 @@ def measured_peak(steps: Sequence[Sequence[NodeRun]], workspaces: Mapping[str, i
     return max(
         node.bytes_in_use - before + workspaces.get(node.name, 0) for node in steps[-1] if node.bytes_in_use is not None
     )
-
-
-def workspaces_of(measured: Mapping[str, MeasuredOp]) -> dict[str, int]:
-    """Of each op by name."""
-    return {name: op.workspace_bytes for name, op in measured.items()}

@@ -17,6 +17,8 @@ from placewright.support.errors import InputError, shown
 
 #: Of what ONNX Runtime says, the error code and the place in its own sources in front of it.
 _PREAMBLE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : |\S+\.(cc|h):\d+ \S+ ")
+#: How an error begins that a run with bound values raises, which is no more than a RuntimeError.
+_OF_A_RUN = "Error in execution: "
 _ERRORS_ONLY = 3
 
 
@@ -89,7 +91,9 @@ def told_as_input_error(name: str) -> Iterator[None]:
     )
     try:
         yield
-    except refusals as error:
-        said = _PREAMBLE.sub("", str(error).strip().splitlines()[0])
-        said = _PREAMBLE.sub("", said)
+    except (*refusals, RuntimeError) as error:
+        said = str(error).strip().partition("\n")[0]
+        if not isinstance(error, refusals) and not said.startswith(_OF_A_RUN):
+            raise
+        said = _PREAMBLE.sub("", _PREAMBLE.sub("", said.removeprefix(_OF_A_RUN)))
         raise InputError(f"ONNX Runtime cannot run '{shown(name)}': {shown(said, 300)}") from error

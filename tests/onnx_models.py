@@ -29,6 +29,11 @@ def towers(path: Path, *, size: int = 16, num_towers: int = 2, depth: int = 3, b
     return write(path, nodes, [("image", [batch, 3, size, size])], ["scores"], weights)
 
 
+def image(size: int = 16, batch: int = 1) -> dict[str, Any]:
+    """What towers are called with."""
+    return {"image": np.random.default_rng(1).standard_normal((batch, 3, size, size)).astype(np.float32)}
+
+
 def write(
     path: Path,
     nodes: list[Any],
@@ -46,5 +51,5 @@ def write(
         weights or [],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    onnx.save(model, path)
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
     return path

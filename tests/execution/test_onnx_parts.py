@@ -1,0 +1,168 @@
+"""Plans of awkward ONNX models: whatever the placement, outputs are those of one session, bit by bit."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import image, towers, write
+
+import placewright
+from placewright.execution.devices import available_cores
+from placewright.execution.onnx_runtime.model import read_onnx
+from placewright.execution.onnx_runtime.parts import parts_of
+from placewright.execution.onnx_runtime.step import OnnxStep
+from placewright.execution.steps import steps_of
+from placewright.execution.workers import Workers
+
+CORES = available_cores()
+#: Devices that may share a core: what is tested here is not how fast they are.
+PLACES = [frozenset({CORES[0]}), frozenset({CORES[-1]}), frozenset({CORES[0]})]
+
+
+def run_placed(path: Path, feeds: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The model as its file has it, its ops on random ones of three devices."""
+    model = read_onnx(path, {})
+    generator = np.random.default_rng(seed)
+    pins = {op.name: int(generator.integers(3)) for op in model.graph.ops if op.kind != "view"}
+    plan = placewright.plan(model.graph, "3xv100", pins=pins, evaluations=20)
+    workers = Workers(PLACES, for_torch=False)
+    try:
+        step = OnnxStep(model, plan, workers, PLACES)
+        first = step.run(feeds)
+        again = step.run(feeds)
+    finally:
+        workers.close()
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, again[name])
+    return first
+
+
+def expected(path: Path, feeds: dict[str, Any]) -> dict[str, Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def weight(name: str, *shape: int) -> Any:
+    values = np.random.default_rng(len(name)).standard_normal(shape)
+    return numpy_helper.from_array(values.astype(np.float32), name)
+
+
+def shared(path: Path) -> Path:
+    """One weight read by two ops, an output that is read again, an op with two outputs, a reshaped value read twice."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "a"),
+        helper.make_node("Relu", ["a"], ["b"], "b"),
+        helper.make_node("MatMul", ["b", "w"], ["c"], "c"),
+        helper.make_node("Split", ["c"], ["left", "right"], "split", axis=1),
+        helper.make_node("Reshape", ["b", "shape"], ["flat"], "flat"),
+        helper.make_node("Exp", ["flat"], ["e"], "e"),
+        helper.make_node("Neg", ["flat"], ["n"], "n"),
+        helper.make_node("Add", ["left", "right"], ["sum"], "sum"),
+    ]
+    weights = [weight("w", 8, 8), numpy_helper.from_array(np.array([2, 16]), "shape")]
+    return write(path, nodes, [("x", [4, 8])], ["b", "e", "n", "sum"], weights)
+
+
+def shapes_inside(path: Path) -> Path:
+    """A shape that is asked for and computed with, constants that are folded away, an output that is constant."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], "a"),
+        helper.make_node("Shape", ["a"], ["size"], "size"),
+        helper.make_node("Gather", ["size", "zero"], ["rows"], "rows"),
+        helper.make_node("Concat", ["rows", "minus"], ["target"], "target", axis=0),
+        helper.make_node("Reshape", ["y", "target"], ["b"], "b"),
+        helper.make_node("Mul", ["w", "w"], ["ww"], "ww"),
+        helper.make_node("Add", ["b", "ww"], ["c"], "c"),
+        helper.make_node("Neg", ["c"], ["d"], "d"),
+    ]
+    weights = [
+        numpy_helper.from_array(np.array([0]), "zero"),
+        numpy_helper.from_array(np.array([-1]), "minus"),
+        weight("w", 4, 6),
+    ]
+    return write(path, nodes, [("x", [4, 2]), ("y", [2, 12])], ["a", "d"], weights)
+
+
+def branches(path: Path) -> Path:
+    """An If whose branches read values from outside, and a node without a name."""
+    then = helper.make_graph([helper.make_node("Add", ["a", "w"], ["t"])], "then", [], [info("t")])
+    other = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["o"])], "else", [], [info("o")])
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], "a"),
+        helper.make_node("Neg", ["x"], ["b"]),
+        helper.make_node("ReduceSum", ["a"], ["total"], "total", keepdims=0),
+        helper.make_node("Greater", ["total", "limit"], ["large"], "large"),
+        helper.make_node("If", ["large"], ["c"], "choice", then_branch=then, else_branch=other),
+        helper.make_node("Mul", ["c", "b"], ["d"], "d"),
+    ]
+    weights = [weight("w", 4), numpy_helper.from_array(np.array(5, np.float32), "limit")]
+    return write(path, nodes, [("x", [4])], ["d"], weights)
+
+
+def info(name: str) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
+
+
+FEEDS: dict[str, dict[str, Any]] = {
+    "shared": {"x": np.random.default_rng(3).standard_normal((4, 8)).astype(np.float32)},
+    "shapes_inside": {"x": np.ones((4, 2), np.float32), "y": np.arange(24, dtype=np.float32).reshape(2, 12)},
+    "branches": {"x": np.array([0.5, 1, 1.5, 0], np.float32)},
+}
+MODELS = {"shared": shared, "shapes_inside": shapes_inside, "branches": branches}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", MODELS)
+def test_any_placement_gives_what_one_session_gives(name: str, seed: int, tmp_path: Path) -> None:
+    path = MODELS[name](tmp_path / f"{name}.onnx")
+    found, wanted = run_placed(path, FEEDS[name], seed), expected(path, FEEDS[name])
+    assert found.keys() == wanted.keys()
+    for value in wanted:
+        np.testing.assert_array_equal(found[value], wanted[value])
+
+
+def test_a_device_has_a_new_part_behind_each_transfer_and_no_other(tmp_path: Path) -> None:
+    # Two towers of three convolutions and three activations; the second tower and the join are on the second device.
+    # First device: the input, which is sent; its tower, whose end is sent. Second device: its tower needs the input,
+    # the join needs the other tower's end, so it has a part for each.
+    model = read_onnx(towers(tmp_path / "towers.onnx"), {})
+    pins = {op.name: int(op.name.startswith("tower1") or op.name == "join") for op in model.graph.ops}
+    plan = placewright.plan(model.graph, "2xv100", pins=pins, evaluations=20)
+    first, second = parts_of(steps_of(plan, model.graph), model)
+    assert [len(part.nodes) for part in first] == [0, 6]
+    assert [len(part.nodes) for part in second] == [6, 1]
+    assert [part.outputs for part in first] == [(), ("tower0.2.relu",)]
+    assert second[1].inputs == ("tower0.2.relu", "tower1.2.relu")
+    assert second[1].waits == first[1].opens
+
+
+def test_a_model_with_defaults_and_open_dimensions_runs(tmp_path: Path) -> None:
+    path = towers(tmp_path / "towers.onnx", batch="batch")
+    model = onnx.load(path)
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [1], [2.0])
+    model.graph.initializer.append(scale)
+    model.graph.input.append(helper.make_tensor_value_info("scale", TensorProto.FLOAT, [1]))
+    model.graph.node.append(helper.make_node("Mul", ["scores", "scale"], ["scaled"], "scaled"))
+    model.graph.output[0].name = "scaled"
+    onnx.save(model, path)
+    feeds = image(batch=2)
+    with placewright.compile_onnx(path, devices="cpu:0", dims={"batch": 2}, evaluations=50) as compiled:
+        np.testing.assert_allclose(compiled(feeds)["scaled"], expected(path, feeds)["scaled"], rtol=1e-5, atol=1e-6)
+        assert compiled.plan.configuration["dims"] == {"batch": 2}
+
+
+def test_weights_in_files_of_their_own_are_found(tmp_path: Path) -> None:
+    path = towers(tmp_path / "towers.onnx")
+    wanted = expected(path, image())
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    found = run_placed(path, image(), 0)
+    np.testing.assert_array_equal(found["scores"], wanted["scores"])
