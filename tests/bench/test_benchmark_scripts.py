@@ -39,6 +39,7 @@ TINY = {
     "policy_time": ["SUITE", "runtime-synthetic-lazy", "--evaluations", "500", "--runs", "1"],
     "process": ["--rounds", "1", "--ops", "100"],
     "proposals": ["--suite", "SUITE", "--graphs", "GRAPHS", "--take", "2", "--evaluations", "450"],
+    "run_onnx": ["squeezenet", "--steps", "1"],
     "saga_schedules": ["--count", "1", "--seconds", "0.05"],
     "scale": ["random", "1000"],
     "seeds": ["LINKED", "--seeds", "2", "--evaluations", "200"],
