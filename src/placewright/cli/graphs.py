@@ -41,7 +41,7 @@ def inspect(
 
 
 def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None, as_json: Json = False) -> int:
-    """Simulate a plan or a memory map anew; exit code 1 when it is wrong."""
+    """Simulate a plan or a memory map anew; a wrong one exits with 1."""
     from placewright.api.questions import judge
     from placewright.cli.mapping import check_map
     from placewright.cli.printing import print_json, print_parts

@@ -45,7 +45,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Why a plan costs what it costs, or an op is where it is; the same of memory maps and their tensors."""
+    """Why a plan or a memory map costs what it costs."""
     from placewright.analysis.explain import explain as explain_plan
     from placewright.api.questions import why_there
     from placewright.cli.mapping import explain_map
