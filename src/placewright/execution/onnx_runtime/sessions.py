@@ -40,7 +40,10 @@ def planned_options(cores: frozenset[int]) -> Any:
 
 def usual_options(cores: frozenset[int]) -> Any:
     """What ONNX Runtime does with so many cores when nobody says how: its own optimisations, its own order."""
-    return _options(len(cores))
+    options = _options(len(cores))
+    # Threads that go on spinning after a run would slow down whatever is measured next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return options
 
 
 def profiled(options: Any, prefix: Path) -> Any:
