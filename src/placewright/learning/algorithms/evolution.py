@@ -35,24 +35,37 @@ class Individual:
 
 
 class Evolution:
-    """population: of the present generation; the first is the caller's."""
+    """population: of the present generation; the first is the caller's. known: rewards and what was executed, by what
+    was proposed."""
 
     def __init__(self, settings: EvolutionSettings, population: Sequence[Individual]) -> None:
         self.settings, self.population = settings, list(population)
+        self.known: dict[bytes, tuple[float, NodeLevels]] = {}
 
     def rollout(self, environment: MemoryMapEnvironment, random: np.random.Generator) -> Outcomes | None:
         """Every individual acts; its reward is its fitness. In mode "fixed" those whose fitness is known do not act
-        again, and a chromosome's prior becomes what it was paid for. The outcomes, None where nobody acted."""
-        acting = [i for i, each in enumerate(self.population) if each.fitness is None or self.settings.mode == "paper"]
-        if not acting:
+        again, graph policies that propose what one before them did have its reward, and a chromosome's prior becomes
+        what it was paid for. The outcomes, None where nobody acted."""
+        proposals = {
+            index: act(each.genome, random)
+            for index, each in enumerate(self.population)
+            if each.fitness is None or self.settings.mode == "paper"
+        }
+        for index in [index for index, actions in proposals.items() if self._is_known(index, actions)]:
+            reward, executed = self.known[proposals.pop(index).tobytes()]
+            self.population[index] = self._paid(self.population[index], reward, executed)
+        if not proposals:
             return None
-        actions = np.stack([act(self.population[index].genome, random) for index in acting])
-        outcomes = environment.step(actions, "population")
-        for number, index in enumerate(acting[: len(outcomes.rewards)]):
-            self.population[index] = self._paid(
-                self.population[index], float(outcomes.rewards[number]), outcomes.executed[number]
-            )
+        outcomes = environment.step(np.stack(list(proposals.values())), "population")
+        paid = zip(proposals.items(), outcomes.rewards.tolist(), outcomes.executed, strict=False)
+        for (index, actions), reward, executed in paid:
+            self.known[actions.tobytes()] = reward, executed
+            self.population[index] = self._paid(self.population[index], reward, executed)
         return outcomes
+
+    def _is_known(self, index: int, actions: NodeLevels) -> bool:
+        is_policy = isinstance(self.population[index].genome, GraphGenome)
+        return is_policy and self.settings.mode == "fixed" and actions.tobytes() in self.known
 
     def _paid(self, individual: Individual, reward: float, executed: NodeLevels) -> Individual:
         genome = individual.genome
@@ -61,8 +74,10 @@ class Evolution:
         return Individual(genome=genome, fitness=reward, actions=executed)
 
     def next_generation(self, random: np.random.Generator) -> None:
-        """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both."""
-        ranked = sorted(self.population, key=lambda each: -each.rank)  # stable, so that equals keep their order
+        """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both. Of
+        equals the younger, who stand behind, come first: so elites can drift where many maps are equally fast."""
+        youngest_first = self.population[::-1]
+        ranked = sorted(youngest_first, key=lambda each: -each.rank)
         elites = ranked[: self.settings.num_elites]
         kinds = [type(each.genome) for each in ranked[self.settings.num_elites :]]
         self.population = elites + [self._child(ranked, elites, kind, random) for kind in kinds]
@@ -152,9 +167,10 @@ class Ea:
         restore_population(self.evolution, state["population"], None)
 
 
-def population_state(evolution: Evolution) -> list[dict[str, Any]]:
-    """Individuals as dictionaries of arrays and numbers."""
-    return [
+def population_state(evolution: Evolution) -> dict[str, Any]:
+    """Individuals, and what is known, as dictionaries of arrays and numbers."""
+    known = [[np.frombuffer(key, np.uint8).copy(), reward, of] for key, (reward, of) in evolution.known.items()]
+    individuals = [
         {
             "kind": "boltzmann" if isinstance(each.genome, Boltzmann) else "graph",
             "arrays": dict(each.genome.arrays()),
@@ -163,12 +179,13 @@ def population_state(evolution: Evolution) -> list[dict[str, Any]]:
         }
         for each in evolution.population
     ]
+    return {"known": known, "individuals": individuals}
 
 
-def restore_population(evolution: Evolution, state: list[dict[str, Any]], template: GraphGenome | None) -> None:
+def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
     """template: of the graph policies, whose network and observation are not in the state."""
     population = []
-    for each in state:
+    for each in state["individuals"]:
         genome: Genome
         if each["kind"] == "boltzmann":
             genome = Boltzmann(prior=each["arrays"]["prior"], temperature=each["arrays"]["temperature"])
@@ -177,3 +194,4 @@ def restore_population(evolution: Evolution, state: list[dict[str, Any]], templa
             genome = replace(template, weights=each["arrays"])
         population.append(Individual(genome=genome, fitness=each["fitness"], actions=each["actions"]))
     evolution.population = population
+    evolution.known = {key.tobytes(): (reward, executed) for key, reward, executed in state["known"]}
