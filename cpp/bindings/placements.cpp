@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arrays.hpp"
+#include "construct/first_come.hpp"
 #include "construct/orders.hpp"
 
 namespace placewright {
@@ -27,6 +28,39 @@ Evaluated best_transfers_of(const Problem& problem, ArrayIn<int32_t> device_of, 
     return {to_order(std::move(whole.order)), {over, objective, other}, whole.evaluations};
 }
 
+OrderOut first_come_of(const Problem& problem, ArrayIn<int32_t> device_of) {
+    const auto placement = as_placement(problem, device_of);
+    std::vector<Step> order;
+    {
+        nb::gil_scoped_release release;
+        order = first_come_schedule(problem, placement);
+    }
+    return to_order(std::move(order));
+}
+
+using Measured = std::tuple<ArrayOut<int64_t>, ArrayOut<int64_t>, ArrayOut<int64_t>>;
+
+Measured measure_of(const Problem& problem, ArrayIn<int32_t, 2> placements, int32_t threads) {
+    if (placements.shape(1) != size_t(problem.num_ops))
+        throw std::invalid_argument("a placement has not one device per op");
+    if (threads < 1) throw std::invalid_argument("threads must be at least 1");
+    const std::vector<int32_t> devices = as_vector(placements);
+    if (!std::ranges::all_of(devices, [&](int32_t d) { return d >= 0 && d < problem.num_devices; }))
+        throw std::invalid_argument("a placement names a device that does not exist");
+    std::vector<Outcome> outcomes;
+    {
+        nb::gil_scoped_release release;
+        outcomes = measure_placements(problem, devices, threads);
+    }
+    std::vector<int64_t> time, peak, over;
+    for (const Outcome& outcome : outcomes) {
+        time.push_back(outcome.step_time_ns);
+        peak.push_back(outcome.peak_memory_bytes);
+        over.push_back(outcome.bytes_over_limit);
+    }
+    return {to_array(std::move(time)), to_array(std::move(peak)), to_array(std::move(over))};
+}
+
 void require_device(const Problem& problem, int32_t device) {
     if (device < 0 || device >= problem.num_devices) throw std::invalid_argument("the device does not exist");
 }
@@ -39,6 +73,12 @@ void bind_placements(nb::module_& m) {
           arg("evaluations_left"),
           "The best of early, late and batched transfers for a valid order of ops, each one evaluation: the order, its "
           "fitness (bytes over the limit, objective, other objective) and the evaluations spent.");
+    m.def(
+        "first_come_schedule", &first_come_of, arg("problem"), arg("device_of").noconvert(),
+        "The whole order in which ops run that start first come, first served: transfers early, or batched where they "
+        "block.");
+    m.def("measure_placements", &measure_of, arg("problem"), arg("placements").noconvert(), arg("threads"),
+          "Step time, peak memory and bytes over the limits of each placement, scheduled first come, first served.");
     m.def(
         "all_on",
         [](const Problem& problem, int32_t device) {

@@ -105,6 +105,16 @@ def best_transfers(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
     The best of early, late and batched transfers for a valid order of ops, each one evaluation: the order, its fitness (bytes over the limit, objective, other objective) and the evaluations spent.
     """
 
+def first_come_schedule(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
+    """
+    The whole order in which ops run that start first come, first served: transfers early, or batched where they block.
+    """
+
+def measure_placements(problem: Problem, placements: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+    """
+    Step time, peak memory and bytes over the limits of each placement, scheduled first come, first served.
+    """
+
 def all_on(problem: Problem, device: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """Everything on one device, except what may not go there."""
 

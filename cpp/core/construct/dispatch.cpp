@@ -72,10 +72,13 @@ class Queue {
 
 class Dispatcher {
   public:
-    Dispatcher(const Problem& problem, std::span<const int32_t> device_of)
+    Dispatcher(const Problem& problem, std::span<const int32_t> device_of, DispatchRule rule)
         : problem_(problem),
           device_of_(device_of),
-          level_(urgencies(problem, device_of)),
+          rule_(rule),
+          level_(rule == DispatchRule::longest_first ? urgencies(problem, device_of) : std::vector<int64_t>()),
+          is_remote_(rule == DispatchRule::first_come ? find_remote_inputs(problem, device_of)
+                                                      : std::vector<uint8_t>()),
           ready_(problem.num_ops),
           link_free_(size_t(problem.num_devices) * size_t(problem.num_devices)),
           arrival_(problem.num_devices),
@@ -84,7 +87,7 @@ class Dispatcher {
 
     std::vector<int32_t> run() {
         Readiness readiness(problem_);
-        const auto push = [&](int32_t op) { queues_[device_of_[op]].push(ready_[op], level_[op], op); };
+        const auto push = [&](int32_t op) { queues_[device_of_[op]].push(ready_[op], urgency(op), op); };
         readiness.for_each_source(push);
         std::vector<int32_t> order;
         while (static_cast<int32_t>(order.size()) < problem_.num_ops) {
@@ -95,6 +98,12 @@ class Dispatcher {
     }
 
   private:
+    // Which of the ops that a device could start goes first: the most urgent, of equals the lower index.
+    int64_t urgency(int32_t op) const {
+        if (rule_ == DispatchRule::longest_first) return level_[op];
+        return is_remote_[op] ? 1 : -ready_[op];
+    }
+
     int32_t start_next() {
         Queue* next = nullptr;
         for (Queue& queue : queues_)
@@ -155,18 +164,20 @@ class Dispatcher {
 
     const Problem& problem_;
     std::span<const int32_t> device_of_;
-    const std::vector<int64_t> level_;
-    std::vector<int64_t> ready_;       // [op]
-    std::vector<int64_t> link_free_;   // [source][destination]
-    std::vector<int64_t> arrival_;     // [device] of the tensor being sent
-    std::vector<int64_t> host_clock_;  // [host]
+    const DispatchRule rule_;
+    const std::vector<int64_t> level_;      // [op], longest_first
+    const std::vector<uint8_t> is_remote_;  // [op], first_come
+    std::vector<int64_t> ready_;            // [op]
+    std::vector<int64_t> link_free_;        // [source][destination]
+    std::vector<int64_t> arrival_;          // [device] of the tensor being sent
+    std::vector<int64_t> host_clock_;       // [host]
     std::vector<Queue> queues_;
 };
 
 }  // namespace
 
-std::vector<int32_t> dispatch_order(const Problem& problem, std::span<const int32_t> device_of) {
-    return Dispatcher(problem, device_of).run();
+std::vector<int32_t> dispatch_order(const Problem& problem, std::span<const int32_t> device_of, DispatchRule rule) {
+    return Dispatcher(problem, device_of, rule).run();
 }
 
 }  // namespace placewright

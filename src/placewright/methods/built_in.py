@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from placewright.learning.guided import Regal
+from placewright.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
+from placewright.learning.placers.placer import LearnedPlacer
+from placewright.learning.placers.post import Post
 from placewright.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.problem import Problem
 from placewright.search import default_budget
@@ -28,13 +31,18 @@ from placewright.search.run.budget import key_search_evaluations
 from placewright.search.run.method import Method
 
 #: "baseline": `auto` runs it first. "search of auto": `auto` may run it then. "guided": by a policy. "peer": published
-#: by others, to compare with. "own": registered from outside.
-Kind = Literal["default", "baseline", "search of auto", "guided", "peer", "own"]
+#: by others, to compare with. "learner": learns on the graph it is given. "own": registered from outside.
+Kind = Literal["default", "baseline", "search of auto", "guided", "peer", "learner", "own"]
 
 
 def paper_evaluations(problem: Problem) -> int:
     """The budget of the paper, less for large problems."""
     return key_search_evaluations(problem.core.num_keys)
+
+
+def _placer_evaluations(problem: Problem) -> int:
+    """As many placements as Post tries in all."""
+    return Post().placements
 
 
 def _guided_evaluations(problem: Problem) -> int:
@@ -91,6 +99,13 @@ _GUIDED = {
     "idrs": "random search guided by a policy",
     "gas": "BRKGA guided by a policy that reads the ops in order",
 }
+#: Each learns a placement by trying some.
+PLACERS: dict[str, LearnedPlacer] = {method.name: method for method in (Post(), ColocRl(), COLOCRL_PAPER)}
+_PLACERS = {
+    "post": "cross-entropy and PPO over a distribution for each group of ops (Gao et al. 2018)",
+    "colocrl": "a sequence-to-sequence network that learns to place groups of ops (Mirhoseini et al. 2017)",
+    "colocrl-paper": "the same in the size that its authors' code had",
+}
 
 
 def _entries() -> Iterator[MethodEntry]:
@@ -120,6 +135,14 @@ def _entries() -> Iterator[MethodEntry]:
             summary=_GUIDED[guided.name],
             needs="a policy; one is shipped for two devices",
             default_evaluations=_guided_evaluations,
+        )
+    for placer in PLACERS.values():
+        yield MethodEntry(
+            method=placer,
+            kind="learner",
+            summary=_PLACERS[placer.name],
+            needs="" if isinstance(placer, Post) else "the extra torch",
+            default_evaluations=_placer_evaluations,
         )
     yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
     yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")

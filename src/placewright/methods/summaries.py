@@ -17,8 +17,8 @@ class MethodSummary:
     name
         What `--solver` takes.
     kind
-        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with) or "own"
-        (registered from outside).
+        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with), "learner"
+        (learns on the graph it is given) or "own" (registered from outside).
     summary
         What it does.
     needs

@@ -24,7 +24,12 @@ Shapes = Sequence[str] | Mapping[str, str]
 def all_networks() -> tuple[Network, ...]:
     """In the order of the table. No library is imported before one of its networks is built. Raises InputError when two
     networks share a name."""
-    networks = tuple(_networks(tomllib.loads(PATH.read_text())))
+    return networks_of(PATH)
+
+
+def networks_of(path: Path) -> tuple[Network, ...]:
+    """Of a table as networks.toml is one. Raises InputError when two networks share a name."""
+    networks = tuple(_networks(tomllib.loads(path.read_text())))
     names = [network.name for network in networks]
     for place, name in enumerate(names):
         if name in names[:place]:

@@ -1,0 +1,72 @@
+"""ColocRL (Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placewright.learning.environments.first_come import FAILING_SIGNAL
+from placewright.learning.placers.features import unit_features
+from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task
+from placewright.learning.placers.torch_needed import torch_on_one_thread
+from placewright.support.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColocRl(LearnedPlacer):
+    """An attentional sequence-to-sequence network over colocation groups, trained by REINFORCE on the square root of
+    the step time.
+
+    samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
+    baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal.
+    """
+
+    name: str = "colocrl"
+    samples: int = 8
+    hidden: int = 64
+    kind_width: int = 16
+    learning_rate: float = 1e-3
+    max_grad_norm: float = 1.0
+    baseline_decay: float = 0.9
+    cut_off: int = 200
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise InputError(f"samples is {self.samples}; it must be at least 1")
+        if self.hidden < 2 or self.hidden % 2:
+            raise InputError(f"hidden is {self.hidden}; it must be even, since the encoder reads in both directions")
+
+    def proposals(self, task: Task) -> Proposals:
+        with torch_on_one_thread(self.name):
+            yield from self._learning(task)
+
+    def _learning(self, task: Task) -> Proposals:
+        import torch
+
+        from placewright.learning.algorithms.moving_baseline import MovingBaseline
+        from placewright.learning.placers.placement_policy import seeded
+        from placewright.learning.placers.sequence_network import SequencePlacer, UnitEmbedding
+
+        features, allowed = unit_features(task.problem, task.units), torch.from_numpy(task.units.allowed)
+
+        def network() -> SequencePlacer:
+            inputs = UnitEmbedding(features, self.kind_width)
+            return SequencePlacer(inputs, inputs.width, self.hidden, allowed)
+
+        policy, generator = seeded(network, task.seed)
+        learner = MovingBaseline(
+            policy,
+            learning_rate=self.learning_rate,
+            start=FAILING_SIGNAL,
+            decay=self.baseline_decay,
+            cut_off=self.cut_off,
+            max_grad_norm=self.max_grad_norm,
+        )
+        while True:
+            actions = policy.sample(self.samples, generator)
+            trials = yield actions.numpy()
+            log_probability = policy.evaluate(actions).log_probability.sum(1)
+            learner.step(log_probability, trials.cost, trials.runs)
+
+
+#: Sizes that the paper leaves open are those of the published code of its successor.
+COLOCRL_PAPER = ColocRl(name="colocrl-paper", hidden=512, kind_width=32, cut_off=5000)

@@ -1,0 +1,50 @@
+"""What the learners on one graph have in common with PyTorch: a policy over placements, and its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Likelihood:
+    """Of some actions. log_probability, entropy: [count, decisions], by decision."""
+
+    log_probability: Tensor
+    entropy: Tensor
+
+
+class PlacementPolicy(Protocol):
+    """A torch.nn.Module that draws placements of one graph."""
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Actions, int64 [count, decisions]. Without gradients."""
+        ...
+
+    def evaluate(self, actions: Tensor) -> Likelihood: ...
+
+
+def seeded(make: Callable[[], M], seed: int) -> tuple[M, torch.Generator]:
+    """A module with weights of that seed, and a generator for what it draws; PyTorch's own seed stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        module = make()
+    return module, torch.Generator().manual_seed(seed % 2**63)
+
+
+def draw(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """[rows, choices] -> [rows]."""
+    return torch.multinomial(torch.softmax(logits, -1), 1, generator=generator)[:, 0]
+
+
+def likelihood(logits: Tensor, actions: Tensor) -> Likelihood:
+    """logits: [count, decisions, choices], -inf where a choice is not allowed."""
+    log = torch.log_softmax(logits, -1)
+    entropy = -(log.exp() * log.clamp(min=-1e30)).sum(-1)
+    return Likelihood(log_probability=log.gather(-1, actions[..., None])[..., 0], entropy=entropy)

@@ -1,0 +1,110 @@
+"""What all placers share: they propose placements of units, are told what these cost, and the best one is kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
+from placewright.learning.placers.colocation import COLOCRL_RULES, Units, units_of
+from placewright.problem import Problem
+from placewright.problem.objective import StopReason
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun, settings_of
+
+#: Yields devices, [count, num units], and is sent what they cost.
+Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """What a learner is given: the problem, its units, and the seed of all that is drawn."""
+
+    problem: Problem
+    units: Units
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPlacer(ABC):
+    """A learner on one graph, as a method. First everything is tried on each device alone: the best that runs is what
+    costs are divided by, and a candidate like any other.
+
+    colocation: the rules that make units, by name (colocation.py). noise, failures: of what the learner is told; what
+    is kept is judged without.
+    """
+
+    name: str
+    colocation: tuple[str, ...] = COLOCRL_RULES
+    noise: float = 0.0
+    failures: float = 0.0
+
+    @abstractmethod
+    def proposals(self, task: Task) -> Proposals:
+        """Learns while it is asked on; ends when nothing is left to learn."""
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
+        noise = Noise(deviation=self.noise, failures=self.failures)
+        environment = FirstComeEnvironment(problem, threads=run.threads, noise=noise, seed=run.seed)
+        trying = _Trying(self.name, environment, run)
+        alone = np.stack([_core.all_on(problem.core, d) for d in range(problem.machine.num_devices)])
+        reason = run.reason_to_stop()
+        first = trying.measure(alone if reason is None else alone[:1], "one device")
+        environment.reference = float(max(1, first.objective[first.best()]))
+        reason = self._learn(problem, trying, run)
+        return run.result(problem, self.name, stopped_because=reason, configuration=settings_of(self))
+
+    def _learn(self, problem: Problem, trying: _Trying, run: SearchRun) -> StopReason:
+        """Until the budget is spent or nothing is left to learn; why it ended."""
+        if (reason := trying.reason_to_stop()) is not None:
+            return reason
+        units = units_of(problem, self.colocation)
+        if (units.allowed.sum(1) == 1).all():
+            trying.measure(units.placements(units.allowed.argmax(1)[None]), "the only placement")
+            return "complete"
+        with closing(self.proposals(Task(problem=problem, units=units, seed=run.seed))) as learner:
+            devices = next(learner)
+            while True:
+                trials = trying.measure(units.placements(devices))
+                if (reason := trying.reason_to_stop()) is not None:
+                    return reason
+                try:
+                    devices = learner.send(trials)
+                except StopIteration:
+                    return "complete"
+
+
+class _Trying:
+    """Placements measured within a run's budget; the best is offered to the run."""
+
+    def __init__(self, name: str, environment: FirstComeEnvironment, run: SearchRun) -> None:
+        self._name, self._environment, self._run = name, environment, run
+        self._best: tuple[int, int, int] | None = None
+
+    def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
+        """Of as many of them as the budget has left, at least one."""
+        placements = placements[: max(1, self._run.evaluations_left)]
+        trials = self._environment.measure(placements)
+        best, count = trials.best(), len(placements)
+        if self._best is None or trials.fitness(best) < self._best:
+            self._best = trials.fitness(best)
+            label = f"{self._name}: {found_by}" if found_by else self._name
+            solution = self._environment.solution(placements[best])
+            self._run.offer(self._environment.problem, solution, self._name, found_by=label, evaluations=count)
+        else:
+            self._run.report(self._name, self._best[1], self._best[0], evaluations=count)
+        return trials
+
+    def reason_to_stop(self) -> StopReason | None:
+        assert self._best is not None
+        if self._run.is_optimal(self._best[1], self._best[0]):
+            return "optimal"
+        return self._run.reason_to_stop()

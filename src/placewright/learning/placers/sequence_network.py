@@ -1,0 +1,82 @@
+"""The network of ColocRL: an LSTM reads the units in turn, another with attention gives each its device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from placewright.learning.placers.features import NUM_KINDS, UnitFeatures
+from placewright.learning.placers.placement_policy import Likelihood, draw, likelihood
+
+
+class UnitEmbedding(nn.Module):
+    """The sum of its ops' kinds, each an embedding, beside shapes and whom it reads and is read by."""
+
+    def __init__(self, features: UnitFeatures, width: int) -> None:
+        super().__init__()
+        self.register_buffer("kinds", torch.from_numpy(features.kinds))
+        rest = torch.cat([torch.from_numpy(features.shapes), torch.from_numpy(features.adjacency())], 1)
+        self.register_buffer("rest", rest)
+        self.embedding = nn.Linear(NUM_KINDS, width, bias=False)
+        self.width = width + rest.shape[1]
+
+    def forward(self) -> Tensor:  # [num units, width]
+        return torch.cat([self.embedding(self.kinds), self.rest], 1)
+
+
+class SequencePlacer(nn.Module):
+    """Attention as Bahdanau et al. (2015) have it, over the encoder's states; the context is a mean of what these are
+    transformed to. The device of a unit is what the decoder reads at the next one.
+
+    allowed: [num units, num devices].
+    """
+
+    def __init__(self, inputs: nn.Module, width: int, hidden: int, allowed: Tensor) -> None:
+        super().__init__()
+        num_devices = allowed.shape[1]
+        self.inputs = inputs
+        self.register_buffer("barred", torch.where(allowed, 0.0, -torch.inf))
+        self.encoder = nn.LSTM(width, hidden // 2, bidirectional=True, batch_first=True)
+        self.start = nn.Parameter(torch.randn(hidden) * 0.1)
+        self.devices = nn.Embedding(num_devices, hidden)
+        self.decoder = nn.LSTM(hidden, hidden, batch_first=True)
+        self.memory = nn.Linear(hidden, hidden, bias=False)
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.score = nn.Linear(hidden, 1, bias=False)
+        self.output = nn.Linear(2 * hidden, num_devices)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """[count, num units]."""
+        with torch.no_grad():
+            memory, state = self._encoded(count)
+            step = self.start.expand(count, 1, -1)
+            chosen = []
+            for unit in range(len(memory)):
+                hidden, state = self.decoder(step, state)
+                logits = self._logits(hidden, memory)[:, 0] + self.barred[unit]
+                chosen.append(draw(logits, generator))
+                step = self.devices(chosen[-1])[:, None]
+            return torch.stack(chosen, 1)
+
+    def evaluate(self, actions: Tensor) -> Likelihood:
+        """All steps at once, since what the decoder read is known."""
+        memory, state = self._encoded(len(actions))
+        read = torch.cat([self.start.expand(len(actions), 1, -1), self.devices(actions[:, :-1])], 1)
+        hidden, _ = self.decoder(read, state)
+        logits = torch.cat([self._logits(each[None], memory) for each in hidden])
+        return likelihood(logits + self.barred, actions)
+
+    def _encoded(self, count: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """What attention looks at, [num units, hidden], and the encoder's last state for so many decoders."""
+        encoded, last = self.encoder(self.inputs()[None])
+
+        def joined(state: Tensor) -> Tensor:  # [2, 1, hidden / 2] -> [1, count, hidden]
+            return state.transpose(0, 1).reshape(1, 1, -1).expand(1, count, -1).contiguous()
+
+        return self.memory(encoded[0]), (joined(last[0]), joined(last[1]))
+
+    def _logits(self, hidden: Tensor, memory: Tensor) -> Tensor:
+        """hidden: [count, steps, hidden] -> [count, steps, num devices]."""
+        scores = self.score(torch.tanh(self.query(hidden)[:, :, None] + memory))[..., 0]  # [count, steps, num units]
+        context = torch.softmax(scores, -1) @ memory
+        return self.output(torch.cat([hidden, context], -1))

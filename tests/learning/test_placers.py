@@ -1,0 +1,192 @@
+"""Learned placers: gradients against finite differences, rules of their rewards, and that they learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from instances import graph_of, machine_of, problem_of
+
+from placewright.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment
+from placewright.learning.placers.colocation import units_of
+from placewright.learning.placers.colocrl import ColocRl
+from placewright.learning.placers.placer import LearnedPlacer, Task
+from placewright.learning.placers.post import Post, ppo_gradient, sample, softmax
+from placewright.machine import Link
+from placewright.problem import Problem
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError
+
+torch = pytest.importorskip("torch", reason="learned placers have networks")
+
+
+def columns(count: int = 6, latency_ns: int = 20, **rest: Any) -> Problem:
+    """As many chains of three ops of 10 ns, which two devices do in half the time of one when they share the chains."""
+    ops: dict[str, tuple[str, int]] = {}
+    for chain in range(count):
+        ops |= {f"a{chain}": ("", 4), f"b{chain}": (f"a{chain}", 4), f"c{chain}": (f"b{chain}", 4)}
+    return problem_of(graph_of(ops), machine_of(2, Link(latency_ns=latency_ns)), 10, **rest)
+
+
+def solved(method: LearnedPlacer, problem: Problem, evaluations: int, seed: int = 0) -> int:
+    result = method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed))
+    assert result.evaluations == evaluations
+    return result.metrics.step_time_ns
+
+
+def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
+    # 300 ns on one device, 150 at best on two; a chain that is cut waits 100 ns for its tensor. The best of 600 random
+    # placements takes 230.
+    problem = columns(10, 100)
+    at_random = np.random.default_rng(0).integers(0, 2, (600, 30)).astype(np.int32)
+    assert FirstComeEnvironment(problem).measure(at_random).objective.min() == 230
+    assert solved(Post(colocation=()), problem, 600) <= 180
+
+
+@pytest.mark.parametrize("method", [ColocRl(colocation=(), hidden=16, learning_rate=1e-2)])
+def test_what_a_network_proposes_gets_better(method: LearnedPlacer) -> None:
+    problem = columns(5, 100)
+    environment, units = FirstComeEnvironment(problem), units_of(problem, ())
+    environment.reference = 150.0
+    learner = method.proposals(Task(problem=problem, units=units, seed=0))
+    devices, costs = next(learner), []
+    for _ in range(60):
+        trials = environment.measure(units.placements(devices))
+        costs.append(trials.cost.mean())
+        devices = learner.send(trials)
+    learner.close()
+    assert np.mean(costs[-10:]) < 0.85 * np.mean(costs[:10])
+
+
+def test_a_seed_gives_one_answer_and_another_seed_another() -> None:
+    problem = columns(4)
+    method = ColocRl(hidden=4, samples=3, colocation=())
+    runs = [method.solve(problem, SearchRun(Budget(evaluations=30), seed=seed)) for seed in (1, 1, 2)]
+    traces = [[point.best for point in run.trace] for run in runs]
+    assert np.array_equal(runs[0].solution.device_of, runs[1].solution.device_of)
+    assert traces[0] == traces[1]
+    assert runs[0].metrics != runs[2].metrics or traces[0] != traces[2]
+
+
+def test_the_state_of_pytorch_stays_as_it_was() -> None:
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    solved(ColocRl(hidden=4, samples=3), columns(3), 12)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+
+
+def test_one_device_and_one_group_need_no_learning() -> None:
+    graph = graph_of({"a": ("", 4), "b": ("a", 4)})
+    alone = Post().solve(problem_of(graph, machine_of(1), 10), SearchRun(Budget(evaluations=100)))
+    assert alone.stopped_because == "complete"
+    assert alone.evaluations == 2
+    assert alone.found_by == "post: one device"
+
+
+def test_where_nothing_runs_nothing_breaks_and_the_least_bad_is_kept() -> None:
+    # No device may hold the 4 bytes that an op makes: every placement fails, and after the cut-off nothing is learned.
+    problem = columns(3, memory_limits_bytes=(1, 1))
+    for method in (Post(), ColocRl(hidden=4, samples=3, cut_off=2)):
+        result = method.solve(problem, SearchRun(Budget(evaluations=40), seed=1))
+        assert result.metrics.bytes_over_limit > 0
+        assert result.evaluations == 40
+
+
+def test_noise_and_failures_change_what_is_learned_but_not_what_is_kept() -> None:
+    method = replace(Post(), noise=0.5, failures=0.3)
+    result = method.solve(columns(3), SearchRun(Budget(evaluations=60), seed=1))
+    assert result.configuration["noise"] == 0.5
+    assert result.metrics.bytes_over_limit == 0
+
+
+def test_the_gradient_of_posts_objective_is_that_of_finite_differences() -> None:
+    random = np.random.default_rng(3)
+    logits, before = random.normal(size=(3, 4)), softmax(random.normal(size=(3, 4)))
+    devices, advantage = sample(before, 7, random), random.normal(size=7)
+
+    def objective(values: np.ndarray) -> float:
+        ratio = softmax(values)[np.arange(3), devices] / before[np.arange(3), devices]
+        gains = advantage[:, None]
+        return float(np.minimum(ratio * gains, np.clip(ratio, 0.8, 1.2) * gains).sum(1).mean())
+
+    found = ppo_gradient(logits, before, devices, advantage, 0.2)
+    step = 1e-6
+    for unit, device in np.ndindex(3, 4):
+        moved = np.zeros((3, 4))
+        moved[unit, device] = step
+        slope = (objective(logits + moved) - objective(logits - moved)) / (2 * step)
+        assert found[unit, device] == pytest.approx(slope, abs=1e-6)
+
+
+def network(num_units: int = 5, num_devices: int = 3) -> Any:
+    from placewright.learning.placers.features import unit_features
+    from placewright.learning.placers.placement_policy import seeded
+    from placewright.learning.placers.sequence_network import SequencePlacer, UnitEmbedding
+
+    graph = graph_of({f"op{i}": (f"op{i - 1}" if i else "", 4) for i in range(num_units)})
+    problem = problem_of(graph, machine_of(num_devices))
+    features = unit_features(problem, units_of(problem, ()))
+    allowed = torch.ones(num_units, num_devices, dtype=torch.bool)
+    allowed[1] = torch.arange(num_devices) == 0
+
+    def make() -> Any:
+        inputs = UnitEmbedding(features, 4)
+        return SequencePlacer(inputs, inputs.width, 8, allowed)
+
+    return seeded(make, 1)
+
+
+def test_the_probabilities_of_all_placements_add_up_to_one_and_barred_devices_have_none() -> None:
+    policy, generator = network(4, 3)
+    every = torch.tensor(list(product(range(3), repeat=4)))
+    log = policy.evaluate(every).log_probability.sum(1).detach()
+    assert float(log.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert bool((log[every[:, 1] != 0] == -torch.inf).all())
+    assert bool((policy.sample(50, generator)[:, 1] == 0).all())
+
+
+def test_what_is_drawn_step_by_step_is_as_likely_as_is_said_of_the_whole() -> None:
+    policy, generator = network(3, 2)
+    drawn = policy.sample(4000, generator)
+    kinds, counts = torch.unique(drawn, dim=0, return_counts=True)
+    expected = policy.evaluate(kinds).log_probability.sum(1).exp().detach()
+    # Of 4,000 draws a share scatters by at most half a percent.
+    assert torch.allclose(counts / 4000, expected, atol=0.03)
+
+
+def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_cut_off() -> None:
+    from placewright.learning.algorithms.moving_baseline import MovingBaseline
+
+    layer = torch.nn.Linear(1, 1)
+    learner = MovingBaseline(layer, learning_rate=0.0, start=FAILING_SIGNAL, cut_off=1)
+    log = layer(torch.ones(2, 1))[:, 0]
+    cost, runs = np.array([1.0, FAILING_SIGNAL]), np.array([True, False])
+    # (1 - 10) log p of the first, (10 - 10) of the second, mean of two.
+    assert float(learner.loss(log, cost, np.array([True, True])).detach()) == pytest.approx(
+        float(-9 * log[0].detach() / 2)
+    )
+    learner.step(log, cost, runs)
+    assert learner.baseline == pytest.approx(0.9 * 10 + 0.1 * 5.5)
+    learner.step(layer(torch.ones(2, 1))[:, 0], cost, runs)
+    assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
+    learner.step(layer(torch.ones(2, 1))[:, 0], cost, np.array([False, False]))
+    assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Post(batch=1), "a batch of 1 placements must be from 2"),
+        (lambda: Post(elite=0.0), "elite is 0.0"),
+        (lambda: Post(exploration=1.0), "exploration is 1.0"),
+        (lambda: ColocRl(samples=0), "samples is 0"),
+        (lambda: ColocRl(hidden=7), "hidden is 7; it must be even"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make()
