@@ -99,6 +99,20 @@ class Towers(nn.Module):
         return result
 
 
+class Chain(nn.Module):
+    """Its own code adds up what the layers of a list make; the layers beside them are free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added, self.free = (nn.ModuleList(nn.Linear(16, 16) for _ in range(3)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = self.free[0](x)
+        for added, free in zip(self.added, self.free, strict=True):
+            total = total + added(torch.tanh(free(total)))
+        return total
+
+
 def gpt2() -> nn.Module:
     import_torchvision()
     import transformers
@@ -155,6 +169,17 @@ def test_layers_whose_results_meet_in_the_code_above_them_stay_together() -> Non
         model, (x,), {"left": 0, "right.*": 1, "head.0": 0, "head.0.first": 0, "head.0.second": 1, "head.1": 1}
     )
     assert mapping == {"start": 0, "left": 1, "right": 1, "head.0": 0, "head.1": 1}
+    result, _ = dispatched(model, mapping, (x,))
+    torch.testing.assert_close(result, model(x), rtol=0, atol=0)
+
+
+def test_layers_of_a_list_that_the_code_above_adds_up_share_a_device() -> None:
+    """The sum begins with what free.0 makes. Of its four layers one is pinned elsewhere; free.1 and free.2 are free."""
+    torch.manual_seed(2)
+    model, x = nn.Sequential(Chain(), nn.Linear(16, 4)), torch.randn(3, 16)
+    pins = {"0.added.0": 0, "0.added.[12]": 1, "0.free.0": 1, "0.free.1": 1, "0.free.2": 0, "1": 1}
+    mapping = placed(model, (x,), pins)
+    assert mapping == {f"0.added.{n}": 1 for n in range(3)} | {"0.free.0": 1, "0.free.1": 1, "0.free.2": 0, "1": 1}
     result, _ = dispatched(model, mapping, (x,))
     torch.testing.assert_close(result, model(x), rtol=0, atol=0)
 

@@ -107,9 +107,8 @@ def export(
             metavar="TARGET",
             help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
             "Graphviz), device-map (whole modules to devices, for accelerate), pipelining (split points for "
-            "torch.distributed.pipelining), graphdef (TensorFlow nodes with devices and control inputs; text for "
-            "*.pbtxt), onnx (the model with nodes in plan order, each with its device) or memory-viz (for "
-            "pytorch.org/memory_viz).",
+            "torch.distributed.pipelining), graphdef (TensorFlow nodes with devices and control inputs), onnx (the "
+            "model with nodes in plan order, each with its device) or memory-viz (for pytorch.org/memory_viz).",
         ),
     ],
     model: Annotated[

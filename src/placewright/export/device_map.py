@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from placewright.export.module_ties import ModuleTies, module_ties
@@ -77,10 +77,16 @@ def map_of(ops: Iterable[tuple[str, int, int]], plan: Plan, ties: ModuleTies | N
         raise InputError(
             f"the plan of '{plan.graph_name}' has no module paths to make a device map of; plan a PyTorch model instead"
         )
-    root = _tree(spent)
-    devices = dict(_divided(root, ties))
-    if len(set(devices.values())) > 1 and ties is not None:
-        devices.update(dict.fromkeys(_kept_with_inputs(devices, ties), _main(devices.values(), plan)))
+    entries = dict(_divided(_tree(spent), ties))
+    devices = {}
+    for group in _sharing(entries, ties):
+        devices.update(dict.fromkeys(group, _most(_added(entries[path] for path in group))))
+    if ties is not None:
+        kept = {_entry_of(entries, path) for path in ties.with_inputs}
+        main = _main(devices.values(), plan)
+        for group in _sharing(entries, ties):
+            if not kept.isdisjoint(group):
+                devices.update(dict.fromkeys(group, main))
     return devices if len(set(devices.values())) > 1 else {"": next(iter(devices.values()))}
 
 
@@ -103,19 +109,21 @@ def _idle_holders(graph: Graph, device_of: Mapping[str, int]) -> Iterator[tuple[
     for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
         module = tensor.name.rpartition(".")[0]
         if tensor.role == "parameter" and module not in computing:
-            for reader in readers[:1]:
-                if (device := device_of.get(graph.ops[reader].name)) is not None and graph.ops[reader].phase in (
-                    "",
-                    "forward",
-                ):
-                    yield module, device, 0
+            for reader in (graph.ops[index] for index in readers[:1]):
+                if reader.name in device_of and reader.phase in ("", "forward"):
+                    yield module, device_of[reader.name], 0
 
 
 def device_of_module(devices: Mapping[str, int], module: str) -> int | None:
     """Where a map as `map_of` makes it puts a module: the entry on its path; None for one that is taken apart."""
-    while module and module not in devices:
+    path = _entry_of(devices, module)
+    return None if path is None else devices[path]
+
+
+def _entry_of(entries: Collection[str], module: str) -> str | None:
+    while module and module not in entries:
         module = module.rpartition(".")[0]
-    return devices.get(module)
+    return module if module in entries else None
 
 
 def _tree(spent: Mapping[str, Mapping[int, int]]) -> _Module:
@@ -136,22 +144,15 @@ def _most(times: Mapping[int, int]) -> int:
     return max(times, key=lambda device: (times[device], -device))
 
 
-def _divided(node: _Module, ties: ModuleTies | None) -> Iterator[tuple[str, int]]:
-    """Entries for what is below a module: a child that may not or need not be taken apart is one."""
-    group_of = {}
-    for group in ties.together.get(node.path, ()) if ties else ():
-        members = [child for child in node.children.values() if child.path in group]
-        if members:
-            device = _most_of(members)
-            group_of.update({child.path: device for child in members})
+def _divided(node: _Module, ties: ModuleTies | None) -> Iterator[tuple[str, Mapping[int, int]]]:
+    """Entries for what is below a module, with their time by device: a child that may not or need not be taken apart is
+    one."""
     for child in node.children.values():
         wanted = _own_devices(child)
-        if child.path in group_of:
-            yield child.path, group_of[child.path]
-        elif len(wanted) == 1:
-            yield child.path, min(wanted)
+        if len(wanted) == 1:
+            yield child.path, dict.fromkeys(wanted, sum(child.spent.values()))
         elif child.own is not None if ties is None else child.path in ties.whole:
-            yield child.path, _most(child.spent)
+            yield child.path, child.spent
         else:
             yield from _divided(child, ties)
 
@@ -161,20 +162,22 @@ def _own_devices(node: _Module) -> set[int]:
     return found.union(*(_own_devices(child) for child in node.children.values()))
 
 
-def _most_of(modules: Iterable[_Module]) -> int:
-    spent: defaultdict[int, int] = defaultdict(int)
-    for module in modules:
-        for device, time_ns in module.spent.items():
-            spent[device] += time_ns
-    return _most(spent)
+def _sharing(entries: Collection[str], ties: ModuleTies | None) -> Iterable[Collection[str]]:
+    """Entries in groups that share a device."""
+    group_of = {path: {path} for path in entries}
+    for tied in ties.together if ties is not None else ():
+        found = [group_of[path] for path in {_entry_of(entries, module) for module in tied} if path is not None]
+        joined = set().union(*found)
+        group_of.update(dict.fromkeys(joined, joined))
+    return {id(group): sorted(group) for group in group_of.values()}.values()
 
 
-def _kept_with_inputs(devices: Mapping[str, int], ties: ModuleTies) -> Iterator[str]:
-    """Entries in modules whose results the network's own code combines with its inputs, which the hooks move to the
-    main device."""
-    for path in devices:
-        if path.partition(".")[0] in ties.with_inputs:
-            yield path
+def _added(times: Iterable[Mapping[int, int]]) -> Mapping[int, int]:
+    total: defaultdict[int, int] = defaultdict(int)
+    for one in times:
+        for device, time_ns in one.items():
+            total[device] += time_ns
+    return total
 
 
 def _places(plan: Plan) -> list[Place]:

@@ -7,47 +7,51 @@ code runs where its operands are, so they must be on one device; and nothing pla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placewright.graph import Graph
 
-#: What a module's own code gets from outside of it.
-_OUTSIDE = -1
-
-_Key = str | int
+#: What a module's own code computes: its op by index; or has from elsewhere: from a module below it, by the path of
+#: that and the op that makes it there, or from outside, whose path is None.
+_Key = int | tuple[str | None, int]
+#: The op of a parameter, which is made by none.
+_NONE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleTies:
-    """whole: modules that stay on one device. together: module -> groups of its children that must share a device.
-    with_inputs: children of the network whose results its own code combines with its inputs or its own parameters."""
+    """whole: modules that stay on one device. together: groups of modules whose results the code above them combines,
+    so that they share a device. with_inputs: modules whose results the network's own code combines with its inputs or
+    its own parameters."""
 
     whole: frozenset[str]
-    together: Mapping[str, tuple[frozenset[str], ...]]
+    together: tuple[frozenset[str], ...]
     with_inputs: frozenset[str]
 
 
 def module_ties(graph: Graph) -> ModuleTies:
     """What the forward ops of a graph and the names of its parameters tell."""
-    classes = _combined(graph)
     whole = {path for path in _holding_parameters(graph) if path}
-    together: dict[str, tuple[frozenset[str], ...]] = {}
-    with_inputs: frozenset[str] = frozenset()
-    for module, combined in classes.items():
-        groups = combined.groups()
-        outside = groups.pop(combined.root(_OUTSIDE), frozenset())
-        if module == "":
-            with_inputs = outside
-        elif outside:
-            whole.add(module)
-        if several := tuple(group for group in groups.values() if len(group) > 1):
-            together[module] = several
-    return ModuleTies(whole=frozenset(whole), together=together, with_inputs=with_inputs)
+    together: list[frozenset[str]] = []
+    with_inputs: set[str] = set()
+    for module, combined in _combined(graph).items():
+        for group in combined.groups():
+            sources = [key for key in group if isinstance(key, tuple)]
+            if len(sources) < 2:
+                continue
+            paths = frozenset(path for path, _ in sources if path is not None)
+            whole |= paths
+            together.append(paths)
+            if any(path is None for path, _ in sources):
+                if module == "":
+                    with_inputs |= paths
+                else:
+                    whole.add(module)
+    return ModuleTies(whole=frozenset(whole), together=tuple(together), with_inputs=frozenset(with_inputs))
 
 
 class _Combined:
-    """What the own code of one module computes with each other: children by path, its ops by index, _OUTSIDE."""
+    """What the own code of one module computes with each other."""
 
     def __init__(self) -> None:
         self._parent: dict[_Key, _Key] = {}
@@ -61,13 +65,11 @@ class _Combined:
     def join(self, first: _Key, second: _Key) -> None:
         self._parent[self.root(first)] = self.root(second)
 
-    def groups(self) -> dict[_Key, frozenset[str]]:
-        """Children by the root of their group."""
-        found: defaultdict[_Key, set[str]] = defaultdict(set)
+    def groups(self) -> list[set[_Key]]:
+        found: defaultdict[_Key, set[_Key]] = defaultdict(set)
         for key in list(self._parent):
-            if isinstance(key, str):
-                found[self.root(key)].add(key)
-        return {root: frozenset(children) for root, children in found.items()}
+            found[self.root(key)].add(key)
+        return list(found.values())
 
 
 def _combined(graph: Graph) -> dict[str, _Combined]:
@@ -81,30 +83,21 @@ def _combined(graph: Graph) -> dict[str, _Combined]:
             if producer >= 0:
                 found[op.module].join(index, _operand(graph, op.module, producer))
             elif graph.tensors[tensor].role == "parameter":
-                found[op.module].join(index, _holder(op.module, graph.tensors[tensor].name))
+                holder = graph.tensors[tensor].name.rpartition(".")[0]
+                found[op.module].join(index, (holder if _is_below(holder, op.module) else None, _NONE))
     return dict(found)
 
 
 def _operand(graph: Graph, module: str, producer: int) -> _Key:
-    """Where a module's own op has an operand from: one of its children, its own op, or elsewhere."""
+    """Where a module's own op has an operand from: a module below it, its own op, or elsewhere."""
     op = graph.ops[producer]
-    if op.kind == "input":
-        return _OUTSIDE
-    if op.module == module:
+    if op.kind != "input" and op.module == module:
         return producer
-    return _child(module, op.module)
+    return op.module if op.kind != "input" and _is_below(op.module, module) else None, producer
 
 
-def _holder(module: str, parameter: str) -> _Key:
-    """Where a module's own op finds a parameter: its own stay where its inputs go."""
-    return _child(module, parameter.rpartition(".")[0])
-
-
-def _child(module: str, path: str) -> _Key:
-    below = f"{module}." if module else ""
-    if path == module or not path.startswith(below):
-        return _OUTSIDE
-    return below + path[len(below) :].partition(".")[0]
+def _is_below(path: str, module: str) -> bool:
+    return path != module and (not module or path.startswith(f"{module}."))
 
 
 def _holding_parameters(graph: Graph) -> set[str]:
