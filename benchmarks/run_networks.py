@@ -43,7 +43,7 @@ class Case:
         return f"{self.network} {self.batch}{' training' if self.training else ''}"
 
 
-#: What issue 20 asks for: speed-ups at batch 1 to 8, and step times of ten networks and more.
+#: Networks with branches, at batch 1 to 8, and ten more to compare step times with.
 SPEED_UPS = [Case(name, batch) for name in ("inception_v3", "nasnet_a_mobile", "switch8") for batch in (1, 2, 4, 8)]
 STEP_TIMES = [
     *(Case(name, 2) for name in ("googlenet", "densenet121", "mobilenet_v2", "shufflenet_v2", "squeezenet_1_1")),

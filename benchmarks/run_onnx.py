@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +104,15 @@ TIME_HEAD = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"by default all: {', '.join(light_models())}")
-    parser.add_argument("--steps", type=int, default=15, help="of each sort to measure (default: 15)")
-    options = parser.parse_args(arguments)
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("names", nargs="*", metavar="NAME", help=f"by default all: {', '.join(light_models())}")
+    options.add_argument("--steps", type=int, default=15, help="of each sort to measure (default: 15)")
+    return options
+
+
+def main() -> None:
+    options = parser().parse_args()
     names = options.names or light_models()
     times = []
     print(*MEMORY_HEAD, sep="\n")
