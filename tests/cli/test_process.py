@@ -183,7 +183,7 @@ def test_ctrl_c_while_anything_is_still_imported_is_one_line_and_130(module: str
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupting())\n"
     )
-    outcome = process("inspect", "example:inception-v3-train", environment={"PYTHONPATH": str(tmp_path)})
+    outcome = process("plan", "example:nothing", "-d", "2xp100", environment={"PYTHONPATH": str(tmp_path)})
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
 
 
