@@ -59,8 +59,8 @@ def one_core() -> Machine:
 
 def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
     """Every op of a network that takes time."""
-    from placewright.execution.torch_module import Parameters
-    from placewright.execution.torch_program import make_program
+    from placewright.execution.pytorch.module import Parameters
+    from placewright.execution.pytorch.program import make_program
 
     model, args = module_of(name, BATCH)
     program = make_program(model, args, {}, training=training)
@@ -80,9 +80,9 @@ def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
 def measured_ns(program: Any, machine: Machine, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[float]:
     """Processor time of each op on one core, the median over passes."""
     from placewright.execution.channels import Channels
-    from placewright.execution.profile import as_passes
+    from placewright.execution.pytorch.code import device_code
+    from placewright.execution.pytorch.profile import as_passes
     from placewright.execution.steps import steps_of
-    from placewright.execution.torch_code import device_code
     from placewright.execution.workers import Workers
 
     times = [-1] * (2 * len(program.graph.ops))

@@ -108,9 +108,9 @@ def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
 
     from placewright.costs.measured import MeasuredOp, write_measured
     from placewright.execution.devices import cores_of
-    from placewright.execution.profile import with_views
-    from placewright.execution.torch_module import Parameters
-    from placewright.execution.torch_program import make_program
+    from placewright.execution.pytorch.module import Parameters
+    from placewright.execution.pytorch.profile import with_views
+    from placewright.execution.pytorch.program import make_program
     from placewright.execution.workers import Workers
 
     program = make_program(model, arguments, {})
@@ -144,7 +144,7 @@ def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
 
 
 def is_value(leaf: Any) -> bool:
-    from placewright.execution.torch_program import Value
+    from placewright.execution.pytorch.program import Value
 
     return isinstance(leaf, Value)
 

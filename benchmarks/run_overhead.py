@@ -19,11 +19,11 @@ from zoo_modules import module_of
 
 import placewright
 from placewright.execution.devices import cores_of, local_machine
-from placewright.execution.regions import traced
+from placewright.execution.pytorch.module import Parameters
+from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.regions import traced
+from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import Region
-from placewright.execution.torch_module import Parameters
-from placewright.execution.torch_program import TorchProgram, make_program
-from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers
 
 NETWORKS = ("bert_tiny", "lstm1", "mobilenet_v2", "nasnet_a_mobile", "inception_v3", "switch8")

@@ -1,4 +1,4 @@
-"""What ranks do in tests/execution/test_ranks.py: `python rank_cases.py CASE`, once for each rank of a group."""
+"""What ranks do in tests/execution/pytorch/test_ranks.py: `python rank_cases.py CASE`, once for each rank."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import torch
 from torch import fx, nn
 
 import placewright
-from placewright.execution.inductor_order import ranks_by_name, ranks_by_origin, reorder
+from placewright.execution.pytorch.inductor_order import ranks_by_name, ranks_by_origin, reorder
 
 
 class Recorder:

@@ -18,9 +18,9 @@ from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Plan
 from placewright.costs.measured import write_measured
 from placewright.execution.comparison import CalibrationRound
-from placewright.execution.profile import as_passes, unchanged
-from placewright.execution.run_times import machine_of_run, op_times_of_run
-from placewright.execution.torch_step import TorchStep
+from placewright.execution.pytorch.profile import as_passes, unchanged
+from placewright.execution.pytorch.run_times import machine_of_run, op_times_of_run
+from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.plans.retimed import retimed

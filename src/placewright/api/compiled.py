@@ -25,13 +25,13 @@ from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, write_times
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
-from placewright.execution.compare import compare_run, inference, training_step
 from placewright.execution.comparison import CalibrationRound, RunComparison
 from placewright.execution.devices import cores_of
-from placewright.execution.profile import unchanged
-from placewright.execution.torch_module import Parameters, PlannedModule
-from placewright.execution.torch_program import TorchProgram, make_program, signature
-from placewright.execution.torch_step import TorchStep, check_on_cpu
+from placewright.execution.pytorch.compare import compare_run, inference, training_step
+from placewright.execution.pytorch.module import Parameters, PlannedModule
+from placewright.execution.pytorch.profile import unchanged
+from placewright.execution.pytorch.program import TorchProgram, make_program, signature
+from placewright.execution.pytorch.step import TorchStep, check_on_cpu
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of

@@ -22,9 +22,9 @@ from placewright.api.compiled import MAX_PLANS
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
 from placewright.execution.devices import cores_of
-from placewright.execution.profile import unchanged
-from placewright.execution.torch_program import program_of_graph
-from placewright.execution.torch_step import TorchStep
+from placewright.execution.pytorch.profile import unchanged
+from placewright.execution.pytorch.program import program_of_graph
+from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.machine import Machine
 from placewright.support.errors import InputError

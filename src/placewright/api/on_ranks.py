@@ -18,10 +18,10 @@ from torch import nn
 
 from placewright.api.compiled import Compiled, Made
 from placewright.api.questions import Plan
-from placewright.execution.ranks.group import Ranks
-from placewright.execution.ranks.step import RankStep
-from placewright.execution.torch_module import PlannedModule
-from placewright.execution.torch_program import TorchProgram, attribute, describe_signature, signature
+from placewright.execution.pytorch.module import PlannedModule
+from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature, signature
+from placewright.execution.pytorch.ranks.group import Ranks
+from placewright.execution.pytorch.ranks.step import RankStep
 from placewright.plans.file import read_plan, write_plan
 from placewright.support.errors import InputError
 

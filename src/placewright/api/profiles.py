@@ -15,13 +15,13 @@ from torch.optim import Optimizer
 from placewright.api.functions import plan as make_plan
 from placewright.costs.measured import write_measured
 from placewright.execution.devices import cores_of, local_machine
-from placewright.execution.handover import link_of, measure_handovers
 from placewright.execution.op_library import read_library, write_library
-from placewright.execution.profile import Library, Profiled, profile_program
 from placewright.execution.profile_summary import Handover
-from placewright.execution.rates import with_measured_rates
-from placewright.execution.torch_program import TorchProgram
-from placewright.execution.torch_step import TorchStep
+from placewright.execution.pytorch.handover import link_of, measure_handovers
+from placewright.execution.pytorch.profile import Library, Profiled, profile_program
+from placewright.execution.pytorch.program import TorchProgram
+from placewright.execution.pytorch.rates import with_measured_rates
+from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers import save_graph

@@ -11,10 +11,10 @@ from typing import Any
 
 from placewright.api.profiles import DEVICES, LIBRARY, Profile, mode_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
-from placewright.execution.profile import Profiled
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
-from placewright.execution.torch_module import Parameters
-from placewright.execution.torch_program import TorchProgram, make_program
+from placewright.execution.pytorch.module import Parameters
+from placewright.execution.pytorch.profile import Profiled
+from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import flatten_arguments

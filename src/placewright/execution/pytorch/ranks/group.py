@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from placewright.execution.devices import available_cores, cpu_device
-from placewright.execution.ranks.messages import Wire
+from placewright.execution.pytorch.ranks.messages import Wire
 from placewright.execution.workers import Workers
 from placewright.machine import Device, Link, Machine
 from placewright.support.errors import InputError, RankError

@@ -12,7 +12,7 @@ from torch_modules import calls
 import placewright
 from placewright.costs.measured import MeasuredOp, write_measured
 from placewright.execution.devices import available_cores
-from placewright.execution.run_times import machine_of_run, op_times_of_run
+from placewright.execution.pytorch.run_times import machine_of_run, op_times_of_run
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.plans.retimed import retimed
@@ -62,8 +62,8 @@ def run_of(times: dict[str, tuple[float, float]], steps: int = 3) -> Any:
 
 
 def test_an_op_takes_what_its_device_spent_on_it_in_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.execution.run_times.observer_ns", lambda: 0)
-    monkeypatch.setattr("placewright.execution.profile.observer_ns", lambda: 0)
+    monkeypatch.setattr("placewright.execution.pytorch.run_times.observer_ns", lambda: 0)
+    monkeypatch.setattr("placewright.execution.pytorch.profile.observer_ns", lambda: 0)
     run = run_of({"x": (0, 100), "left": (200, 900), "right": (3000, 3600), "v": (5000, 5030), "join": (5100, 5600)})
     found = op_times_of_run(diamond_plan(), GRAPH, run)
     # On cpu:0 there are 100 ns between x and left in every step, and 4200 between left and join, where it waited: 100

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch._inductor
 
-from placewright.execution.regions import traced
+from placewright.execution.pytorch.program import TorchProgram
+from placewright.execution.pytorch.regions import traced
 from placewright.execution.steps import Region
-from placewright.execution.torch_program import TorchProgram
 
 _WARM_UP, _REPETITIONS = 2, 7
 #: How much of the time of its ops a compiled region may take to be kept: less would be noise.

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import placewright
-from placewright.execution import inductor
 from placewright.execution.devices import available_cores
-from placewright.execution.regions import with_regions
+from placewright.execution.pytorch import inductor
+from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.steps import Region, Run, steps_of
-from placewright.execution.torch_program import TorchProgram, make_program
 
 needs_two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 

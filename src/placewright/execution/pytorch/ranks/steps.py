@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.steps import HandOver, Receive, Release, Run, Send, Signal, Step, Steps, TakeOver, Wait
-from placewright.execution.torch_program import TorchProgram
 from placewright.graph import Graph
 
 

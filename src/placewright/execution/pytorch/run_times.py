@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.costs.measured import MeasuredOp
-from placewright.execution.profile import middle, observer_ns, with_views
+from placewright.execution.pytorch.profile import middle, observer_ns, with_views
 from placewright.execution.steps import needs_of
 from placewright.graph import Graph
 from placewright.machine import Link, Machine

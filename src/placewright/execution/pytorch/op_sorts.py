@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from placewright.execution.op_library import BETWEEN_OPS, OpSort
-from placewright.execution.torch_program import Call, TorchProgram, Value
+from placewright.execution.pytorch.program import Call, TorchProgram, Value
 from placewright.machine import Device
 from placewright.machines.detect import cpu_name
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from placewright.execution.channels import Channels, StoppedError
-from placewright.execution.ranks.group import Ranks
-from placewright.execution.ranks.messages import Wire
-from placewright.execution.ranks.steps import messages, steps_over_ranks
+from placewright.execution.pytorch.code import DeviceCode, device_code
+from placewright.execution.pytorch.program import TorchProgram
+from placewright.execution.pytorch.ranks.group import Ranks
+from placewright.execution.pytorch.ranks.messages import Wire
+from placewright.execution.pytorch.ranks.steps import messages, steps_over_ranks
+from placewright.execution.pytorch.step import check_inputs, naming_the_op
 from placewright.execution.steps import HandOver, Send, Signal, steps_of
-from placewright.execution.torch_code import DeviceCode, device_code
-from placewright.execution.torch_program import TorchProgram
-from placewright.execution.torch_step import check_inputs, naming_the_op
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 

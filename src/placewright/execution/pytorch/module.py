@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import nn
 
-from placewright.execution.torch_program import TorchProgram, attribute, describe_signature
+from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from placewright.costs.measured import MeasuredOp
 from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
-from placewright.execution.op_sorts import between_ops, sorts_of
+from placewright.execution.pytorch.code import DeviceCode, device_code
+from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
+from placewright.execution.pytorch.program import Call, TorchProgram, Value
+from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import needs_of, steps_of
-from placewright.execution.torch_code import DeviceCode, device_code
-from placewright.execution.torch_program import Call, TorchProgram, Value
-from placewright.execution.torch_step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.plans.record import Plan

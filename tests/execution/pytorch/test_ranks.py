@@ -12,10 +12,10 @@ from waiting import PATIENCE_S
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.execution.ranks.group import cores_of_rank
-from placewright.execution.ranks.messages import extent_of, packed
+from placewright.execution.pytorch.ranks.group import cores_of_rank
+from placewright.execution.pytorch.ranks.messages import extent_of, packed
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two ranks need a core each")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from placewright.execution.pytorch.program import TorchProgram, Value
 from placewright.execution.steps import Region, Release, Run, Step, Steps
-from placewright.execution.torch_program import TorchProgram, Value
 
 #: Kinds of ops that Inductor writes loops for.
 _FUSED = frozenset(

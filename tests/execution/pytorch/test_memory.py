@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import placewright
-from placewright.execution.memory import allocated_between, allocated_peak
+from placewright.execution.pytorch.memory import allocated_between, allocated_peak
 
 
 def test_the_peak_is_that_of_what_lives_at_once() -> None:

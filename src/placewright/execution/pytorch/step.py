@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from placewright.execution.channels import Channels
-from placewright.execution.inductor import Trial
-from placewright.execution.memory import allocated_between, allocated_peak
-from placewright.execution.regions import with_regions
+from placewright.execution.pytorch.code import DeviceCode, device_code
+from placewright.execution.pytorch.inductor import Trial
+from placewright.execution.pytorch.memory import allocated_between, allocated_peak
+from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
+from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.steps import Region, Steps, steps_of
-from placewright.execution.torch_code import DeviceCode, device_code
-from placewright.execution.torch_program import TorchProgram, describe_signature, signature
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown

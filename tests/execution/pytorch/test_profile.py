@@ -12,12 +12,12 @@ from torch_modules import InPlace, calls
 import placewright
 from placewright.costs.measured import MeasuredOp
 from placewright.execution.devices import available_cores, cores_of
-from placewright.execution.handover import link_of, measure_handovers
 from placewright.execution.op_library import OpSort, read_library, write_library
-from placewright.execution.op_sorts import sorts_of
-from placewright.execution.profile import with_views
 from placewright.execution.profile_summary import Handover
-from placewright.execution.torch_program import make_program
+from placewright.execution.pytorch.handover import link_of, measure_handovers
+from placewright.execution.pytorch.op_sorts import sorts_of
+from placewright.execution.pytorch.profile import with_views
+from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.machines import load_machine

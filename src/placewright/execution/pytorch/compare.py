@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from placewright.execution.comparison import DeviceTimes, OpRun, RunComparison
-from placewright.execution.memory import allocated_peak
-from placewright.execution.profile import as_passes, unchanged
-from placewright.execution.torch_step import TorchStep
+from placewright.execution.pytorch.memory import allocated_peak
+from placewright.execution.pytorch.profile import as_passes, unchanged
+from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
 from placewright.plans.record import Plan
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from placewright.execution.channels import Channels, StoppedError
+from placewright.execution.pytorch.program import Call, TorchProgram, Value
 from placewright.execution.steps import (
     HandOver,
     Receive,
@@ -28,7 +29,6 @@ from placewright.execution.steps import (
     TakeOver,
     Wait,
 )
-from placewright.execution.torch_program import Call, TorchProgram, Value
 
 
 @dataclass(frozen=True, kw_only=True)
