@@ -1,12 +1,12 @@
-"""EGRL's comparison (Khadka et al. 2021): methods at equal numbers of evaluations, and figures 3, 4 and 6.
+"""EGRL's comparison (Khadka et al. 2021): methods at equal numbers of evaluations.
 
     python benchmarks/egrl.py OUT [--networks NAME ...] [--methods NAME ...] [--seeds 5] [--evaluations 4000]
 
-Prints the speed-ups over the compiler's map, mean and standard deviation over the seeds, then what trained policies
-make of the other networks. OUT holds rows.jsonl, a row as soon as its run ends; the checkpoints of runs that have not
-ended; each learner's policy at five stages; and the figures. Killed and started again it goes on from there, and with
-more networks, methods or seeds it makes the rows that are missing. A run takes one core: start it once per core, with
-other --networks and another OUT, and put the rows together. Needs the extras `train` and `bench`.
+Prints the speed-ups over the compiler's map, mean and standard deviation over the seeds. OUT holds rows.jsonl, a row as
+soon as its run ends; the checkpoints of runs that have not ended; and each graph policy at five stages. Killed and
+started again it goes on from there, and with more networks, methods or seeds it makes the rows that are missing. A run
+takes one core: start it once per core, with other --networks and another OUT. `egrl_transfer.py` tries the policies on
+other networks, and `egrl_figures.py` draws the paper's figures of all of it. Needs the extra `train`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from placewright.datasets.fused.networks import FUSED, fused_network
-from placewright.learning.egrl.policy import MapPolicy, MapPolicyConfiguration
 from placewright.learning.egrl.settings import GradientSettings, Mode
 from placewright.learning.egrl.solvers import MapLearner, policy_of
 from placewright.learning.environments.memory_map import MemoryMapEnvironment
-from placewright.learning.policy_file import read_policy, write_policy
+from placewright.learning.policy_file import write_policy
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem
@@ -64,14 +60,12 @@ def main() -> None:
     with locked_folder(arguments.out, "another comparison writes to"):
         rows = missing_rows_made(arguments, problems)
         print_table(rows, arguments.methods, problems)
-        figure_3(rows, arguments.out)
-        figure_4(transfers(rows, problems, arguments.out), arguments.out)
-        figure_6(rows, problems, arguments.out)
 
 
 def missing_rows_made(arguments: argparse.Namespace, problems: dict[str, MemoryProblem]) -> list[Row]:
     """The rows that were asked for, those on disk among them."""
     path = arguments.out / "rows.jsonl"
+    cut_row_removed(path)
     known = {row["run"]: row for row in whole_rows(path)}
     rows = []
     for seed in range(arguments.seeds):
@@ -87,12 +81,15 @@ def missing_rows_made(arguments: argparse.Namespace, problems: dict[str, MemoryP
 
 
 def whole_rows(path: Path) -> list[Row]:
-    """A kill may have cut the last, which is then removed."""
-    if not path.exists():
-        return []
-    lines = path.read_text().split("\n")
-    path.write_text("".join(line + "\n" for line in lines[:-1]))
-    return [json.loads(line) for line in lines[:-1]]
+    """Without the last where a kill has cut it."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+
+def cut_row_removed(path: Path) -> None:
+    """So that what is written next begins a line."""
+    if path.exists():
+        text = path.read_text()
+        path.write_text(text[: text.rfind("\n") + 1])
 
 
 def run_name(arguments: argparse.Namespace, network: str, method: str, seed: int) -> str:
@@ -162,131 +159,8 @@ def print_table(rows: list[Row], methods: list[str], problems: dict[str, MemoryP
         print(f"| {network} | {' | '.join(cells)} |")
 
 
-def speedup(row: Row, latency_ps: int | None = None) -> float:
-    return float(row["compiler_ps"] / (latency_ps or row["latency_ps"]))
-
-
-def figure_3(rows: list[Row], out: Path) -> None:
-    """Speed-up by evaluations, mean and standard deviation over the seeds."""
-    networks = list(dict.fromkeys(row["network"] for row in rows))
-    plot, axes = axes_for(len(networks))
-    for axis, network in zip(axes, networks, strict=True):
-        of_network = [row for row in rows if row["network"] == network]
-        steps = np.linspace(1, max(row["evaluations"] for row in of_network), 200)
-        for method in dict.fromkeys(row["method"] for row in of_network):
-            curves = np.array([curve(row, steps) for row in of_network if row["method"] == method])
-            mean, spread = curves.mean(axis=0), curves.std(axis=0)
-            line = axis.plot(steps, mean, label=method)[0]
-            axis.fill_between(steps, mean - spread, mean + spread, color=line.get_color(), alpha=0.2)
-        axis.axhline(1, color="grey", linewidth=0.8)
-        axis.set(title=network, xlabel="evaluations", ylabel="speed-up over the compiler")
-    axes[0].legend()
-    plot.savefig(out / "figure-3.svg")
-
-
-def curve(row: Row, steps: Any) -> Any:
-    """The best speed-up after so many evaluations; 0 before a map that fits."""
-    after = np.array([point[0] for point in row["trace"]])
-    values = np.array([0.0, *(speedup(row, point[1]) for point in row["trace"])])
-    return values[np.searchsorted(after, steps, side="right")]
-
-
-def transfers(rows: list[Row], problems: dict[str, MemoryProblem], out: Path) -> dict[tuple[str, str, str, int], Any]:
-    """Speed-ups of rectified maps of policies, by method, network it learned on, another, and stage."""
-    found: defaultdict[tuple[str, str, str, int], list[float]] = defaultdict(list)
-    for row in rows:
-        for stage in range(1, STAGES + 1):
-            path = out / "policies" / row["run"] / f"{stage}.safetensors"
-            policy = read_policy(path) if path.exists() else None
-            if not isinstance(policy, MapPolicy):
-                continue
-            for network, problem in problems.items():
-                if network != row["network"]:
-                    found[row["method"], row["network"], network, stage].append(zero_shot(policy, problem))
-    for network, problem in problems.items():
-        gains = [zero_shot(untrained(problem.num_levels, seed), problem) for seed in range(STAGES)]
-        print(f"untrained policies, which the rectifier helps as well, {network}: {statistics.mean(gains):.3f}")
-    for (method, source, target, stage), gains in found.items():
-        if stage == STAGES:
-            print(f"zero-shot, {method}, {source} -> {target}: {statistics.mean(gains):.3f} of {len(gains)} policies")
-    return found
-
-
-def untrained(levels: int, seed: int) -> MapPolicy:
-    """What every trained policy must be better than: the rectifier makes something of any map."""
-    from placewright.learning.egrl.network import PolicyNetwork, torch_seed, weights_of
-
-    configuration = MapPolicyConfiguration(num_levels=levels)
-    with torch_seed(seed):
-        network = PolicyNetwork(configuration.num_features, levels, configuration.network)
-    return MapPolicy(name="untrained", configuration=configuration, weights=weights_of(network))
-
-
-def zero_shot(policy: MapPolicy, problem: MemoryProblem) -> float:
-    before = problem.evaluate_one(COMPILERS[BASELINE](problem))[0]
-    return before / problem.evaluate_one(problem.from_nodes(policy.node_levels(problem)))[0]
-
-
-def figure_4(found: dict[tuple[str, str, str, int], Any], out: Path) -> None:
-    """Speed-up on networks that the policy has not seen, by stage of its training, of EGRL's policies."""
-    pairs = sorted({key[1:3] for key in found if key[0] == "egrl"})
-    if not pairs:
-        return
-    plot, (axis,) = axes_for(1)
-    for source, target in pairs:
-        stages = [stage for stage in range(1, STAGES + 1) if ("egrl", source, target, stage) in found]
-        gains = [found["egrl", source, target, stage] for stage in stages]
-        axis.errorbar(
-            [100 * stage / STAGES for stage in stages],
-            [np.mean(each) for each in gains],
-            [np.std(each) for each in gains],
-            label=f"{source} to {target}",
-        )
-    axis.axhline(1, color="grey", linewidth=0.8)
-    axis.set(xlabel="% of the training", ylabel="speed-up over the compiler")
-    axis.legend(fontsize="small")
-    plot.savefig(out / "figure-4.svg")
-
-
-def figure_6(rows: list[Row], problems: dict[str, MemoryProblem], out: Path) -> None:
-    """From which level of the compiler's map to which of EGRL's fastest map bytes go, of weights and of activations."""
-    best: dict[str, Row] = {}
-    for row in rows:
-        if row["method"] == "egrl" and row["latency_ps"] <= best.get(row["network"], row)["latency_ps"]:
-            best[row["network"]] = row
-    if not best:
-        return
-    plot, axes = axes_for(2 * len(best))
-    panels = [(network, role) for network in best for role in (1, 0)]
-    for axis, (network, role) in zip(axes, panels, strict=True):
-        problem = problems[network]
-        shares = transitions(problem, np.array(best[network]["levels"], np.uint8), role)
-        axis.imshow(shares, vmin=0, vmax=1, cmap="Blues")
-        for (row_, column), share in np.ndenumerate(shares):
-            axis.text(column, row_, f"{share:.0%}", ha="center", va="center")
-        names = problem.chip.level_names
-        axis.set_xticks(range(len(names)), names)
-        axis.set_yticks(range(len(names)), names)
-        axis.set(title=f"{network}, {'weights' if role else 'activations'}", xlabel="EGRL", ylabel="compiler")
-    plot.savefig(out / "figure-6.svg")
-
-
-def transitions(problem: MemoryProblem, levels: Any, role: int) -> Any:
-    """Of the bytes in each level of the compiler's map the shares in each level of the other, [levels, levels]."""
-    chosen = problem.is_weight == role
-    moved = np.zeros((problem.num_levels, problem.num_levels))
-    np.add.at(moved, (COMPILERS[BASELINE](problem)[chosen], levels[chosen]), problem.size_bytes[chosen])
-    return moved / np.maximum(1, moved.sum(axis=1, keepdims=True))
-
-
-def axes_for(count: int) -> tuple[Any, Any]:
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    plot, axes = pyplot.subplots(1, count, figsize=(5 * count, 4), layout="constrained", squeeze=False)
-    return plot, axes[0]
+def speedup(row: Row) -> float:
+    return float(row["compiler_ps"] / row["latency_ps"])
 
 
 if __name__ == "__main__":

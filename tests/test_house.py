@@ -64,7 +64,10 @@ def test_a_runtime_is_known_to_itself_alone_among_what_executes_plans(path: Path
 
 
 CORE = ROOT / "cpp" / "core"
-CORE_ROOMS = ("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen", "memory_levels")
+CORE_ROOMS = (
+    *("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen"),
+    *("memory_levels", "graph_network"),
+)
 
 
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.?pp")), ids=lambda path: str(path.relative_to(CORE)))

@@ -23,6 +23,7 @@ void bind_coarsening(nb::module_& m);
 void bind_superstep(nb::module_& m);
 void bind_bounds(nb::module_& m);
 void bind_memory_levels(nb::module_& m);
+void bind_graph_network(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -48,4 +49,5 @@ NB_MODULE(_core, m) {
     placewright::bind_superstep(m);
     placewright::bind_bounds(m);
     placewright::bind_memory_levels(m);
+    placewright::bind_graph_network(m);
 }

@@ -550,3 +550,31 @@ def steepest_descent(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8
     """
     The map after the moves that save the most, one by one, and how many were scored.
     """
+
+class Neighbours:
+    """Copies of a graph side by side: to whom each node listens."""
+
+    def __init__(self, edges: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], nodes: int, copies: int = 1) -> None: ...
+
+    @property
+    def nodes(self) -> int:
+        """Of one copy."""
+
+    @property
+    def copies(self) -> int: ...
+
+    def lists(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
+        """Where the list of each node begins, and whom it names: itself first."""
+
+    def attend(self, states: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_source: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_target: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], heads: int) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
+        """
+        States after attention, cut off at 0, flat, and how much each neighbour counts by head, flat.
+        """
+
+    def attend_back(self, states: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_source: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_target: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], heads: int, result: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], shares: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], by_result: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
+        """The gradients by states, of_source, of_target and bias, flat."""
+
+    def pooled(self, scores: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Neighbours]:
+        """
+        The nodes of the better half of each copy, and to whom they listen within two steps.
+        """

@@ -17,7 +17,7 @@ from placewright.importers.graph_set import write_graph_set
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
-PARTS = {"large_graphs", "timed_plans", "report", "zoo_modules"}
+PARTS = {"egrl_figures", "egrl_transfer", "large_graphs", "timed_plans", "report", "zoo_modules"}
 SUITE = """graphs = "tiny.graphs.gz"
 devices = "{devices}"
 objective = "{objective}"
@@ -31,6 +31,7 @@ TINY = {
     "baseline_costs": ["--graphs", "GRAPHS"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoders": ["GRAPHS", "--graphs", "1", "--evaluations", "200"],
+    "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
     "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
@@ -135,6 +136,18 @@ def test_a_script_runs_to_its_end_on_something_tiny(script: str, files: dict[str
 @pytest.mark.parametrize("script", sorted(TINY_WITH_TORCH))
 def test_a_script_that_captures_networks_runs_to_its_end(script: str, files: dict[str, str]) -> None:
     assert run(script, TINY_WITH_TORCH[script], files)
+
+
+@pytest.mark.long
+def test_policies_are_tried_on_other_networks_and_the_figures_of_egrl_are_drawn(files: dict[str, str]) -> None:
+    networks = ["--networks", "resnet18-int8", "resnet34-int8", "--methods", "egrl", "local-search", "--seeds", "1"]
+    run("egrl", ["OUT", *networks, "--evaluations", "60", "--gradient-steps", "0.1"], files)
+    printed = run("egrl_transfer", ["OUT", "OUT"], files)
+    assert len([line for line in printed.splitlines() if line.startswith("| resnet")]) == 2
+    assert run("egrl_transfer", ["OUT", "OUT"], files) == printed
+    run("egrl_figures", ["OUT/figures", "OUT"], files)
+    made = {path.name for path in (Path(files["OUT"]) / "figures").iterdir()}
+    assert made == {"table.md", *(f"figure-{n}.{kind}" for n in (3, 4, 6) for kind in ("svg", "png"))}
 
 
 def test_no_script_is_left_out() -> None:

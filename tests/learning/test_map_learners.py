@@ -11,7 +11,7 @@ import pytest
 from map_networks import convolutions, one_op
 
 from placewright.learning.algorithms.discrete_sac import DiscreteSac, critic_loss, drawn_levels, entropy, soft_update
-from placewright.learning.egrl.network import GraphUNet, Topology, two_steps
+from placewright.learning.egrl.network import GraphUNet, neighbours_of
 from placewright.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.learning.egrl.policy import MapPolicy
 from placewright.learning.egrl.replay import Replay
@@ -143,16 +143,6 @@ def test_features_are_logarithms_of_what_the_table_names() -> None:
     }
 
 
-def test_two_steps_are_the_nonzeros_of_the_square_of_the_adjacency() -> None:
-    observation = observe(convolutions())
-    edges = torch.from_numpy(observation.edges)
-    both = torch.cat([edges, edges + 5], dim=1)
-    adjacency = np.eye(10)
-    adjacency[both[0], both[1]] = 1
-    expected = {(i, j) for i, j in zip(*np.nonzero(adjacency @ adjacency), strict=True) if i != j}
-    assert {tuple(pair) for pair in two_steps(both, 10, 2).T.tolist()} == expected
-
-
 @pytest.mark.parametrize("number", [1, 2, 8])
 def test_copies_of_a_graph_side_by_side_have_the_states_of_one(number: int) -> None:
     observation = observe(convolutions(number))
@@ -160,8 +150,8 @@ def test_copies_of_a_graph_side_by_side_have_the_states_of_one(number: int) -> N
     network = GraphUNet(NUM_FEATURES, NETWORK)
     nodes = torch.from_numpy(observation.nodes)
     with torch.no_grad():
-        one = network(nodes, Topology.of(observation))
-        three = network(nodes.repeat(3, 1), Topology.of(observation, 3))
+        one = network(neighbours_of(observation), nodes)
+        three = network(neighbours_of(observation, 3), nodes.repeat(3, 1, 1))
     assert torch.allclose(three, one.repeat(3, 1), atol=1e-5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from placewright.problem.constraints import Constraints
@@ -43,6 +44,16 @@ def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budge
     if evaluations is not None:
         return Budget(evaluations=whole_number("evaluations", evaluations, 1, UNLIMITED), seconds=seconds)
     return Budget(evaluations=default_evaluations if seconds is None else UNLIMITED, seconds=seconds)
+
+
+def recorded_options(model: Any, dims: Mapping[str, int] | None, limits: Budget) -> dict[str, Any]:
+    """What a plan or a map keeps of how it was asked for, as JSON values."""
+    return {
+        "model": str(model) if isinstance(model, str | Path) else None,
+        "dims": {name: int(size) for name, size in (dims or {}).items()},
+        "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
+        "time_limit_s": limits.seconds,
+    }
 
 
 def constraints(pins: Any, forbids: Any, colocate: Any) -> Constraints:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from placewright.api.arguments import budget, constraints, whole_number
+from placewright.api.arguments import budget, constraints, recorded_options, whole_number
 from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
@@ -25,7 +25,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
@@ -147,12 +147,9 @@ def plan(
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     options = {
-        "model": str(model) if isinstance(model, str | Path) else None,
-        "dims": {name: int(size) for name, size in (dims or {}).items()},
+        **recorded_options(model, dims, limits),
         "measured": None if measured is None else str(measured),
         "memory_limit": limited,
-        "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
-        "time_limit_s": limits.seconds,
     }
     seconds = time.perf_counter() - began
     return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options))

@@ -8,18 +8,18 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.api.arguments import budget, whole_number
+from placewright.api.arguments import budget, recorded_options, whole_number
 from placewright.api.functions import as_graph
 from placewright.api.questions import Answer, Check, answer
 from placewright.graph import Graph
-from placewright.importers import load_graph
 from placewright.memory_levels.assemble import assemble_map
 from placewright.memory_levels.chip import Chip
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.lowering import make_memory_problem
 from placewright.memory_levels.record import MemoryMap as MapRecord
 from placewright.memory_levels.solvers.table import default_map_evaluations, make_map_solver
-from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
+from placewright.plans.provenance import recorded_graph
+from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
@@ -123,6 +123,23 @@ class MemoryMap(MapRecord):
         found = compare_maps(self, other)
         return answer(found, map_diff_tables(self, other, found))
 
+    def device_map(self) -> dict[str, int | str]:
+        """Tell accelerate's `dispatch_model` where the weights of each module live.
+
+        Returns
+        -------
+        dict
+            Module path to 0, the GPU, "cpu" or "disk".
+
+        Raises
+        ------
+        InputError
+            Where the chip has levels that accelerate does not know, or no weight tells its module.
+        """
+        from placewright.export.level_device_map import level_device_map
+
+        return level_device_map(self)
+
     def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
         """Time the map anew with a slow, independent simulator.
 
@@ -206,12 +223,7 @@ def map_memory(
     cores = whole_number("threads", threads, 1, MAX_THREADS)
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = method.solve(problem, run)
-    options = {
-        "model": str(model) if isinstance(model, str | Path) else None,
-        "dims": {name: int(size) for name, size in (dims or {}).items()},
-        "evaluations": None if limits.evaluations == UNLIMITED else limits.evaluations,
-        "time_limit_s": limits.seconds,
-    }
+    options = recorded_options(model, dims, limits)
     seconds = time.perf_counter() - began
     return MemoryMap.of(assemble_map(problem, result, solver=solver, seconds=seconds, options=options))
 
@@ -275,11 +287,7 @@ def why_in_level(
 
 
 def _graph_of(found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str) -> Graph:
-    source = model if model is not None else found.configuration.get("model")
-    if not isinstance(source, Graph | str | Path):
-        raise InputError(f"{name} was made in Python, not from a file, so say which graph it is for")
-    recorded = found.configuration.get("dims")
-    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or recorded or {})
+    graph = recorded_graph(found.configuration, model, dims, name=name)
     if graph.fingerprint != found.graph_fingerprint:
         raise InputError(f"{name} is for another graph than '{graph.name}': for '{found.graph_name}' as it was then")
     return graph

@@ -178,3 +178,18 @@ def check_map(model: str, path: Path, dims: dict[str, int], as_json: bool) -> in
     else:
         print_parts(*map_check_tables(read, found.problems, found.unchecked))
     return 0 if found.correct else 1
+
+
+def export_map(path: Path, target: str, output: Path) -> int:
+    """`export` of a map, which other tools than accelerate do not read."""
+    from placewright.cli.printing import emit
+    from placewright.export import level_device_map
+    from placewright.memory_levels.file import read_map
+    from placewright.support.errors import InputError
+    from placewright.support.files import write_atomically
+
+    if target != "device-map":
+        raise InputError(f"'{path}' is a memory map, which is exported to device-map only, not to {target}")
+    write_atomically(output, level_device_map.to_bytes(read_map(path)))
+    emit(str(output))
+    return 0

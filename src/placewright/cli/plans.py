@@ -124,10 +124,12 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Write a plan for another tool."""
+    """Write a plan for another tool, or the weights of a memory map for accelerate."""
+    from placewright.cli.mapping import export_map
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
     from placewright.export import TARGETS, told_of_export, write_export
+    from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.support.errors import InputError
     from placewright.support.suggestion import did_you_mean
@@ -138,6 +140,8 @@ def export(
     stem = plan_file.name.removesuffix(".gz").removesuffix(".json")
     path = output or plan_file.with_name(stem + TARGETS[to].suffix)
     check_outputs({"--output": path}, inputs=[plan_file, model])
+    if is_map_file(plan_file):
+        return export_map(plan_file, to, path)
     plan = read_plan(plan_file)
     told, warnings = told_of_export(plan, to, model)
     write_export(plan, to, path, graph=model)

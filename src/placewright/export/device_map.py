@@ -52,10 +52,10 @@ def device_map(plan: Plan, graph: Graph | None = None) -> dict[str, Place]:
         if "" not in devices:
             devices.update(dict.fromkeys(_own_parameters(graph), _main(devices.values(), plan)))
     places = _places(plan)
-    return {path: places[devices[path]] for path in sorted(devices, key=_natural)}
+    return {path: places[devices[path]] for path in sorted(devices, key=natural)}
 
 
-def _natural(path: str) -> list[tuple[int, int, str]]:
+def natural(path: str) -> list[tuple[int, int, str]]:
     """A sort key: "" first, "layers.2" before "layers.10"."""
     parts = path.split(".") if path else []
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
@@ -27,20 +28,33 @@ def find_graph(
 
     Raises InputError where the plan is for another graph, says no file, or the file cannot be read.
     """
-    source = model if model is not None else plan.configuration.get("model")
-    if not isinstance(source, Graph | str | Path):
-        raise InputError(
-            f"{name} was made in Python, not from a file, so say which graph it is for: "
-            "explain --op NAME --model FILE, export PLAN FILE, or in Python plan.check(graph); "
-            "placewright.save_graph writes such a file"
-        )
-    graph = source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(plan))
+    graph = recorded_graph(plan.configuration, model, dims, name=name)
     if graph.fingerprint != plan.graph_fingerprint:
         graph = with_workspaces(graph, measured or recorded_times(plan))
     if differences := match_graph(plan, graph):
+        source = model if model is not None else plan.configuration.get("model")
         named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
         raise InputError(f"{name} is not a plan for {named}: {'; '.join(differences)}")
     return graph
+
+
+def recorded_graph(
+    configuration: Mapping[str, Any],
+    model: Graph | str | Path | None,
+    dims: Mapping[str, int] | None,
+    *,
+    name: str,
+) -> Graph:
+    """The graph of a plan's or a map's configuration, or the one that is given in its place; not yet compared with
+    what was planned. Raises InputError where neither says a file."""
+    source = model if model is not None else configuration.get("model")
+    if not isinstance(source, Graph | str | Path):
+        raise InputError(
+            f"{name} was made in Python, not from a file, so say which graph it is for: "
+            "explain --op NAME --model FILE, export PLAN FILE, or in Python its check(graph); "
+            "placewright.save_graph writes such a file"
+        )
+    return source if isinstance(source, Graph) else load_graph(source, dims=dims or _recorded_dims(configuration))
 
 
 def recorded_times(plan: Plan) -> Path | None:
@@ -49,6 +63,6 @@ def recorded_times(plan: Plan) -> Path | None:
     return Path(measured) if isinstance(measured, str) else None
 
 
-def _recorded_dims(plan: Plan) -> dict[str, int]:
-    dims = plan.configuration.get("dims")
+def _recorded_dims(configuration: Mapping[str, Any]) -> dict[str, int]:
+    dims = configuration.get("dims")
     return dims if isinstance(dims, dict) and all(type(size) is int for size in dims.values()) else {}

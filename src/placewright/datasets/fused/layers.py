@@ -1,4 +1,4 @@
-"""What the fused networks are made of: int8 tensors, and one op per kernel."""
+"""What the fused networks are made of: tensors of one type, mostly int8, and one op per kernel."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ BIAS_BYTES = 4
 
 
 class FusedBuilder:
-    """A graph of int8 ops; every op makes one tensor."""
+    """A graph of ops that make one tensor each. dtype: of weights and results where nothing else is said."""
 
-    def __init__(self, name: str) -> None:
-        self._graph = GraphBuilder(name)
+    def __init__(self, name: str, dtype: str = "int8") -> None:
+        self._graph, self.dtype = GraphBuilder(name), dtype
         self._shapes: dict[int, tuple[int, ...]] = {}
 
     def shape(self, tensor: int) -> tuple[int, ...]:
         return self._shapes[tensor]
 
-    def input(self, name: str, shape: tuple[int, ...], dtype: str = "int8") -> int:
+    def input(self, name: str, shape: tuple[int, ...], dtype: str | None = None) -> int:
         """A tensor fed from outside."""
-        return self._op(name, "input", [], shape, {}, dtype=dtype)
+        return self._op(name, "input", [], shape, {}, dtype)
 
     def op(
         self,
@@ -37,13 +37,15 @@ class FusedBuilder:
         attributes: Mapping[str, Any] | None = None,
         weight_bytes: int = 0,
         weight_shape: tuple[int, ...] | None = None,
-        dtype: str = "int8",
+        weight_name: str = "weight",
+        dtype: str | None = None,
     ) -> int:
         """An op with its weights, those of its bias and folded normalisation included; returns what it makes."""
         read = list(inputs)
         if weight_bytes:
+            full_name = f"{name}.{weight_name}"
             weight = self._graph.add_tensor(
-                f"{name}.weight", size_bytes=weight_bytes, shape=weight_shape, dtype="int8", role="parameter"
+                full_name, size_bytes=weight_bytes, shape=weight_shape, dtype=self.dtype, role="parameter"
             )
             read.append(weight)
         return self._op(name, kind, read, shape, dict(attributes or {}), dtype)
@@ -69,7 +71,7 @@ class FusedBuilder:
         """A matrix product with a weight."""
         *rows, depth = self.shape(tensor)
         attributes = {"batch": 1, "m": math.prod(rows), "n": features, "k": depth, "bias": bias}
-        weights = depth * features + (BIAS_BYTES * features if bias else 0)
+        weights = tensor_bytes((depth, features), self.dtype) + (BIAS_BYTES * features if bias else 0)
         return self.op(name, "matmul", [tensor], (*rows, features), attributes=attributes, weight_bytes=weights)
 
     def build(self, output: int, source: str) -> Graph:
@@ -85,8 +87,9 @@ class FusedBuilder:
         inputs: Sequence[int],
         shape: tuple[int, ...],
         attributes: Mapping[str, Any],
-        dtype: str = "int8",
+        dtype: str | None,
     ) -> int:
+        dtype = dtype or self.dtype
         size = tensor_bytes(shape, dtype)
         made = self._graph.add_tensor(name, size_bytes=size, shape=shape, dtype=dtype)
         self._shapes[made] = shape

@@ -18,8 +18,8 @@ from placewright.learning.egrl.network import (
     CriticNetwork,
     NetworkActor,
     PolicyNetwork,
-    Topology,
     load,
+    neighbours_of,
     one_thread,
     torch_seed,
     weights_of,
@@ -39,13 +39,13 @@ class DiscreteSac:
     ) -> None:
         self.settings, self.num_levels = settings, num_levels
         self.nodes = torch.from_numpy(observation.nodes)
-        self.one, self.many = Topology.of(observation), Topology.of(observation, settings.batch)
+        self.one, self.many = neighbours_of(observation), neighbours_of(observation, settings.batch)
         with torch_seed(seed):
             self.actor = PolicyNetwork(NUM_FEATURES, num_levels, network)
             self.critic = CriticNetwork(NUM_FEATURES, num_levels, network)
         self.target = copy.deepcopy(self.critic)
-        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_rate)
-        self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_rate)
+        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_rate, fused=True)
+        self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_rate, fused=True)
 
     def learn(self, replay: Replay, random: np.random.Generator) -> None:
         """One gradient step of the critic and one of the actor (algorithm 2, lines 22 to 31)."""

@@ -169,7 +169,6 @@ class Ea:
 
 def population_state(evolution: Evolution) -> dict[str, Any]:
     """Individuals, and what is known, as dictionaries of arrays and numbers."""
-    known = [[np.frombuffer(key, np.uint8).copy(), reward, of] for key, (reward, of) in evolution.known.items()]
     individuals = [
         {
             "kind": "boltzmann" if isinstance(each.genome, Boltzmann) else "graph",
@@ -179,7 +178,18 @@ def population_state(evolution: Evolution) -> dict[str, Any]:
         }
         for each in evolution.population
     ]
-    return {"known": known, "individuals": individuals}
+    return {"known": _known_state(evolution.known), "individuals": individuals}
+
+
+def _known_state(known: dict[bytes, tuple[float, NodeLevels]]) -> dict[str, Any] | None:
+    """As three arrays; thousands of small ones take seconds to write."""
+    if not known:
+        return None
+    return {
+        "proposed": np.stack([np.frombuffer(key, np.uint8) for key in known]),
+        "rewards": np.array([reward for reward, _ in known.values()]),
+        "executed": np.stack([executed for _, executed in known.values()]),
+    }
 
 
 def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
@@ -194,4 +204,8 @@ def restore_population(evolution: Evolution, state: dict[str, Any], template: Gr
             genome = replace(template, weights=each["arrays"])
         population.append(Individual(genome=genome, fitness=each["fitness"], actions=each["actions"]))
     evolution.population = population
-    evolution.known = {key.tobytes(): (reward, executed) for key, reward, executed in state["known"]}
+    evolution.known = {}
+    if (known := state["known"]) is not None:
+        proposed = [key.tobytes() for key in known["proposed"]]
+        worth = zip(known["rewards"].tolist(), known["executed"], strict=True)
+        evolution.known = dict(zip(proposed, worth, strict=True))

@@ -1,65 +1,23 @@
 """The Graph U-Net (Gao & Ji 2019) of EGRL's policies and critics, of torch_geometric's parts: attention (GAT) and
-top-k pooling."""
+top-k pooling (`attention.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
+from placewright._core import Neighbours
+from placewright.learning.egrl.attention import Attention, HalfPooling
 from placewright.learning.egrl.observation import Observation
 from placewright.learning.egrl.settings import NetworkSettings
 from placewright.learning.protocols import Weights
-from placewright.support.errors import MissingExtraError
-
-try:
-    from torch_geometric.nn import GATConv, TopKPooling
-except ImportError as error:
-    raise MissingExtraError("torch_geometric", "train", "a graph policy of memory maps") from error
-
-_POOLED = 0.5
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Topology:
-    """Copies of one graph side by side. edges: int64 [2, edges]. two_steps: pairs that one or two edges connect.
-    graph_of: int64 [nodes]."""
-
-    edges: Tensor
-    two_steps: Tensor
-    graph_of: Tensor
-    copies: int
-
-    @staticmethod
-    def of(observation: Observation, copies: int = 1) -> Topology:
-        ops, edges = len(observation.nodes), torch.from_numpy(observation.edges)
-        return Topology(
-            edges=_side_by_side(edges, ops, copies),
-            two_steps=_side_by_side(two_steps(edges, ops, 1), ops, copies),
-            graph_of=torch.arange(copies).repeat_interleave(ops),
-            copies=copies,
-        )
-
-
-def _side_by_side(edges: Tensor, nodes: int, copies: int) -> Tensor:
-    return torch.cat([edges + copy * nodes for copy in range(copies)], dim=1)
-
-
-def two_steps(edges: Tensor, nodes: int, copies: int) -> Tensor:
-    """Pairs of nodes that one or two edges connect, without those of a node with itself. Of copies of a graph that have
-    so many nodes together, and all as many."""
-    each = nodes // copies
-    near = torch.eye(each).repeat(copies, 1, 1)
-    near[edges[0] // each, edges[0] % each, edges[1] % each] = 1
-    found = torch.bmm(near, near)
-    found.diagonal(dim1=1, dim2=2).zero_()
-    copy, source, target = found.nonzero(as_tuple=True)
-    return torch.stack([copy * each + source, copy * each + target])
 
 
 class GraphUNet(nn.Module):
@@ -68,29 +26,31 @@ class GraphUNet(nn.Module):
 
     def __init__(self, num_inputs: int, settings: NetworkSettings) -> None:
         super().__init__()
-        width, each = settings.width, settings.width // settings.heads
+        width, heads, levels = settings.width, settings.heads, range(settings.depth)
+        first = Attention(num_inputs, width, heads)
+        self.down = nn.ModuleList([first, *(Attention(width, width, heads) for _ in levels)])
+        self.pools = nn.ModuleList([HalfPooling(width) for _ in levels])
+        self.up = nn.ModuleList([Attention(width, width, heads) for _ in levels])
 
-        def attention(inputs: int = width) -> nn.Module:
-            return GATConv(inputs, each, heads=settings.heads)
-
-        self.down = nn.ModuleList([attention(num_inputs), *(attention() for _ in range(settings.depth))])
-        self.pools = nn.ModuleList([TopKPooling(width, _POOLED) for _ in range(settings.depth)])
-        self.up = nn.ModuleList([attention() for _ in range(settings.depth)])
-
-    def forward(self, nodes: Tensor, topology: Topology) -> Tensor:
-        """-> [nodes, width]"""
-        edges, wider, graph_of = topology.edges, topology.two_steps, topology.graph_of
-        nodes = torch.relu(self.down[0](nodes, edges))
-        above: list[tuple[Tensor, Tensor, Tensor]] = []
+    def forward(self, neighbours: Neighbours, *features: Tensor) -> Tensor:
+        """features: of each node, [copies, ops, features], the first of which come first in the first layer's matrix;
+        or [ops, features], of all copies alike. -> [nodes, width]"""
+        states = self._states(features).reshape(neighbours.copies * neighbours.nodes, -1)
+        nodes = self.down[0].attended(states, neighbours)
+        above: list[tuple[Tensor, Neighbours, Tensor]] = []
         for pool, attention in zip(self.pools, self.down[1:], strict=True):
-            pooled, fewer, _, graph_of, kept, _ = pool(nodes, wider, batch=graph_of)
-            above.append((nodes, edges, kept))
-            nodes, edges = torch.relu(attention(pooled, fewer)), fewer
-            wider = two_steps(edges, len(nodes), topology.copies)
+            pooled, kept, fewer = pool(nodes, neighbours)
+            above.append((nodes, neighbours, kept))
+            nodes, neighbours = attention(pooled, fewer), fewer
         for attention in self.up:
-            before, edges, kept = above.pop()
-            nodes = torch.relu(attention(before.index_add(0, kept, nodes), edges))
+            before, neighbours, kept = above.pop()
+            nodes = attention(before.index_add(0, kept, nodes), neighbours)
         return nodes
+
+    def _states(self, features: Sequence[Tensor]) -> Tensor:
+        """What the first layer's matrix makes of features side by side. What copies share is multiplied once."""
+        matrices = self.down[0].lin.weight.split([each.shape[-1] for each in features], dim=1)
+        return reduce(torch.add, map(linear, features, matrices))
 
 
 class PolicyNetwork(nn.Module):
@@ -105,9 +65,9 @@ class PolicyNetwork(nn.Module):
         self.weights_head = nn.Linear(width, num_levels)
         self.result_head = nn.Linear(width, num_levels)
 
-    def forward(self, nodes: Tensor, topology: Topology) -> Tensor:
-        """-> [ops, 2, levels]"""
-        hidden = self.hidden(self.body(nodes, topology))
+    def forward(self, nodes: Tensor, neighbours: Neighbours) -> Tensor:
+        """nodes: [ops, features] -> [ops, 2, levels]"""
+        hidden = self.hidden(self.body(neighbours, nodes))
         return torch.stack([self.weights_head(hidden), self.result_head(hidden)], dim=1)
 
 
@@ -119,20 +79,12 @@ class CriticNetwork(nn.Module):
         width = settings.width
         self.pooling = settings.critic_pooling
         self.body = GraphUNet(num_features + 2 * num_levels, settings)
-        self.judges = nn.ModuleList(
-            [
-                nn.Sequential(
-                    nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
-                )
-                for _ in range(2)
-            ]
-        )
+        self.judges = nn.ModuleList([_judge(width) for _ in range(2)])
 
-    def forward(self, nodes: Tensor, actions: Tensor, topology: Topology) -> Tensor:
+    def forward(self, nodes: Tensor, actions: Tensor, neighbours: Neighbours) -> Tensor:
         """nodes: [ops, features]. actions: [copies, ops, 2, levels] -> [copies, 2]"""
         copies, ops = actions.shape[:2]
-        features = torch.cat([nodes.expand(copies, -1, -1), actions.flatten(2)], dim=2)
-        states = self.body(features.reshape(copies * ops, -1), topology).reshape(copies, ops, -1)
+        states = self.body(neighbours, nodes, actions.flatten(2)).reshape(copies, ops, -1)
         graph = states.amax(dim=1) if self.pooling == "max" else states.mean(dim=1)
         return torch.cat([judge(graph) for judge in self.judges], dim=1)
 
@@ -147,14 +99,18 @@ class NetworkActor:
 
     def __init__(self, network: PolicyNetwork, observation: Observation) -> None:
         self.network, self.nodes = network, torch.from_numpy(observation.nodes)
-        self.topology = Topology.of(observation)
+        self.neighbours = neighbours_of(observation)
 
     def probabilities(self, weights: Weights) -> NDArray[np.float64]:
         load(self.network, weights)
         with torch.no_grad(), one_thread():
-            logits = self.network(self.nodes, self.topology)
+            logits = self.network(self.nodes, self.neighbours)
         found: NDArray[np.float64] = torch.softmax(logits.double(), dim=-1).numpy()
         return found
+
+
+def neighbours_of(observation: Observation, copies: int = 1) -> Neighbours:
+    return Neighbours(np.ascontiguousarray(observation.edges), len(observation.nodes), copies)
 
 
 def weights_of(network: nn.Module) -> Weights:
@@ -163,7 +119,9 @@ def weights_of(network: nn.Module) -> Weights:
 
 
 def load(network: nn.Module, weights: Weights) -> None:
-    network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
+    # PyTorch warns of arrays that it may not write to, as those of a policy file are.
+    writable = {name: np.require(array, requirements="W") for name, array in weights.items()}
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in writable.items()})
 
 
 @contextmanager

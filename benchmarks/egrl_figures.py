@@ -1,0 +1,257 @@
+"""Figures 3, 4 and 6 of EGRL's comparison (Khadka et al. 2021), and its table.
+
+    python benchmarks/egrl_figures.py OUT FOLDER [FOLDER ...]
+
+FOLDERs hold the rows.jsonl of `egrl.py` and the transfers.jsonl of `egrl_transfer.py`. Into OUT go, as .svg and .png,
+
+    figure-3   speed-up over the compiler by evaluations, of every method on every network
+    figure-4   speed-up of policies on networks that they did not learn on, by stage of their training
+    figure-6   which level the bytes of each level of the compiler's map have in the fastest map of EGRL
+
+and table.md, mean and standard deviation over the seeds. Needs the extra `bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from egrl import STAGES, speedup, whole_rows
+from numpy.typing import NDArray
+
+from placewright.bench.figure_style import GRID, INK, LINE_COLOURS, QUIET, as_files, headline, style
+from placewright.datasets.fused.networks import fused_network
+from placewright.memory_levels.chips import load_chip
+from placewright.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.memory_levels.lowering import make_memory_problem
+from placewright.support.files import make_folder, write_atomically
+
+Row = dict[str, Any]
+#: In the order of the legend; the first is drawn last, above the others.
+METHODS = {
+    "egrl": "EGRL",
+    "ea": "EA",
+    "local-search": "local search",
+    "greedy-dp": "greedy-DP",
+    "random": "random",
+    "pg": "PG",
+}
+NETWORKS = {"resnet50-int8": "ResNet-50", "resnet101-int8": "ResNet-101", "bert-base-384-int8": "BERT"}
+#: Speed-up of the best map that is known or proven, docs/notes/memory-levels.md.
+OPTIMA = {"resnet50-int8": 1.279, "resnet101-int8": 1.218, "bert-base-384-int8": 1.838}
+_COLOUR = dict(zip(METHODS, LINE_COLOURS, strict=True))
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("folders", type=Path, nargs="+")
+    options.add_argument("--chip", default="nnpi")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    rows = [row for folder in arguments.folders for row in whole_rows(folder / "rows.jsonl")]
+    moved = [row for folder in arguments.folders for row in whole_rows(folder / "transfers.jsonl")]
+    make_folder(arguments.out)
+    write_atomically(arguments.out / "table.md", table(rows).encode())
+    figures: dict[str, Callable[[], Any]] = {
+        "figure-3": lambda: figure_3(rows),
+        "figure-6": lambda: figure_6(rows, arguments.chip),
+    }
+    if any(row["kind"] == "zero-shot" for row in moved):
+        figures["figure-4"] = lambda: figure_4(moved)
+    with style():
+        for name, draw in figures.items():
+            for suffix, data in as_files(draw()).items():
+                write_atomically(arguments.out / f"{name}.{suffix}", data)
+                print(arguments.out / f"{name}.{suffix}")
+
+
+def networks_of(rows: Sequence[Row], key: str = "network") -> list[str]:
+    """In the paper's order, others behind."""
+    order = list(NETWORKS)
+    found = dict.fromkeys(row[key] for row in rows)
+    return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def runs_of(rows: Sequence[Row], network: str, method: str) -> list[Row]:
+    return [row for row in rows if (row["network"], row["method"]) == (network, method)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    methods = [method for method in METHODS if any(row["method"] == method for row in rows)]
+    lines = [
+        f"| network | seeds | {' | '.join(METHODS[method] for method in methods)} |",
+        "|---|" + "---:|" * (len(methods) + 1),
+    ]
+    for network in networks_of(rows):
+        of_methods = [[speedup(row) for row in runs_of(rows, network, method)] for method in methods]
+        cells = [f"{statistics.mean(g):.3f} ± {statistics.pstdev(g):.3f}" if g else "-" for g in of_methods]
+        seeds = {len(gains) for gains in of_methods if gains}
+        lines.append(f"| {network} | {'-'.join(map(str, sorted(seeds)))} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def panels(count: int, height: float, title: str, subtitle: str) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(3.1 * count + 0.5, height), layout="constrained")
+    figure.get_layout_engine().set(rect=(0.005, 0, 0.985, 1 - 0.66 / height), wspace=0.04)
+    headline(figure, title, subtitle)
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def figure_3(rows: Sequence[Row]) -> Any:
+    networks = networks_of(rows)
+    figure, axes = panels(
+        len(networks),
+        4.1,
+        "Speed-up of memory maps by evaluations",
+        "over the compiler's map; mean of the seeds, and one standard deviation around it",
+    )
+    for axis, network in zip(axes, networks, strict=True):
+        final = {}
+        for method in reversed(METHODS):
+            if runs := runs_of(rows, network, method):
+                final[method] = drawn_curve(axis, runs, method)
+        if network in OPTIMA:
+            axis.axhline(OPTIMA[network], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+            axis.annotate(
+                f"optimum {OPTIMA[network]:.3f}", (0.02, OPTIMA[network]), xycoords=("axes fraction", "data"),
+                xytext=(0, 3), textcoords="offset points", size=8, color=INK,
+            )  # fmt: skip
+        axis.axhline(1, color=QUIET, linewidth=0.9, linestyle=":")
+        axis.annotate("compiler", (0.98, 1), xycoords=("axes fraction", "data"), xytext=(0, -3),
+                      textcoords="offset points", size=8, color=QUIET, ha="right", va="top")  # fmt: skip
+        top = max([OPTIMA.get(network, 0), *final.values()])
+        axis.set(title=NETWORKS.get(network, network), xlabel="evaluations", ylim=(0, top * 1.09), xlim=(0, None))
+    axes[0].set_ylabel("speed-up")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def drawn_curve(axis: Any, runs: Sequence[Row], method: str) -> float:
+    """Where its mean ends."""
+    steps = np.unique(np.linspace(1, max(row["evaluations"] for row in runs), 400).astype(int))
+    curves = np.array([curve(row, steps) for row in runs])
+    mean, spread = curves.mean(axis=0), curves.std(axis=0)
+    width = 2.2 if method == "egrl" else 1.4
+    axis.plot(steps, mean, label=METHODS[method], color=_COLOUR[method], linewidth=width)
+    axis.fill_between(steps, mean - spread, mean + spread, color=_COLOUR[method], alpha=0.18, linewidth=0)
+    return float(mean[-1])
+
+
+def curve(row: Row, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The best speed-up after so many evaluations; 0 before a map that fits."""
+    after = np.array([point[0] for point in row["trace"]])
+    values = np.array([0.0, *(row["compiler_ps"] / point[1] for point in row["trace"])])
+    return values[np.searchsorted(after, steps, side="right")]
+
+
+def figure_4(moved: Sequence[Row]) -> Any:
+    targets = networks_of(moved, "target")
+    figure, axes = panels(
+        len(targets),
+        4.1,
+        "Policies on networks that they did not learn on",
+        "speed-up over the compiler's map by stage of the training, no further learning; mean and standard deviation "
+        "over policies",
+    )
+    colour_of = dict(zip(targets, LINE_COLOURS, strict=False))
+    for axis, target in zip(axes, targets, strict=True):
+        of_target = [row for row in moved if row["target"] == target]
+        before = [row["speedup"] for row in of_target if row["kind"] == "untrained"]
+        axis.axhline(statistics.mean(before), color=QUIET, linewidth=0.9, linestyle=(0, (4, 2)), label="untrained")
+        axis.axhline(1, color=QUIET, linewidth=0.9, linestyle=":", label="compiler")
+        for source in networks_of([row for row in of_target if row["source"]], "source"):
+            drawn_transfer(axis, [row for row in of_target if row["source"] == source], source, colour_of[source])
+        axis.set(title=f"on {NETWORKS.get(target, target)}", xlabel="% of the training", xlim=(10, 108), ylim=(0, None))
+    axes[0].set_ylabel("speed-up")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    labels = sorted(handles, key=lambda label: (label in ("untrained", "compiler"), label))
+    figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def drawn_transfer(axis: Any, rows: Sequence[Row], source: str, colour: str) -> None:
+    """zero-shot by stage, and where fine-tuning ends."""
+    name = NETWORKS.get(source, source)
+    by_stage = {
+        stage: [row["speedup"] for row in rows if row["kind"] == "zero-shot" and row["stage"] == stage]
+        for stage in range(1, STAGES + 1)
+    }
+    known = {stage: gains for stage, gains in by_stage.items() if gains}
+    axis.errorbar(
+        [100 * stage / STAGES for stage in known],
+        [statistics.mean(gains) for gains in known.values()],
+        [statistics.pstdev(gains) for gains in known.values()],
+        label=f"learned on {name}", color=colour, marker="o", markersize=4, linewidth=1.6, capsize=2, elinewidth=0.9,
+    )  # fmt: skip
+    tuned = [row["speedup"] for row in rows if row["kind"] == "fine-tuned"]
+    if tuned:
+        axis.plot([104], [statistics.mean(tuned)], marker="*", markersize=10, linestyle="none", color=colour,
+                  label=f"{name}, fine-tuned")  # fmt: skip
+
+
+def figure_6(rows: Sequence[Row], chip_name: str) -> Any:
+    from matplotlib.figure import Figure
+
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row["method"] == "egrl" and row["latency_ps"] <= best.get(row["network"], row)["latency_ps"]:
+            best[row["network"]] = row
+    networks = networks_of(list(best.values()))
+    height = 5.6
+    figure: Any = Figure(figsize=(2.7 * len(networks) + 0.6, height), layout="constrained")
+    figure.get_layout_engine().set(rect=(0.005, 0, 0.985, 1 - 0.66 / height))
+    headline(figure, "Where EGRL moves what the compiler places", "share of the bytes of each of the compiler's levels")
+    axes = figure.subplots(2, len(networks), squeeze=False)
+    for column, network in enumerate(networks):
+        problem = make_memory_problem(fused_network(network), load_chip(chip_name))
+        levels = np.array(best[network]["levels"], np.uint8)
+        for row_of_axes, (role, what) in enumerate(((1, "weights"), (0, "activations"))):
+            axis = axes[row_of_axes][column]
+            drawn_transitions(axis, transitions(problem, levels, role), problem.chip.level_names)
+            axis.set(title=f"{NETWORKS.get(network, network)}: {what}", xlabel="EGRL")
+            if column == 0:
+                axis.set_ylabel("compiler")
+    return figure
+
+
+def drawn_transitions(axis: Any, moved: NDArray[np.int64], names: Sequence[str]) -> None:
+    """moved: bytes, [from, to]. A row of no bytes stays blank."""
+    whole = moved.sum(axis=1, keepdims=True)
+    shares = np.divide(moved, whole, out=np.full(moved.shape, np.nan), where=whole > 0)
+    axis.imshow(shares, vmin=0, vmax=1, cmap="Blues")
+    for (row, column), share in np.ndenumerate(shares):
+        text = f"{share:.0%}" if np.isfinite(share) else "" if column else "holds nothing"
+        place = {"ha": "center", "color": "white" if share > 0.6 else INK if share > 0 else QUIET}
+        if text == "holds nothing":
+            axis.text(1, row, text, va="center", ha="center", size=8, color=QUIET)
+        else:
+            axis.text(column, row, text, va="center", size=9, **place)
+    axis.set_xticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), names)
+    axis.grid(False)
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set(visible=True, color=GRID)
+
+
+def transitions(problem: Any, levels: NDArray[np.uint8], role: int) -> NDArray[np.int64]:
+    """Bytes by level of the compiler's map and level of the other."""
+    chosen = problem.is_weight == role
+    moved = np.zeros((problem.num_levels, problem.num_levels), np.int64)
+    np.add.at(moved, (COMPILERS[BASELINE](problem)[chosen], levels[chosen]), problem.size_bytes[chosen])
+    return moved
+
+
+if __name__ == "__main__":
+    main()
