@@ -34,8 +34,9 @@ BUDGET = Budget(evaluations=150)
 BASELINE_NAMES = [method.name for method in BASELINES]
 
 #: Learned placers with networks in a size that learns nothing, but as the large ones would.
+TINY: dict[str, Any] = {"hidden": 4, "samples": 3, "rounds": 2}
 TINY_PLACERS: dict[str, Method] = {
-    name: replace(method, hidden=4, samples=3)  # type: ignore[call-arg]
+    name: replace(method, **{field.name: TINY[field.name] for field in fields(method) if field.name in TINY})
     for name, method in PLACERS.items()
     if name != "post"
 }
