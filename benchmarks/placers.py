@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.files import locked_folder
 from placewright.verification.checker import check_plan
 
-LEARNERS = ("post", "colocrl", "hdp", "spotlight", "placeto", "gdp")
+LEARNERS = ("post", "hdp", "placeto", "colocrl", "gdp", "spotlight")
 SEARCHES = ("random-placement", "annealed-placement", "auto")
 CHEAP = ("single-device", "layer-wise", "contiguous-split", "metis-dfs", "gp-dfs", "heft", "m-topo", "m-etf", "m-sct")
 #: Also run under a limit in seconds.
@@ -107,17 +107,24 @@ def main() -> None:
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """Every case with its first seed before the second; what draws nothing has one seed."""
+    """All with the first seed before any with the second; what draws nothing has one seed."""
     cases = [(workload, machine) for workload in arguments.workloads for machine in arguments.machines]
-    found = []
-    for seed in range(arguments.seeds):
-        for workload, machine in cases:
-            job = partial(Job, workload=workload, machine=machine, seed=seed, evaluations=arguments.evaluations)
-            for method in arguments.methods:
-                if seed == 0 or not isinstance(METHODS[method], Baseline):
-                    found.append(job(method=method))
-            found += [job(method=name, seconds=arguments.seconds) for name in TIMED if name in arguments.methods]
-    return found
+    limits = [(method, None) for method in arguments.methods]
+    limits += [(method, arguments.seconds) for method in arguments.methods if method in TIMED]
+    return [
+        Job(
+            workload=workload,
+            machine=machine,
+            method=method,
+            seed=seed,
+            evaluations=arguments.evaluations,
+            seconds=seconds,
+        )
+        for seed in range(arguments.seeds)
+        for method, seconds in sorted(limits, key=lambda limit: limit[0] in LEARNERS)
+        if seed == 0 or not isinstance(METHODS[method], Baseline)
+        for workload, machine in cases
+    ]
 
 
 def rows_of(jobs: Sequence[Job], path: Path, *, make: bool) -> dict[str, Row]:
@@ -217,7 +224,10 @@ def blocking_ns(job: Job, problem: Problem, result: Result) -> int:
     blocking = replace(problem, machine=replace(problem.machine, transfer_model="blocking"))
     solution = FirstComeEnvironment(blocking).solution(result.solution.device_of)
     metrics = measure(blocking, solution)
-    assert_right(job, blocking, replace(result, solution=solution, metrics=metrics, baselines=(), proven_bound=None))
+    moved = replace(
+        result, solution=solution, metrics=metrics, stopped_because="complete", baselines=(), proven_bound=None
+    )
+    assert_right(job, blocking, moved)
     return metrics.step_time_ns
 
 
