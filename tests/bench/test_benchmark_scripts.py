@@ -33,6 +33,7 @@ TINY = {
     "decoders": ["GRAPHS", "--graphs", "1", "--evaluations", "200"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
+    "gdp": ["OUT", "--quick"],
     "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
@@ -59,7 +60,6 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 TINY_WITH_TORCH = {
     "egrl": ["OUT", "--networks", "resnet18-int8", "--seeds", "1", "--evaluations", "22", "--gradient-steps", "0"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
-    "placers": ["OUT", "--quick"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],

@@ -101,7 +101,8 @@ def plan(
     threads
         None for all cores. The plan depends on them only under a time limit.
     policy
-        Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem.
+        Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem. Solver
+        `gdp` begins with one, and answers at once unless a budget says to go on.
     measured
         A CSV file of measured op times, which override the cost model, and workspaces.
     dims
@@ -143,7 +144,7 @@ def plan(
         measured=times,
     )
     if evaluations is None and limits.seconds is None:
-        limits = replace(limits, evaluations=default_evaluations(solver, problem))
+        limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     options = {

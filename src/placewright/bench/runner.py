@@ -30,26 +30,21 @@ OnDeath = Callable[[str], None]
 
 
 def plan_runs(
-    solvers: Sequence[str],
-    evaluations: Sequence[int],
-    seconds: Sequence[float],
-    num_seeds: int,
-    codes: Mapping[str, str] | None = None,
+    solvers: Sequence[str], evaluations: Sequence[int], seconds: Sequence[float], num_seeds: int
 ) -> list[Run]:
     """Every solver under every limit with every seed, once each; without limits for methods that use neither.
 
-    codes: of each solver, which its rows are to name. Raises InputError for a solver there is none of.
+    Raises InputError for a solver there is none of.
     """
     limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in dict.fromkeys(evaluations)]
     limits += [(None, limit) for limit in dict.fromkeys(seconds)]
     runs: list[Run] = []
     for solver in dict.fromkeys(solvers):
-        code = (codes or {}).get(solver, "")
         if isinstance(method_of(solver), Baseline):
-            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0, code=code))
+            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0))
         else:
             runs += [
-                Run(solver=solver, evaluations=count, seconds=limit, seed=seed, code=code)
+                Run(solver=solver, evaluations=count, seconds=limit, seed=seed)
                 for count, limit in limits
                 for seed in range(num_seeds)
             ]
@@ -68,14 +63,6 @@ def missing_jobs(
         if missing:
             jobs.append(Job(instance=instance, label=label, runs=missing))
     return jobs
-
-
-def stale_keys(
-    labels: Sequence[str], instances: Iterable[int], runs: Sequence[Run], rows: Mapping[Key, Row]
-) -> list[Key]:
-    """Of the rows that these runs would make, those there are of another code."""
-    wanted = {run.key(labels[instance]): run.code for instance in instances for run in runs}
-    return [key for key, row in rows.items() if key in wanted and row.code != wanted[key]]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
-from placewright.learning.guided import Regal
-from placewright.learning.how_trained import training_of
 from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.methods.built_in import GUIDED
@@ -33,13 +31,12 @@ from placewright.verification.checker import check_plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A solver under its limits, None for none, with one seed. code: of the solver (code_version.py)."""
+    """A solver under its limits, None for none, with one seed."""
 
     solver: str
     evaluations: int | None
     seconds: float | None
     seed: int
-    code: str = ""
 
     def key(self, label: str) -> Key:
         """Of the row this run gives on the instance of that label."""
@@ -155,8 +152,7 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise _WrongPlanError("; ".join(complaints[:3]))
-    trained = training_of(method.policy_for(problem)) if isinstance(method, Regal) else ""
-    return _row_of(plan, label, run, suite.optima.get(label, 0), trained)
+    return _row_of(plan, label, run, suite.optima.get(label, 0))
 
 
 def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
@@ -176,7 +172,7 @@ def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
     return next((policy for policy in policies if name in GUIDED and GUIDED[name].takes(policy)), None)
 
 
-def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row:
+def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:
     return Row(
         graph=label,
         num_ops=len(plan.ops),
@@ -195,6 +191,4 @@ def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row
         found_by=plan.found_by,
         stopped_because=plan.stopped_because,
         version=plan.version,
-        code=run.code,
-        trained=trained,
     )

@@ -70,6 +70,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "train": {
         "placewright train regal --data set --out mine": "on a set that dataset made",
         "placewright train regal --data set --out quick --steps 200": "to try",
+        "placewright train gdp --data set --out places": "one that places ops at once",
     },
 }
 

@@ -34,6 +34,7 @@ def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
 def policies(as_json: Json = False) -> int:
     """Shipped policies, and settings to train one."""
     from placewright.cli.printing import print_json, print_parts
+    from placewright.learning.gdp.trainings import TRAININGS
     from placewright.learning.regal.configuration import CONFIGURATIONS
     from placewright.learning.shipped import policy_summaries
     from placewright.terminal.tables import line, table
@@ -50,6 +51,7 @@ def policies(as_json: Json = False) -> int:
     print_parts(
         line("vs brkga: over uniform BRKGA at the best validation of its training"),
         line(f"settings for train regal --config: {', '.join(CONFIGURATIONS)}"),
+        line(f"settings for train gdp --config: {', '.join(TRAININGS)}"),
     )
     return 0
 

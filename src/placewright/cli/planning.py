@@ -73,7 +73,7 @@ def plan(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Guides regal, idrs or gas: a file, or one of `placewright policies`."),
+        typer.Option(metavar="NAME", help="Guides regal, idrs, gas or gdp: a file, or one of `placewright policies`."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def train(
     family: Annotated[
-        str, typer.Argument(metavar="FAMILY", help="regal, or one that a plugin registers.", show_default=False)
+        str, typer.Argument(metavar="FAMILY", help="regal, gdp, or one that a plugin registers.", show_default=False)
     ],
     data: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder with train.graphs.gz and valid.graphs.gz.", show_default=False)
@@ -38,7 +38,7 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of regal one of `placewright policies`; the family's first by default.",
+            help="Settings by name, as `placewright policies` lists them; the family's first by default.",
             show_default=False,
         ),
     ] = None,

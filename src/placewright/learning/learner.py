@@ -12,13 +12,13 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from placewright.learning.algorithms.imitation import Imitation
-from placewright.learning.algorithms.reinforce import Reinforce
 from placewright.learning.protocols import (
-    Algorithm,
     DemonstratingEnvironment,
     Environment,
     GradientEstimate,
     Network,
+    ReusingAlgorithm,
+    Samples,
     ValueFunction,
     Weights,
 )
@@ -37,12 +37,7 @@ class Learner:
         self._networks = nn.ModuleList([self.network, *([value_function] if value_function else [])])
         policy = cast(Network, self.network)
         self._imitation = Imitation(network=policy, networks=self._networks)
-        self._reinforce: Algorithm = Reinforce(
-            network=policy,
-            networks=self._networks,
-            value_function=cast(ValueFunction, value_function),
-            value_weight=configuration.value_weight,
-        )
+        self._algorithm = configuration.algorithm(policy, self._networks, cast("ValueFunction | None", value_function))
 
     @property
     def weights(self) -> Float:
@@ -66,8 +61,13 @@ class Learner:
         guide = network.guide(environment.problem, environment.observation, actions)
         return environment.rewards([guide], [seed])[0]
 
-    def policy_gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
-        return self._reinforce.gradient(environment, seeds)
+    def policy_gradient(
+        self, environment: Environment, seeds: Sequence[int], samples: Samples | None = None
+    ) -> GradientEstimate:
+        """samples: of an earlier pass, in place of new ones."""
+        if samples is None:
+            return self._algorithm.gradient(environment, seeds)
+        return cast(ReusingAlgorithm, self._algorithm).gradient_again(environment, samples)
 
     def imitation_gradient(self, environment: DemonstratingEnvironment) -> GradientEstimate:
         return self._imitation.gradient(environment)

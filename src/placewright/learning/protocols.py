@@ -126,11 +126,24 @@ class ValueFunction(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """What a policy drew on one problem, for algorithms that learn from it more than once.
+
+    actions, rewards: of each sample. log_probability: of each decision when it was drawn, float32 [samples, decisions].
+    """
+
+    actions: tuple[Actions, ...]
+    rewards: tuple[float, ...]
+    log_probability: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class GradientEstimate:
     """What one problem says about where the weights should go.
 
     gradient: of the loss, float32, all weights in one row. rewards: of each sample, none where an expert was imitated.
-    entropy: as in ActionDistribution. expected_reward: by the value function, where there is one.
+    entropy: as in ActionDistribution. expected_reward: by the value function, where there is one. samples: where the
+    algorithm can learn from them again.
     """
 
     gradient: NDArray[np.float32]
@@ -138,6 +151,7 @@ class GradientEstimate:
     rewards: tuple[float, ...]
     entropy: float
     expected_reward: float | None
+    samples: Samples | None = None
 
 
 class Algorithm(Protocol):
@@ -146,3 +160,9 @@ class Algorithm(Protocol):
     def gradient(self, environment: Any, seeds: Sequence[int]) -> GradientEstimate:
         """From one problem. seeds: of the samples."""
         ...
+
+
+class ReusingAlgorithm(Algorithm, Protocol):
+    """One that learns from the same samples several times, while the weights change."""
+
+    def gradient_again(self, environment: Any, samples: Samples) -> GradientEstimate: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +89,7 @@ def _train(
         estimates: list[GradientEstimate] = []
         while checkpoint.step < configuration.steps:
             tasks = tasks_of(configuration, seed, checkpoint.step, graphs)
-            estimates += workers.gradients(checkpoint.weights, tasks)
-            checkpoint.learn(estimates[-configuration.batch :])
+            estimates += _step(checkpoint, workers, tasks, configuration.passes)
             facts = summary(estimates)
             if checkpoint.step % configuration.validation_interval == 0:
                 validate()
@@ -105,6 +104,19 @@ def _train(
             validate()
             checkpoint.save()
     return out / BEST
+
+
+def _step(
+    checkpoint: Checkpoint, workers: Workers, tasks: Sequence[RolloutTask], passes: int
+) -> list[GradientEstimate]:
+    """All passes over what is drawn for one step; the estimates of the first, without the samples."""
+    drawn = found = workers.gradients(checkpoint.weights, tasks)
+    for _ in range(passes - 1):
+        checkpoint.learn(found, ends_step=False)
+        again = [replace(task, samples=each.samples) for task, each in zip(tasks, drawn, strict=True)]
+        found = workers.gradients(checkpoint.weights, again)
+    checkpoint.learn(found)
+    return [replace(each, samples=None) for each in drawn]
 
 
 def _workers(

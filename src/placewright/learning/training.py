@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.problem_set import PAPER_CONTROL
-from placewright.learning.protocols import Environment, Policy, Weights
+from placewright.learning.protocols import Algorithm, Environment, Network, Policy, ValueFunction, Weights
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.support.errors import InputError
@@ -106,6 +106,19 @@ class TrainingConfiguration(ABC):
     def value_function(self) -> nn.Module:
         """A fresh one, a `ValueFunction` too, for trainings with one sample of each graph."""
         raise InputError("samples is 1; without a value function it must be at least 2")
+
+    @property
+    def passes(self) -> int:
+        """How often a step learns from its samples; more than once only with a `ReusingAlgorithm`."""
+        return 1
+
+    def algorithm(self, network: Network, networks: nn.Module, value_function: ValueFunction | None) -> Algorithm:
+        """What turns rewards into gradients. networks: the network and the value function, where there is one."""
+        from placewright.learning.algorithms.reinforce import Reinforce
+
+        return Reinforce(
+            network=network, networks=networks, value_function=value_function, value_weight=self.value_weight
+        )
 
     @abstractmethod
     def environment(self, problem: Problem, number: int, split: Split) -> Environment:

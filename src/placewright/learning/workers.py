@@ -27,7 +27,7 @@ from placewright.datasets.problem_set import ProblemSet
 from placewright.importers.graph_set import SUFFIX, read_graph_set
 from placewright.learning.environments.pool import EnvironmentPool
 from placewright.learning.learner import Learner
-from placewright.learning.protocols import DemonstratingEnvironment, GradientEstimate
+from placewright.learning.protocols import DemonstratingEnvironment, GradientEstimate, Samples
 from placewright.learning.training import Split, TrainingConfiguration
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, PlacewrightError, shown
@@ -45,11 +45,12 @@ Answer = TypeVar("Answer")
 @dataclass(frozen=True, kw_only=True)
 class RolloutTask:
     """graph: number among those to learn from. imitates: an expert; otherwise it learns from rewards. seeds: of its
-    samples."""
+    samples. samples: those of an earlier pass, to learn from again."""
 
     graph: int
     imitates: bool
     seeds: tuple[int, ...]
+    samples: Samples | None = None
 
 
 def problem_set_of(folder: Path, split: Split, configuration: TrainingConfiguration) -> ProblemSet:
@@ -199,7 +200,7 @@ def _gradient(weights: Weights, task: RolloutTask) -> GradientEstimate:
     learner.weights = weights
     if task.imitates:
         return learner.imitation_gradient(cast(DemonstratingEnvironment, environment))
-    return learner.policy_gradient(environment, task.seeds)
+    return learner.policy_gradient(environment, task.seeds, task.samples)
 
 
 def _improvement(weights: Weights, graph: int) -> float:

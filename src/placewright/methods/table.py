@@ -8,9 +8,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeVar, cast
 
+from placewright.learning.gdp.policy import GdpPolicy
 from placewright.learning.placer import Placer
+from placewright.learning.placers.gdp import Gdp
 from placewright.learning.protocols import Policy
-from placewright.methods.built_in import ENTRIES, GUIDED, paper_evaluations
+from placewright.methods.built_in import ENTRIES, GUIDED, PLACERS, paper_evaluations
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
@@ -29,8 +31,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 M = TypeVar("M")
 
 
-def default_evaluations(name: str, problem: Problem) -> int:
-    """The budget of that method where none is given."""
+def default_evaluations(name: str, problem: Problem, policy: Policy | None = None) -> int:
+    """The budget of that method, with that policy, where none is given."""
+    if isinstance(placer := PLACERS.get(name), Gdp) and policy is not None:
+        return placer.zero_shot_evaluations(problem)
     return (ENTRIES[name].default_evaluations if name in ENTRIES else paper_evaluations)(problem)
 
 
@@ -48,9 +52,11 @@ def make_method(name: str, *, policy: Policy | None = None) -> Method:
         raise InputError(f"there is no solver '{name}'{did_you_mean(name, (*METHODS, PLACER))}")
     if policy is None:
         return METHODS[name]
-    if name not in GUIDED or not GUIDED[name].takes(policy):
-        raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
-    return replace(GUIDED[name], policy=policy)
+    if name in GUIDED and GUIDED[name].takes(policy):
+        return replace(GUIDED[name], policy=policy)
+    if isinstance(placer := PLACERS.get(name), Gdp) and isinstance(policy, GdpPolicy):
+        return placer.with_policy(policy)
+    raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
 
 
 def register_method(method: M) -> M:

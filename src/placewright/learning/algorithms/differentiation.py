@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from placewright.learning.protocols import GradientEstimate
+from placewright.learning.protocols import GradientEstimate, Samples
 
 
 def estimate(
@@ -17,6 +17,7 @@ def estimate(
     entropy: float,
     rewards: Sequence[float] = (),
     expected_reward: float | None = None,
+    samples: Samples | None = None,
 ) -> GradientEstimate:
     """The gradient of the loss by all weights of the networks; those that it does not depend on have 0."""
     weights = list(networks.parameters())
@@ -27,4 +28,5 @@ def estimate(
         rewards=tuple(rewards),
         entropy=entropy,
         expected_reward=expected_reward,
+        samples=samples,
     )

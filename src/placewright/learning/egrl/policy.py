@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from placewright.guide import Guide
 from placewright.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.learning.egrl.settings import NetworkSettings
 from placewright.learning.family import PolicyFamily, configuration_of
+from placewright.learning.policy_weights import check_weights, title_of
 from placewright.learning.protocols import Weights
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.support.errors import InputError, shown
@@ -52,24 +52,12 @@ class MapPolicy:
     family: ClassVar[str] = "egrl"
 
     def __post_init__(self) -> None:
-        shapes = weight_shapes(self.configuration)
-        if set(self.weights) != set(shapes):
-            strange = min(set(self.weights) ^ set(shapes))
-            raise InputError(f"policy '{shown(self.name)}' has not the weights of its network: see '{shown(strange)}'")
-        for name, shape in shapes.items():
-            array = self.weights[name]
-            if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
-                raise InputError(
-                    f"policy '{shown(self.name)}': '{name}' is not {' x '.join(map(str, shape))} finite float32 numbers"
-                )
+        check_weights(self.name, self.weights, weight_shapes(self.configuration))
 
     @cached_property
     def title(self) -> str:
         """Its name and eight digits of all that decides its maps."""
-        digest = hashlib.sha256(json.dumps(asdict(self.configuration), sort_keys=True).encode())
-        for name in sorted(self.weights):
-            digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
-        return f"{self.name} {digest.hexdigest()[:8]}"
+        return title_of(self.name, json.dumps(asdict(self.configuration), sort_keys=True), self.weights)
 
     def check(self, problem: object) -> None:
         """Raises InputError unless the policy is for such a problem."""

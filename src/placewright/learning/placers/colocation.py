@@ -43,13 +43,19 @@ def units_of(problem: Problem, rules: Sequence[str]) -> Units:
 
     Raises InputError for a rule that does not exist.
     """
+    check_rules(rules)
     merging = _Merging(problem)
+    for rule in rules:
+        RULES[rule](problem, merging)
+    return merging.units()
+
+
+def check_rules(rules: Sequence[str]) -> None:
+    """Raises InputError naming the first rule that does not exist."""
     for rule in rules:
         if rule not in RULES:
             known = ", ".join(RULES)
             raise InputError(f"there is no colocation rule '{shown(rule)}'{did_you_mean(rule, RULES)} (known: {known})")
-        RULES[rule](problem, merging)
-    return merging.units()
 
 
 class _Merging:

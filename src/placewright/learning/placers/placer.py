@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
-from placewright.support.errors import InputError
 
 #: Yields devices, [count, num units], and is sent what they cost.
 Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
@@ -26,13 +25,11 @@ Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """What a learner is given: the problem, its units, the seed of all that is drawn, and how many placements it may
-    try at most."""
+    """What a learner is given: the problem, its units, and the seed of all that is drawn."""
 
     problem: Problem
     units: Units
     seed: int
-    evaluations: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +50,11 @@ class LearnedPlacer(ABC):
     def proposals(self, task: Task) -> Proposals:
         """Learns while it is asked on; ends when nothing is left to learn."""
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """JSON values that say what was done."""
+        return settings_of(self)
+
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve."""
         noise = Noise(deviation=self.noise, failures=self.failures)
@@ -63,7 +65,7 @@ class LearnedPlacer(ABC):
         first = trying.measure(alone if reason is None else alone[:1], "one device")
         environment.reference = float(max(1, first.objective[first.best()]))
         reason = self._learn(problem, trying, run)
-        return run.result(problem, self.name, stopped_because=reason, configuration=settings_of(self))
+        return run.result(problem, self.name, stopped_because=reason, configuration=self.settings)
 
     def _learn(self, problem: Problem, trying: _Trying, run: SearchRun) -> StopReason:
         """Until the budget is spent or nothing is left to learn; why it ended."""
@@ -73,8 +75,7 @@ class LearnedPlacer(ABC):
         if (units.allowed.sum(1) == 1).all():
             trying.measure(units.placements(units.allowed.argmax(1)[None]), "the only placement")
             return "complete"
-        task = Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left)
-        with closing(self.proposals(task)) as learner:
+        with closing(self.proposals(Task(problem=problem, units=units, seed=run.seed))) as learner:
             devices = next(learner)
             while True:
                 trials = trying.measure(units.placements(devices))
@@ -84,14 +85,6 @@ class LearnedPlacer(ABC):
                     devices = learner.send(trials)
                 except StopIteration:
                     return "complete"
-
-
-def check_sizes(samples: int, hidden: int) -> None:
-    """Of a sequence-to-sequence network and its batches. Raises InputError."""
-    if samples < 1:
-        raise InputError(f"samples is {samples}; it must be at least 1")
-    if hidden < 2 or hidden % 2:
-        raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
 
 
 class _Trying:

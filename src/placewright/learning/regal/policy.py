@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.learning.policy_weights import check_weights, title_of
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.configuration import PolicyConfiguration, under_former_names
 from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
@@ -35,16 +35,7 @@ class RegalPolicy:
     family: ClassVar[str] = "regal"
 
     def __post_init__(self) -> None:
-        shapes = weight_shapes(self.configuration)
-        if set(self.weights) != set(shapes):
-            strange = sorted(set(self.weights) ^ set(shapes))[0]
-            raise InputError(f"policy '{shown(self.name)}' has not the weights of its network: see '{shown(strange)}'")
-        for name, shape in shapes.items():
-            array = self.weights[name]
-            if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
-                raise InputError(
-                    f"policy '{shown(self.name)}': '{name}' is not {' x '.join(map(str, shape))} finite float32 numbers"
-                )
+        check_weights(self.name, self.weights, weight_shapes(self.configuration))
 
     @cached_property
     def title(self) -> str:
@@ -53,10 +44,7 @@ class RegalPolicy:
         defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
         varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
         varied = under_former_names(varied)  # titles stand in rows and plans
-        digest = hashlib.sha256(json.dumps(varied).encode())
-        for name in sorted(self.weights):
-            digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
-        return f"{self.name} {digest.hexdigest()[:8]}"
+        return title_of(self.name, json.dumps(varied), self.weights)
 
     def check(self, problem: Problem) -> None:
         """Raises InputError unless the policy is for such a problem."""

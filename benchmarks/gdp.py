@@ -1,0 +1,240 @@
+"""GDP's tables (Zhou et al. 2020): alone, as one policy of several graphs, on graphs held out, and without its parts.
+
+    python benchmarks/gdp.py OUT [--networks NAME ...] [--held-out NAME ...] [--seeds 1] [--evaluations 1200]
+        [--steps 200] [--fine-tune 400] [--machine 2xp100] [--quick]
+
+OUT holds the captured graphs, the trainings, and rows.jsonl, a row as soon as its run ends. Killed and started again it
+goes on from there, and with other networks or seeds it makes the rows that are missing. A run takes one core. --quick
+takes small made graphs and hardly trains: it only shows that all of it runs. Needs the extras `train` and `zoo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from placewright.datasets.synthetic import random_graph
+from placewright.datasets.zoo.workloads import capture_workload, workloads
+from placewright.graph import Graph
+from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
+from placewright.learning.gdp.policy import GdpPolicy
+from placewright.learning.gdp.settings import NetworkSettings
+from placewright.learning.gdp.trainings import TRAININGS, GdpTraining
+from placewright.learning.placers.gdp import Gdp
+from placewright.learning.policy_file import read_policy
+from placewright.learning.trainer import train
+from placewright.machines import load_machine
+from placewright.methods.table import METHODS, make_method
+from placewright.problem import Problem, make_problem
+from placewright.search.run.budget import Budget
+from placewright.search.run.method import Method
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
+from placewright.support.files import locked_folder, make_folder
+
+NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
+#: What each takes away from the network, or nothing.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "": {},
+    "-no-attention": {"attention": False},
+    "-no-superposition": {"superposition": "off"},
+}
+PEERS = ("contiguous-split", "m-etf", "post", "hdp", "auto")
+Row = dict[str, Any]
+#: Name of the part, network, evaluations, and what makes the method.
+Job = tuple[str, str, int, Callable[[], Method]]
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help=f"of {', '.join(workloads())}")
+    options.add_argument("--held-out", nargs="*", metavar="NAME", help="of the networks; all by default")
+    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--evaluations", type=int, default=1200, help="of a graph alone")
+    options.add_argument("--steps", type=int, default=200, help="of a training over several graphs")
+    options.add_argument("--fine-tune", type=int, default=400, help="evaluations after a training")
+    options.add_argument("--machine", default="2xp100")
+    options.add_argument("--quick", action="store_true")
+    return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What the rows are made of. training: of the machine, with as many steps as are asked for."""
+
+    out: Path
+    problems: dict[str, Problem]
+    graphs: dict[str, Graph]
+    training: GdpTraining
+    evaluations: int
+    fine_tune: int
+
+    def alone(self, variant: str = "") -> Gdp:
+        return Gdp(network=replace(self.training.policy.network, **VARIANTS[variant]))
+
+    def pre_trained(self, variant: str = "", without: str = "") -> Gdp:
+        return self.alone().with_policy(self._policy(variant, without))
+
+    def _policy(self, variant: str, without: str) -> GdpPolicy:
+        """Trained over all graphs but one; its training goes on where it was killed."""
+        name = f"all{variant}" if not without else f"without-{without}{variant}"
+        data = self.out / "data" / (without or "all")
+        make_folder(data)
+        kept = [graph for network, graph in self.graphs.items() if network != without]
+        for split in ("train", "valid"):
+            if not (path := data / f"{split}{SUFFIX}").exists():
+                write_graph_set(path, kept, {})
+        settings = replace(self.training.policy.network, **VARIANTS[variant])
+        training = replace(self.training, policy=replace(self.training.policy, network=settings))
+        policy = read_policy(train(data, training, self.out / "trainings" / name, name=name))
+        assert isinstance(policy, GdpPolicy)
+        return policy
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    with locked_folder(arguments.out, "another comparison writes to"):
+        comparison = comparison_of(arguments)
+        held_out = list(comparison.graphs) if arguments.held_out is None else arguments.held_out
+        rows = [row for seed in range(arguments.seeds) for row in rows_of(comparison, seed, held_out)]
+        print_tables(rows, list(comparison.graphs))
+
+
+def comparison_of(arguments: argparse.Namespace) -> Comparison:
+    out, quick = arguments.out, arguments.quick
+    names = ["made-0", "made-1", "made-2"] if quick else list(arguments.networks)
+    graphs = {name: made_graph(name) if quick else captured(out / "graphs", name) for name in names}
+    machine = load_machine(arguments.machine)
+    training = replace(TRAININGS[arguments.machine], steps=3 if quick else arguments.steps)
+    if quick:
+        network = NetworkSettings(width=8, rounds=1, layers=1, heads=2, segment=32, memory=32)
+        training = replace(training, policy=replace(training.policy, network=network))
+    return Comparison(
+        out=out,
+        problems={name: make_problem(graph, machine) for name, graph in graphs.items()},
+        graphs=graphs,
+        training=training,
+        evaluations=40 if quick else arguments.evaluations,
+        fine_tune=40 if quick else arguments.fine_tune,
+    )
+
+
+def captured(folder: Path, name: str) -> Graph:
+    """The graph of a workload, which is captured once."""
+    path = folder / f"{name}{SUFFIX}"
+    if not path.exists():
+        make_folder(folder)
+        write_graph_set(path, [capture_workload(name)], {})
+    return read_graph_set(path)[0]
+
+
+def made_graph(name: str) -> Graph:
+    return replace(random_graph(0, int(name.rpartition("-")[2])), name=name)
+
+
+def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[Row]:
+    """All of one seed, those on disk among them."""
+    path, rows = comparison.out / "rows.jsonl", []
+    known = {(row["part"], row["network"], row["seed"]): row for row in whole_rows(path)}
+
+    for part, network, evaluations, make in jobs_of(comparison, held_out):
+        if (part, network, seed) not in known:
+            row = row_of(comparison.problems[network], make(), evaluations, seed)
+            known[part, network, seed] = row = {"part": part, "network": network, "seed": seed, **row}
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{part}, {network}: {row['step_time_ns'] / 1e6:.3f} ms in {row['seconds']:.0f} s", flush=True)
+        rows.append(known[part, network, seed])
+    return rows
+
+
+def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
+    """What is cheap first; a training is only made when a row needs its policy."""
+    alone, evaluations = comparison.alone(), comparison.evaluations
+    at_once = alone.zero_shot_evaluations(next(iter(comparison.problems.values())))
+    for network in comparison.graphs:
+        yield "untrained", network, at_once, comparison.alone
+        for peer in PEERS:
+            yield peer, network, evaluations, partial(make_method, peer)
+        for variant in VARIANTS:
+            yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
+    for network in comparison.graphs:
+        for variant in VARIANTS:
+            yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)
+        yield "batch, fine-tuned", network, comparison.fine_tune, comparison.pre_trained
+    for network in held_out:
+        make = partial(comparison.pre_trained, without=network)
+        yield "held out", network, at_once, make
+        yield "held out, fine-tuned", network, comparison.fine_tune, make
+
+
+def whole_rows(path: Path) -> list[Row]:
+    """A kill may have cut the last, which is then removed."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")
+    path.write_text("".join(line + "\n" for line in lines[:-1]))
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def row_of(problem: Problem, method: Method, evaluations: int, seed: int) -> Row:
+    found: Result = method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed))
+    one_device = METHODS["input-order"].solve(problem, SearchRun()).metrics.step_time_ns
+    return {
+        "step_time_ns": found.metrics.step_time_ns,
+        "bytes_over_limit": found.metrics.bytes_over_limit,
+        "one_device_ns": one_device,
+        "found_by": found.found_by,
+        "evaluations": found.evaluations,
+        "seconds": round(found.seconds, 2),
+        "trace": [
+            [point.evaluations, point.seconds, point.best] for point in found.trace if not point.bytes_over_limit
+        ],
+    }
+
+
+def print_tables(rows: Sequence[Row], networks: Sequence[str]) -> None:
+    parts = list(dict.fromkeys(row["part"] for row in rows))
+    print(f"\nStep time over that of one device, mean over seeds\n\n| | {' | '.join(networks)} | geometric mean |")
+    print("|---|" + "---:|" * (len(networks) + 1))
+    for part in parts:
+        means = [mean_ratio(rows, part, network) for network in networks]
+        shown = [f"{mean:.3f}" if mean else "" for mean in means]
+        whole = [mean for mean in means if mean]
+        print(f"| {part} | {' | '.join(shown)} | {exp(statistics.mean(log(mean) for mean in whole)):.3f} |")
+    print("\nEvaluations until as good as the end of:\n\n| | " + " | ".join(networks) + " |")
+    print("|---|" + "---:|" * len(networks))
+    for part, goal in (
+        ("alone", "hdp"),
+        ("alone", "post"),
+        ("batch, fine-tuned", "alone"),
+        ("held out, fine-tuned", "alone"),
+    ):
+        print(f"| {part} as {goal} | {' | '.join(reached(rows, part, goal, network) for network in networks)} |")
+
+
+def mean_ratio(rows: Sequence[Row], part: str, network: str) -> float | None:
+    of_part = [row for row in rows if (row["part"], row["network"]) == (part, network)]
+    return statistics.mean(row["step_time_ns"] / row["one_device_ns"] for row in of_part) if of_part else None
+
+
+def reached(rows: Sequence[Row], part: str, goal: str, network: str) -> str:
+    """After how many evaluations, of how many; of several seeds the median."""
+    counts = []
+    for row in (row for row in rows if (row["part"], row["network"]) == (part, network)):
+        ends = [r["step_time_ns"] for r in rows if (r["part"], r["network"], r["seed"]) == (goal, network, row["seed"])]
+        counts.append(next((at for at, _, best in row["trace"] if ends and best <= ends[0]), None))
+    found = [count for count in counts if count is not None]
+    return f"{statistics.median_low(found)}" if len(found) * 2 > len(counts) else "never"
+
+
+if __name__ == "__main__":
+    main()
