@@ -60,6 +60,7 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 TINY_WITH_TORCH = {
     "egrl": ["OUT", "--networks", "resnet18-int8", "--seeds", "1", "--evaluations", "22", "--gradient-steps", "0"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
+    "placers": ["OUT", "--quick"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],

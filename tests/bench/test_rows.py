@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,9 +173,33 @@ def test_a_header_that_is_none_is_refused(folder: Path, text: str) -> None:
 
 
 def test_the_header_of_a_later_version_is_told_from_damage(folder: Path) -> None:
-    (folder / "run.json").write_text('{"schema_version": 2, "more": 1}')
-    with pytest.raises(InputError, match=r"run.json' has schema_version 2; this placewright reads version 1"):
+    (folder / "run.json").write_text('{"schema_version": 3, "more": 1}')
+    with pytest.raises(InputError, match=r"run.json' has schema_version 3; this placewright reads versions 1 and 2"):
         read_results(folder)
+
+
+def test_rows_of_before_there_was_a_code_are_read_and_added_to(folder: Path) -> None:
+    header, path = folder / "run.json", folder / "rows.jsonl"
+    header.write_text(header.read_text().replace('"schema_version": 2', '"schema_version": 1'))
+    path.write_text(path.read_text().replace(',"code":"","trained":""', ""))
+    assert '"code"' not in path.read_text()
+    assert read_results(folder) == (HEADER, ROWS, [])
+    results = Results(folder, HEADER)
+    results.add(replace(ROW, seed=9, code="0123", trained="imitation"))
+    results.close()
+    assert '"schema_version": 2' in header.read_text()
+    assert read_results(folder) == (HEADER, [*ROWS, replace(ROW, seed=9, code="0123", trained="imitation")], [])
+
+
+def test_rows_that_are_set_aside_are_kept_and_can_be_made_again(folder: Path) -> None:
+    results = Results(folder, HEADER)
+    results.set_aside([ROWS[1].key])
+    assert [json.loads(line)["seed"] for line in (folder / "rows.stale").read_text().splitlines()] == [1]
+    results.add(replace(ROWS[1], objective=9))
+    results.set_aside([ROWS[0].key])
+    results.close()
+    assert len((folder / "rows.stale").read_text().splitlines()) == 2
+    assert read_results(folder)[1] == [ROWS[2], replace(ROWS[1], objective=9)]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

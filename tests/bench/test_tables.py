@@ -14,6 +14,7 @@ from placewright.bench.report import read_report, write_tables
 from placewright.bench.statistics import Mean
 from placewright.bench.summaries import summaries
 from placewright.cli.bench_report import report
+from placewright.learning.shipped import find_policy
 from placewright.support.errors import InputError
 
 SMALL = [
@@ -217,3 +218,33 @@ def test_an_interval_has_the_decimals_of_its_mean() -> None:
     assert format_mean(Mean(4.8111, None, 1), "+") == "+4.81"
     # With two decimals the interval would be 0.00.
     assert format_mean(Mean(0.2581, 0.0042, 9)) == "0.258 ± 0.004"
+
+
+def test_a_table_says_what_code_made_its_rows_and_how_a_policy_was_trained(tmp_path: Path) -> None:
+    shipped = find_policy("runtime-zoo-leanings").title
+    rows = [
+        *(replace(one, code="0123456789ab") for one in SMALL[:2]),
+        *SMALL[2:],
+        row("a", "regal", 70, 5000, found_by=f"regal: {shipped}"),
+        row("a", "regal:mine", 70, 5000, found_by="regal: mine 01234567"),
+        row("a", "idrs", 70, 5000, trained="REINFORCE", found_by="idrs: mine 01234567"),
+        row("a", "cp-sat", 70, 5000, found_by="cp-sat: segments"),
+    ]
+    write_tables(read_report([write_results(tmp_path / "r", rows)], ["1"]), tmp_path)
+    with (tmp_path / "table-1.csv").open() as file:
+        told = {line["setting"]: (line["trained"], line["code"]) for line in csv.DictReader(file)}
+    assert told == {
+        "brkga 5K": ("", "0123456789ab"),
+        "etf": ("", "unknown"),
+        "regal 5K": ("imitation", "unknown"),
+        "regal:mine 5K": ("not recorded", "unknown"),
+        "idrs 5K": ("REINFORCE", "unknown"),
+        "cp-sat 5K": ("", "unknown"),
+    }
+
+
+def test_a_mean_over_rows_of_different_code_is_refused(tmp_path: Path) -> None:
+    rows = [SMALL[0], replace(SMALL[1], code="0123456789ab"), *SMALL[2:]]
+    two = "1 row of unknown and 1 row of 0123456789ab"
+    with pytest.raises(InputError, match=f"rows of 'brkga 5K' were made by different code: {two}; `bench run`"):
+        read_report([write_results(tmp_path / "r", rows)], ["1"])

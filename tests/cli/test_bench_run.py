@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,6 @@ from placewright.bench.rows import read_results
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import read_graph_set, write_graph_set
 from placewright.learning.policy_file import write_policy
-from placewright.version import VERSION
 
 
 @pytest.fixture
@@ -68,16 +69,41 @@ def test_open_dimensions_are_set_in_all_processes(tmp_path: Path) -> None:
     assert packed.stdout == f"{tmp_path / 's.graphs.gz'}: 1 graph\n"
 
 
-def test_rows_of_another_version_are_kept_and_named(suite: Path) -> None:
-    assert process(*arguments(suite, "--take", "1", "--evaluations", "100")).returncode == 0
+def test_rows_that_other_code_made_are_made_again(suite: Path) -> None:
+    assert process(*arguments(suite, "--take", "2", "--evaluations", "100")).returncode == 0
     rows = suite.parent / "r" / "rows.jsonl"
-    rows.write_text(rows.read_text().replace(f'"version":"{VERSION}"', '"version":"0.0.1"'))
+    lines = rows.read_text().splitlines()
+    made = [json.loads(line) for line in lines]
+    code = {row["solver"]: row["code"] for row in made}
+    # Both rows of brkga are older, one of etf's is of before there was a code.
+    older = [line.replace(code["brkga"], "0123456789ab") for line in lines]
+    first = next(index for index, row in enumerate(made) if row["solver"] == "etf")
+    older[first] = lines[first].replace(f',"code":"{code["etf"]}"', "")
+    rows.write_text("".join(f"{line}\n" for line in older))
     outcome = process(*arguments(suite, "--take", "2", "--evaluations", "100"))
     assert outcome.returncode == 0
     assert outcome.stderr == (
-        f"placewright: rows of version 0.0.1 are kept beside those of {VERSION}; another --out starts anew\n"
+        f"placewright: 2 rows of 'brkga' were made by other code (0123456789ab, not {code['brkga']}): "
+        "set aside in rows.stale and made again\n"
+        f"placewright: 1 row of 'etf' was made by other code (unknown, not {code['etf']}): "
+        "set aside in rows.stale and made again\n"
     )
-    assert len(read_results(suite.parent / "r")[1]) == 4
+    assert len((suite.parent / "r" / "rows.stale").read_text().splitlines()) == 3
+    again = read_results(suite.parent / "r")[1]
+    assert {(row.graph, row.solver, row.objective, row.code) for row in again} == {
+        (row["graph"], row["solver"], row["objective"], row["code"]) for row in made
+    }
+
+
+def test_rows_that_nobody_asks_for_are_left_alone(suite: Path) -> None:
+    assert process(*arguments(suite, "--take", "1", "--evaluations", "100")).returncode == 0
+    rows = suite.parent / "r" / "rows.jsonl"
+    rows.write_text(re.sub('"code":"[0-9a-f]*"', '"code":"0123456789ab"', rows.read_text()))
+    outcome = process(*arguments(suite, "--take", "1", "--evaluations", "200", "--solvers", "brkga"))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    codes = [row.code for row in read_results(suite.parent / "r")[1]]
+    assert codes[:2] == ["0123456789ab"] * 2
+    assert len(codes) == 3
 
 
 def test_rows_of_another_policy_under_the_same_name_are_refused(suite: Path) -> None:
@@ -175,7 +201,7 @@ def test_much_damage_is_told_in_a_few_lines(suite: Path) -> None:
 
 
 def test_a_full_disk_is_one_sentence_and_the_rows_before_it_are_kept(suite: Path) -> None:
-    outcome = process(*arguments(suite, "--evaluations", "100", "--jobs", "1"), preexec_fn=limited(1000))
+    outcome = process(*arguments(suite, "--evaluations", "100", "--jobs", "1"), preexec_fn=limited(1200))
     assert outcome.returncode == 2
     assert "rows.jsonl': File too large; 3 rows are kept; the same command goes on from there" in outcome.stderr
     assert len(read_results(suite.parent / "r")[1]) == 3

@@ -9,33 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
+from learning.placer_cases import columns, costs_of_proposals, solved
 
 from placewright.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment
 from placewright.learning.placers.colocation import units_of
 from placewright.learning.placers.colocrl import ColocRl
-from placewright.learning.placers.placer import LearnedPlacer, Task
+from placewright.learning.placers.controls import AnnealedPlacement, RandomPlacement
+from placewright.learning.placers.hdp import Hdp
+from placewright.learning.placers.placer import LearnedPlacer
+from placewright.learning.placers.placeto import Placeto
 from placewright.learning.placers.post import Post, ppo_gradient, sample, softmax
-from placewright.machine import Link
-from placewright.problem import Problem
+from placewright.learning.placers.spotlight import Spotlight
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 torch = pytest.importorskip("torch", reason="learned placers have networks")
-
-
-def columns(count: int = 6, latency_ns: int = 20, **rest: Any) -> Problem:
-    """As many chains of three ops of 10 ns, which two devices do in half the time of one when they share the chains."""
-    ops: dict[str, tuple[str, int]] = {}
-    for chain in range(count):
-        ops |= {f"a{chain}": ("", 4), f"b{chain}": (f"a{chain}", 4), f"c{chain}": (f"b{chain}", 4)}
-    return problem_of(graph_of(ops), machine_of(2, Link(latency_ns=latency_ns)), 10, **rest)
-
-
-def solved(method: LearnedPlacer, problem: Problem, evaluations: int, seed: int = 0) -> int:
-    result = method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed))
-    assert result.evaluations == evaluations
-    return result.metrics.step_time_ns
 
 
 def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
@@ -47,19 +36,19 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
     assert solved(Post(colocation=()), problem, 600) <= 180
 
 
-@pytest.mark.parametrize("method", [ColocRl(colocation=(), hidden=16, learning_rate=1e-2)])
+@pytest.mark.parametrize(
+    "method",
+    [
+        ColocRl(hidden=16, learning_rate=1e-2),
+        Spotlight(hidden=16, learning_rate=1e-2),
+        Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8),
+        Placeto(hidden=8, rounds=2, measurements=1, learned=0, learning_rate=1e-2, samples=8),
+    ],
+    ids=lambda method: method.name,
+)
 def test_what_a_network_proposes_gets_better(method: LearnedPlacer) -> None:
-    problem = columns(5, 100)
-    environment, units = FirstComeEnvironment(problem), units_of(problem, ())
-    environment.reference = 150.0
-    learner = method.proposals(Task(problem=problem, units=units, seed=0))
-    devices, costs = next(learner), []
-    for _ in range(60):
-        trials = environment.measure(units.placements(devices))
-        costs.append(trials.cost.mean())
-        devices = learner.send(trials)
-    learner.close()
-    assert np.mean(costs[-10:]) < 0.85 * np.mean(costs[:10])
+    costs = costs_of_proposals(method, columns(5, 100), 60)
+    assert np.mean(costs[-10:]) < 0.75 * max(costs[:10])
 
 
 def test_a_seed_gives_one_answer_and_another_seed_another() -> None:
@@ -90,7 +79,9 @@ def test_one_device_and_one_group_need_no_learning() -> None:
 def test_where_nothing_runs_nothing_breaks_and_the_least_bad_is_kept() -> None:
     # No device may hold the 4 bytes that an op makes: every placement fails, and after the cut-off nothing is learned.
     problem = columns(3, memory_limits_bytes=(1, 1))
-    for method in (Post(), ColocRl(hidden=4, samples=3, cut_off=2)):
+    small: Any = {"hidden": 4, "samples": 3}
+    learners = (Post(), ColocRl(**small, cut_off=2), Hdp(**small, cut_off=2), Spotlight(**small), Placeto(**small))
+    for method in (*learners, RandomPlacement(), AnnealedPlacement()):
         result = method.solve(problem, SearchRun(Budget(evaluations=40), seed=1))
         assert result.metrics.bytes_over_limit > 0
         assert result.evaluations == 40
@@ -101,6 +92,13 @@ def test_noise_and_failures_change_what_is_learned_but_not_what_is_kept() -> Non
     result = method.solve(columns(3), SearchRun(Budget(evaluations=60), seed=1))
     assert result.configuration["noise"] == 0.5
     assert result.metrics.bytes_over_limit == 0
+
+
+def test_annealing_shares_the_chains_out() -> None:
+    # As above: the best of 600 random placements takes 230 ns, one device 300, and 150 is the least there is.
+    problem = columns(10, 100)
+    assert solved(AnnealedPlacement(colocation=()), problem, 600) <= 180
+    assert solved(RandomPlacement(colocation=()), problem, 600) > 200
 
 
 def test_the_gradient_of_posts_objective_is_that_of_finite_differences() -> None:
@@ -125,7 +123,7 @@ def test_the_gradient_of_posts_objective_is_that_of_finite_differences() -> None
 def network(num_units: int = 5, num_devices: int = 3) -> Any:
     from placewright.learning.placers.features import unit_features
     from placewright.learning.placers.placement_policy import seeded
-    from placewright.learning.placers.sequence_network import SequencePlacer, UnitEmbedding
+    from placewright.learning.placers.sequence_network import SequenceNetwork, SequencePlacer, UnitEmbedding
 
     graph = graph_of({f"op{i}": (f"op{i - 1}" if i else "", 4) for i in range(num_units)})
     problem = problem_of(graph, machine_of(num_devices))
@@ -135,7 +133,7 @@ def network(num_units: int = 5, num_devices: int = 3) -> Any:
 
     def make() -> Any:
         inputs = UnitEmbedding(features, 4)
-        return SequencePlacer(inputs, inputs.width, 8, allowed)
+        return SequencePlacer(inputs, SequenceNetwork(inputs.width, 8, num_devices), allowed)
 
     return seeded(make, 1)
 
@@ -175,6 +173,8 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
     learner.step(layer(torch.ones(2, 1))[:, 0], cost, np.array([False, False]))
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
+    with pytest.raises(InputError, match="a cost is not a finite number"):
+        learner.step(layer(torch.ones(2, 1))[:, 0], np.array([1.0, np.nan]), runs)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,16 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
         (lambda: Post(exploration=1.0), "exploration is 1.0"),
         (lambda: ColocRl(samples=0), "samples is 0"),
         (lambda: ColocRl(hidden=7), "hidden is 7; it must be even"),
+        (lambda: Spotlight(samples=0), "samples is 0"),
+        (lambda: Hdp(samples=0), "samples is 0"),
+        (lambda: Hdp(groupings=0), "0 groupings into 256 groups, 20 per device, cannot be drawn"),
+        (lambda: Hdp(temperature=0.0), "temperature 0.0, bound 5.0 and logit noise 0.0 of logits"),
+        (lambda: Placeto(samples=0), "samples is 0"),
+        (lambda: Placeto(rounds=0), "rounds is 0"),
+        (lambda: Placeto(measurements=-1), "measurements is -1"),
+        (lambda: RandomPlacement(batch=0), "a batch of 0 placements"),
+        (lambda: AnnealedPlacement(longest_run=2.0), "the longest run is 2.0 of all groups"),
+        (lambda: AnnealedPlacement(last_temperature=0.0), "temperatures must be positive and fall"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(make: Any, sentence: str) -> None:

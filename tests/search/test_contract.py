@@ -17,7 +17,6 @@ from strategies import problems, tight_problems
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.learning.gdp.settings import NetworkSettings
-from placewright.learning.placers.gdp import Gdp
 from placewright.machine import Link, TransferModel
 from placewright.methods.built_in import GUIDED, PLACERS
 from placewright.methods.table import METHODS
@@ -37,10 +36,9 @@ BASELINE_NAMES = [method.name for method in BASELINES]
 
 #: Learned placers with networks in a size that learns nothing, but as the large ones would.
 TINY_NETWORK = NetworkSettings(width=4, rounds=1, layers=1, heads=1, segment=8, memory=8)
+TINY: dict[str, Any] = {"hidden": 4, "samples": 3, "rounds": 2, "network": TINY_NETWORK}
 TINY_PLACERS: dict[str, Method] = {
-    name: replace(method, samples=3, network=TINY_NETWORK)
-    if isinstance(method, Gdp)
-    else replace(method, hidden=4, samples=3)  # type: ignore[call-arg]
+    name: replace(method, **{field.name: TINY[field.name] for field in fields(method) if field.name in TINY})
     for name, method in PLACERS.items()
     if name != "post"
 }

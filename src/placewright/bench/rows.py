@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +14,10 @@ from placewright.importers.json_graph import unpack
 from placewright.support.errors import InputError, shown
 from placewright.support.files import lock_folder, make_folder, read_bytes, write_atomically
 
-SCHEMA_VERSION = 1
-ROWS_NAME, HEADER_NAME, DAMAGED_NAME = "rows.jsonl", "run.json", "rows.damaged"
+SCHEMA_VERSION = 2
+#: Of version 1 are rows that say neither their code nor a training.
+_READ_VERSIONS = (1, SCHEMA_VERSION)
+ROWS_NAME, HEADER_NAME, DAMAGED_NAME, STALE_NAME = "rows.jsonl", "run.json", "rows.damaged", "rows.stale"
 
 #: Graph, solver, evaluations limit, time limit and seed: what makes a row the only one of its kind.
 Key = tuple[str, str, int | None, float | None, int]
@@ -28,7 +30,8 @@ class Row:
     graph: label in the suite, with "~k" for the k-th noisy copy. num_ops: scheduled ones.
     evaluations_limit, time_limit_s: None where there was none. seed: 0 for methods that use none.
     objective: step time in ns or peak memory in bytes, as the suite asks. bound: proven, same unit.
-    status, found_by, stopped_because: as in Plan. seconds: of processor time that the method took.
+    status, found_by, stopped_because: as in Plan. seconds: of processor time that the method took. code: of the method
+    (code_version.py); "" in rows of before there was one. trained: how the policy was that guided it; "" for none.
     """
 
     graph: str
@@ -48,6 +51,8 @@ class Row:
     found_by: str
     stopped_because: str
     version: str
+    code: str = ""
+    trained: str = ""
 
     @property
     def key(self) -> Key:
@@ -138,6 +143,15 @@ class Results:
             raise InputError(f"cannot write '{shown(self._path)}': {error.strerror}; {kept}") from error
         self.rows[row.key] = row
 
+    def set_aside(self, keys: Collection[Key]) -> None:
+        """Moves the rows of these keys to rows.stale, so that they can be made again."""
+        stale = [self.rows.pop(key) for key in keys]
+        if stale:
+            _append(self._path.with_name(STALE_NAME), b"".join(map(_line, stale)))
+            self._file.close()
+            write_atomically(self._path, b"".join(map(_line, self.rows.values())))
+            self._file = self._path.open("ab")
+
     def close(self) -> None:
         self._file.close()
         os.close(self._lock)
@@ -174,27 +188,34 @@ def _claim(folder: Path, header: Header) -> None:
     if not path.exists():
         if (rows := _rows_path(folder)).exists():
             raise InputError(f"'{shown(folder)}' holds {rows.name} without {HEADER_NAME}, so nobody knows of what")
-        write_atomically(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}, indent=1).encode())
+        _write_header(path, header)
         return
-    present, wanted = _read_header(path).identity(), header.identity()
+    kept = _read_header(path)
+    present, wanted = kept.identity(), header.identity()
     for name, value in wanted.items():
         if present[name] != value:
             raise InputError(
                 f"'{shown(folder)}' holds results with another {name} ({shown(present[name])}, not {shown(value)});"
                 " choose another folder"
             )
+    _write_header(path, kept)  # Rows of this version come to those of an older one.
+
+
+def _write_header(path: Path, header: Header) -> None:
+    write_atomically(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}, indent=1).encode())
 
 
 def _read_header(path: Path) -> Header:
     try:
         document = json.loads(read_bytes(path))
         version = document.pop("schema_version")
-        header = _record(Header, document) if version == SCHEMA_VERSION else None
+        header = _record(Header, document) if version in _READ_VERSIONS else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"'{shown(path)}' is not the header of benchmark results") from error
     if header is None:
         found = shown(version)
-        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")
+        known = " and ".join(map(str, _READ_VERSIONS))
+        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads versions {known}")
     return header
 
 
@@ -224,11 +245,13 @@ def _row(line: bytes) -> Row:
 
 
 def _record(kind: type[_Record], document: object) -> _Record:
-    """The dataclass from a JSON object with exactly its fields. Raises ValueError otherwise."""
-    if not isinstance(document, Mapping) or set(document) != {one.name for one in fields(kind)}:
+    """The dataclass from a JSON object with exactly its fields, of which those with a default may be absent. Raises
+    ValueError otherwise."""
+    needed = {one.name for one in fields(kind) if one.default is MISSING}
+    if not isinstance(document, Mapping) or not needed <= set(document) <= {one.name for one in fields(kind)}:
         raise ValueError("other keys than expected")
     for one in fields(kind):
-        if not _fits(document[one.name], str(one.type)):
+        if one.name in document and not _fits(document[one.name], str(one.type)):
             raise ValueError(f"{one.name} is no {one.type}")
     return kind(**dict(document))
 
@@ -246,16 +269,16 @@ def _mended(folder: Path) -> _Content:
     path = _rows_path(folder)
     content = _read_rows(path) if path.exists() else _Content(path=path)
     if content.damaged:
-        _set_aside(folder / DAMAGED_NAME, content.damaged.values())
+        _append(folder / DAMAGED_NAME, b"".join(line + b"\n" for line in content.damaged.values()))
     if content.damaged or content.is_cut_off or path.name != ROWS_NAME:
         write_atomically(folder / ROWS_NAME, b"".join(_line(row) for row in content.rows))
     return content
 
 
-def _set_aside(path: Path, lines: Iterable[bytes]) -> None:
-    """Keeps the lines behind those of earlier damage."""
+def _append(path: Path, lines: bytes) -> None:
+    """Keeps the lines behind those that were set aside earlier."""
     before = read_bytes(path) if path.exists() else b""
-    write_atomically(path, before + b"".join(line + b"\n" for line in lines))
+    write_atomically(path, before + lines)
 
 
 def _line(row: Row) -> bytes:

@@ -30,21 +30,26 @@ OnDeath = Callable[[str], None]
 
 
 def plan_runs(
-    solvers: Sequence[str], evaluations: Sequence[int], seconds: Sequence[float], num_seeds: int
+    solvers: Sequence[str],
+    evaluations: Sequence[int],
+    seconds: Sequence[float],
+    num_seeds: int,
+    codes: Mapping[str, str] | None = None,
 ) -> list[Run]:
     """Every solver under every limit with every seed, once each; without limits for methods that use neither.
 
-    Raises InputError for a solver there is none of.
+    codes: of each solver, which its rows are to name. Raises InputError for a solver there is none of.
     """
     limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in dict.fromkeys(evaluations)]
     limits += [(None, limit) for limit in dict.fromkeys(seconds)]
     runs: list[Run] = []
     for solver in dict.fromkeys(solvers):
+        code = (codes or {}).get(solver, "")
         if isinstance(method_of(solver), Baseline):
-            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0))
+            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0, code=code))
         else:
             runs += [
-                Run(solver=solver, evaluations=count, seconds=limit, seed=seed)
+                Run(solver=solver, evaluations=count, seconds=limit, seed=seed, code=code)
                 for count, limit in limits
                 for seed in range(num_seeds)
             ]
@@ -63,6 +68,14 @@ def missing_jobs(
         if missing:
             jobs.append(Job(instance=instance, label=label, runs=missing))
     return jobs
+
+
+def stale_keys(
+    labels: Sequence[str], instances: Iterable[int], runs: Sequence[Run], rows: Mapping[Key, Row]
+) -> list[Key]:
+    """Of the rows that these runs would make, those there are of another code."""
+    wanted = {run.key(labels[instance]): run.code for instance in instances for run in runs}
+    return [key for key, row in rows.items() if key in wanted and row.code != wanted[key]]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +11,18 @@ from statistics import fmean, median
 from placewright.bench.paper import NOT_IN_PAPER, paper_position
 from placewright.bench.result_set import ResultSet
 from placewright.bench.rows import Row
-from placewright.bench.solver_setting import BEST_HEURISTIC, ONE_DEVICE, REFERENCE, SolverSetting, setting_of
+from placewright.bench.solver_setting import (
+    BEST_HEURISTIC,
+    ONE_DEVICE,
+    REFERENCE,
+    SolverSetting,
+    code_name,
+    setting_of,
+    trained_of,
+)
 from placewright.bench.statistics import Mean, clustered_mean
 from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +30,16 @@ class Entry:
     """What one solver reached under one limit, by graph.
 
     value: mean objective over the seeds whose plan is feasible; graphs without any are left out. seconds: mean over
-    all seeds. num_infeasible: plans over the memory limits, which have no objective.
+    all seeds. num_infeasible: plans over the memory limits, which have no objective. code: that made all of its rows.
+    trained: how the policy that guided it was.
     """
 
     setting: SolverSetting
     value: Mapping[str, float]
     seconds: Mapping[str, float]
     num_infeasible: int
+    code: str = ""
+    trained: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +92,8 @@ class Summary:
 def summaries(results: ResultSet) -> list[Summary]:
     """The paper's methods in the paper's sequence, then the others by improvement, the best first.
 
-    Raises InputError when a row contradicts a bound that another one proves.
+    Raises InputError when a row contradicts a bound that another one proves, or rows of one solver under one limit were
+    made by different code.
     """
     entries = _entries(results.rows)
     bases = _bases(results, entries)
@@ -177,7 +190,7 @@ def _entries(rows: Iterable[Row]) -> list[Entry]:
     return [_entry(setting, own) for setting, own in by_setting.items()]
 
 
-def _entry(setting: SolverSetting, rows: Iterable[Row]) -> Entry:
+def _entry(setting: SolverSetting, rows: Sequence[Row]) -> Entry:
     values: dict[str, list[int]] = defaultdict(list)
     seconds: dict[str, list[float]] = defaultdict(list)
     num_infeasible = 0
@@ -192,7 +205,21 @@ def _entry(setting: SolverSetting, rows: Iterable[Row]) -> Entry:
         value={graph: sum(own) / len(own) for graph, own in values.items()},
         seconds={graph: fmean(own) for graph, own in seconds.items()},
         num_infeasible=num_infeasible,
+        code=_code_of(setting, rows),
+        trained=", ".join(sorted({trained_of(row) for row in rows} - {""})),
     )
+
+
+def _code_of(setting: SolverSetting, rows: Iterable[Row]) -> str:
+    """A mean over rows of different code would be nobody's figure."""
+    count = Counter(row.code for row in rows)
+    if len(count) > 1:
+        told = " and ".join(f"{counted(number, 'row')} of {shown(code_name(code))}" for code, number in count.items())
+        raise InputError(
+            f"rows of '{shown(setting.label)}' were made by different code: {told}; `bench run` with the same options"
+            " makes them alike, or leave out the folder with the older ones"
+        )
+    return next(iter(count))
 
 
 def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placewright.bench.columns import BenchTable, Column
 from placewright.bench.paper import paper_row
 from placewright.bench.result_set import ResultSet
-from placewright.bench.solver_setting import REFERENCE
+from placewright.bench.solver_setting import REFERENCE, code_name
 from placewright.bench.summaries import Summary, num_proven
 from placewright.support.quantities import counted, format_time_ns
 
@@ -15,10 +15,13 @@ from placewright.support.quantities import counted, format_time_ns
 def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
     """Quality: improvement over BRKGA 5K, gaps from the best known and from the bound, time."""
     columns = [CONTESTANT, _GRAPHS]
+    if any(summary.entry.trained for summary in found):
+        columns.insert(1, _TRAINED)
     if any(summary.entry.num_infeasible for summary in found):
         columns.append(_INFEASIBLE)
     columns += [_IMPROVEMENT, *_paper_columns(results)[:1], _GAP_BEST, *_paper_columns(results)[1:], GAP_BOUND]
     columns += [_MATCHED, _HIGHEST, _LOWEST, MS]
+    columns.append(_CODE)
     notes = [
         *_reference_notes(found),
         f"Proven optimal: the best known on {_of_graphs(num_proven(results), results)}.",
@@ -178,6 +181,20 @@ MS = Column[Summary](
     heading="ms",
     meaning="mean processor time per graph in milliseconds, of the method alone, on one thread",
     value=lambda summary: 1000 * summary.seconds,
+)
+_TRAINED = Column[Summary](
+    name="trained",
+    heading="trained by",
+    meaning="how the policy that guides it was trained, by the policy's own record",
+    value=lambda summary: summary.entry.trained,
+    spare=6,
+)
+_CODE = Column[Summary](
+    name="code",
+    heading="code",
+    meaning="digest of what the method does with some small problems; unknown: of rows that do not say what made them",
+    value=lambda summary: code_name(summary.entry.code),
+    spare=7,
 )
 _UNAUGMENTED = Column[Summary](
     name="graphs",

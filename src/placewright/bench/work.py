@@ -13,6 +13,8 @@ from pathlib import Path
 
 from placewright.bench.rows import Key, Row
 from placewright.bench.suite import Suite, read_suite
+from placewright.learning.guided import Regal
+from placewright.learning.how_trained import training_of
 from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.methods.built_in import GUIDED
@@ -31,12 +33,13 @@ from placewright.verification.checker import check_plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A solver under its limits, None for none, with one seed."""
+    """A solver under its limits, None for none, with one seed. code: of the solver (code_version.py)."""
 
     solver: str
     evaluations: int | None
     seconds: float | None
     seed: int
+    code: str = ""
 
     def key(self, label: str) -> Key:
         """Of the row this run gives on the instance of that label."""
@@ -152,7 +155,8 @@ def _row(problem: Problem, label: str, run: Run, suite: Suite) -> Row:
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise _WrongPlanError("; ".join(complaints[:3]))
-    return _row_of(plan, label, run, suite.optima.get(label, 0))
+    trained = training_of(method.policy_for(problem)) if isinstance(method, Regal) else ""
+    return _row_of(plan, label, run, suite.optima.get(label, 0), trained)
 
 
 def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
@@ -172,7 +176,7 @@ def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
     return next((policy for policy in policies if name in GUIDED and GUIDED[name].takes(policy)), None)
 
 
-def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:
+def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row:
     return Row(
         graph=label,
         num_ops=len(plan.ops),
@@ -191,4 +195,6 @@ def _row_of(plan: Plan, label: str, run: Run, optimum: int) -> Row:
         found_by=plan.found_by,
         stopped_because=plan.stopped_because,
         version=plan.version,
+        code=run.code,
+        trained=trained,
     )

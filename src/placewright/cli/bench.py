@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from placewright.bench.rows import Results
     from placewright.bench.runner import Pool
     from placewright.bench.suite import Suite
-    from placewright.bench.work import Job
+    from placewright.bench.work import Job, Run
 
 #: Exit code when rows are missing though the run went to its end.
 ROWS_MISSING = 1
@@ -85,6 +85,7 @@ def run(
     """Solve every instance with every method; each plan is checked and becomes a row."""
     import os
 
+    from placewright.bench.code_version import code_of
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.bench.suite import read_suite
     from placewright.datasets.problem_set import spread
@@ -94,12 +95,15 @@ def run(
 
     load_plugins(plugin or ())
     names, dims = [name.strip() for name in solvers.split(",")], parse_dims(dim)
-    runs = plan_runs(names, *_parse_limits(evaluations, time_limit), num_seeds=seeds)
+    limits = _parse_limits(evaluations, time_limit)
+    plan_runs(names, *limits, num_seeds=seeds)  # refuses what is wrong with them before anything is read
     instances = read_suite(suite, devices, dims)
+    runs = plan_runs(names, *limits, seeds, {name: code_of(name, instances.policies) for name in names})
     if (part := test_part(suite)) is not None:
         _warn(f"'{suite}' is a split set; this runs its test part, {part.name}")
-    results = _opened(out, instances, names)
-    todo = missing_jobs(instances.labels, spread(len(instances.labels), take), runs, results.rows)
+    results, chosen = _opened(out, instances, names), spread(len(instances.labels), take)
+    _set_stale_aside(results, instances.labels, chosen, runs)
+    todo = missing_jobs(instances.labels, chosen, runs, results.rows)
     try:
         with Pool(suite, min(jobs or os.cpu_count() or 1, len(todo)), devices, plugin or (), dims) as pool:
             num_failures = _work(pool, todo, results)
@@ -123,7 +127,6 @@ def _opened(out: Path, suite: Suite, solvers: Sequence[str]) -> Results:
 
     results = Results(out, header_of(suite))
     _warn_of_damage(results.complaints)
-    _warn_of_other_versions(results)
     _refuse_other_policies(results, solvers, suite)
     return results
 
@@ -179,14 +182,23 @@ def _warn_of_damage(complaints: Sequence[str]) -> None:
         _warn(f"and {len(complaints) - _MAX_COMPLAINTS:,} more damaged lines, all kept in rows.damaged")
 
 
-def _warn_of_other_versions(results: Results) -> None:
-    """Rows are not made again when a method has changed since."""
-    from placewright.terminal.text import printable
-    from placewright.version import VERSION
+def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequence[int], runs: Sequence[Run]) -> None:
+    """Rows that other code made are not kept beside those of this code: they are made again."""
+    from collections import Counter
 
-    if others := {row.version for row in results.rows.values()} - {VERSION}:
-        names = printable(", ".join(sorted(others)))
-        _warn(f"rows of version {names} are kept beside those of {VERSION}; another --out starts anew")
+    from placewright.bench.runner import stale_keys
+    from placewright.bench.solver_setting import code_name
+    from placewright.support.errors import shown
+    from placewright.support.quantities import counted
+
+    stale = stale_keys(labels, instances, runs, results.rows)
+    count = Counter((key[1], results.rows[key].code) for key in stale)
+    code_of = {run.solver: run.code for run in runs}
+    results.set_aside(stale)
+    for (solver, code), number in sorted(count.items()):
+        rows = counted(number, "row")
+        were = f"of '{shown(solver)}' {'was' if number == 1 else 'were'} made by other code ({shown(code_name(code))}, "
+        _warn(f"{rows} {were}not {code_of[solver]}): set aside in rows.stale and made again")
 
 
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:

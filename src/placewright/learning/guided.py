@@ -43,6 +43,10 @@ class Regal:
         is_sequence = policy.family == "regal" and policy.configuration.network == "sequence"
         return policy.family == "regal" and is_sequence == (self.network == "sequence")
 
+    def policy_for(self, problem: Problem) -> RegalPolicy:
+        """The one that is given, else the one that is shipped. Raises InputError where none is for such a problem."""
+        return cast(RegalPolicy, self.policy or shipped_policy(problem, self.network))
+
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve. Raises InputError for a budget that features alone would spend, and where no policy fits the
         problem."""
@@ -51,7 +55,7 @@ class Regal:
                 f"a budget of {run.budget.evaluations} evaluations leaves none to search with: "
                 f"the features of '{self.name}' take {FEATURE_EVALUATIONS}"
             )
-        policy = cast(RegalPolicy, self.policy or shipped_policy(problem, self.network))
+        policy = self.policy_for(problem)
         policy.check(problem)
         decoder = policy.configuration.decoder
         search = search_for_features(problem, run.seed, decoder)

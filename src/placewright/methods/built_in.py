@@ -8,9 +8,14 @@ from typing import Literal
 
 from placewright.learning.guided import Regal
 from placewright.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
+from placewright.learning.placers.controls import AnnealedPlacement, RandomPlacement
 from placewright.learning.placers.gdp import GDP_PAPER, Gdp
+from placewright.learning.placers.hdp import HDP_GRAPPLER, HDP_PAPER, Hdp
+from placewright.learning.placers.layer_wise import LayerWise
 from placewright.learning.placers.placer import LearnedPlacer
+from placewright.learning.placers.placeto import PLACETO_PAPER, Placeto
 from placewright.learning.placers.post import Post
+from placewright.learning.placers.spotlight import Spotlight
 from placewright.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.problem import Problem
 from placewright.search import default_budget
@@ -102,12 +107,31 @@ _GUIDED = {
 }
 #: Each learns a placement by trying some.
 PLACERS: dict[str, LearnedPlacer] = {
-    method.name: method for method in (Post(), ColocRl(), COLOCRL_PAPER, Gdp(), GDP_PAPER)
+    method.name: method
+    for method in (
+        Post(),
+        ColocRl(),
+        COLOCRL_PAPER,
+        Hdp(),
+        HDP_PAPER,
+        HDP_GRAPPLER,
+        Spotlight(),
+        Placeto(),
+        PLACETO_PAPER,
+        Gdp(),
+        GDP_PAPER,
+    )
 }
 _PLACERS = {
     "post": "cross-entropy and PPO over a distribution for each group of ops (Gao et al. 2018)",
     "colocrl": "a sequence-to-sequence network that learns to place groups of ops (Mirhoseini et al. 2017)",
     "colocrl-paper": "the same in the size that its authors' code had",
+    "hdp": "networks that learn to group ops and to place the groups (Mirhoseini et al. 2018)",
+    "hdp-paper": "the same with the settings of its paper",
+    "hdp-grappler": "the same with the settings of its authors' code",
+    "spotlight": "colocrl's network, trained by PPO (Gao et al. 2018)",
+    "placeto": "messages in the graph move one group of ops after the other (Addanki et al. 2019)",
+    "placeto-paper": "the same with the settings of its paper",
     "gdp": "a graph network with attention that learns to place all ops at once (Zhou et al. 2020)",
     "gdp-paper": "the same in the size and with the settings of its paper",
 }
@@ -156,6 +180,12 @@ def _entries() -> Iterator[MethodEntry]:
     yield _peer(LocalSearch(), "REGAL's local search")
     yield _peer(Annealing(), "simulated annealing of BRKGA's keys")
     yield _peer(RandomSearch(), "random keys")
+    yield _peer(LayerWise(), "whole layers by hand, as learned placers are compared with (Mirhoseini et al. 2017)")
+    for control, summary in (
+        (RandomPlacement(), "random placements of the groups that learned placers place"),
+        (AnnealedPlacement(), "simulated annealing of such placements (Jia et al. 2019)"),
+    ):
+        yield MethodEntry(method=control, kind="peer", summary=summary, default_evaluations=_placer_evaluations)
     yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
     yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
 

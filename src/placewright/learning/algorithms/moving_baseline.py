@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from placewright.support.errors import InputError
+
 
 class MovingBaseline:
     """Steps down (cost - baseline) * log probability, with Adam.
@@ -31,6 +33,8 @@ class MovingBaseline:
 
     def step(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> None:
         """log_probability: [count] of whole placements."""
+        if not np.isfinite(cost).all():
+            raise InputError("a cost is not a finite number, so there is nothing to learn from it")
         counts = runs | (self.steps < self.cut_off)
         self.steps += 1
         if not counts.any():

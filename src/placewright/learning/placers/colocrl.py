@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placewright.learning.environments.first_come import FAILING_SIGNAL
-from placewright.learning.placers.features import unit_features
-from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task
+from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
-from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,29 +28,18 @@ class ColocRl(LearnedPlacer):
     cut_off: int = 200
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InputError(f"samples is {self.samples}; it must be at least 1")
-        if self.hidden < 2 or self.hidden % 2:
-            raise InputError(f"hidden is {self.hidden}; it must be even, since the encoder reads in both directions")
+        check_sizes(self.samples, self.hidden)
 
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):
             yield from self._learning(task)
 
     def _learning(self, task: Task) -> Proposals:
-        import torch
-
         from placewright.learning.algorithms.moving_baseline import MovingBaseline
         from placewright.learning.placers.placement_policy import seeded
-        from placewright.learning.placers.sequence_network import SequencePlacer, UnitEmbedding
+        from placewright.learning.placers.sequence_network import sequence_placer
 
-        features, allowed = unit_features(task.problem, task.units), torch.from_numpy(task.units.allowed)
-
-        def network() -> SequencePlacer:
-            inputs = UnitEmbedding(features, self.kind_width)
-            return SequencePlacer(inputs, inputs.width, self.hidden, allowed)
-
-        policy, generator = seeded(network, task.seed)
+        policy, generator = seeded(lambda: sequence_placer(task, self.kind_width, self.hidden), task.seed)
         learner = MovingBaseline(
             policy,
             learning_rate=self.learning_rate,

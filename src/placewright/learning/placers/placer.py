@@ -18,6 +18,7 @@ from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
+from placewright.support.errors import InputError
 
 #: Yields devices, [count, num units], and is sent what they cost.
 Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
@@ -25,11 +26,13 @@ Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """What a learner is given: the problem, its units, and the seed of all that is drawn."""
+    """What a learner is given: the problem, its units, the seed of all that is drawn, and how many placements it may
+    try at most."""
 
     problem: Problem
     units: Units
     seed: int
+    evaluations: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,8 @@ class LearnedPlacer(ABC):
         if (units.allowed.sum(1) == 1).all():
             trying.measure(units.placements(units.allowed.argmax(1)[None]), "the only placement")
             return "complete"
-        with closing(self.proposals(Task(problem=problem, units=units, seed=run.seed))) as learner:
+        task = Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left)
+        with closing(self.proposals(task)) as learner:
             devices = next(learner)
             while True:
                 trials = trying.measure(units.placements(devices))
@@ -85,6 +89,14 @@ class LearnedPlacer(ABC):
                     devices = learner.send(trials)
                 except StopIteration:
                     return "complete"
+
+
+def check_sizes(samples: int, hidden: int) -> None:
+    """Of a sequence-to-sequence network and its batches. Raises InputError."""
+    if samples < 1:
+        raise InputError(f"samples is {samples}; it must be at least 1")
+    if hidden < 2 or hidden % 2:
+        raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
 
 
 class _Trying:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor, nn
 
-from placewright.learning.placers.features import NUM_KINDS, UnitFeatures
+from placewright.learning.placers.features import NUM_KINDS, UnitFeatures, unit_features
 from placewright.learning.placers.placement_policy import Likelihood, draw, likelihood
+from placewright.learning.placers.placer import Task
+
+#: Devices, [count], of a unit by its number and logits, [count, num devices].
+Chooser: TypeAlias = Callable[[int, Tensor], Tensor]
 
 
 class UnitEmbedding(nn.Module):
@@ -24,18 +31,19 @@ class UnitEmbedding(nn.Module):
         return torch.cat([self.embedding(self.kinds), self.rest], 1)
 
 
-class SequencePlacer(nn.Module):
+class SequenceNetwork(nn.Module):
     """Attention as Bahdanau et al. (2015) have it, over the encoder's states; the context is a mean of what these are
     transformed to. The device of a unit is what the decoder reads at the next one.
 
-    allowed: [num units, num devices].
+    width: of what is read of a unit. temperature: what logits are divided by; bound: where there is one, tanh then
+    keeps them within it (Bello et al. 2016).
     """
 
-    def __init__(self, inputs: nn.Module, width: int, hidden: int, allowed: Tensor) -> None:
+    def __init__(
+        self, width: int, hidden: int, num_devices: int, *, temperature: float = 1.0, bound: float | None = None
+    ) -> None:
         super().__init__()
-        num_devices = allowed.shape[1]
-        self.inputs = inputs
-        self.register_buffer("barred", torch.where(allowed, 0.0, -torch.inf))
+        self.temperature, self.bound = temperature, bound
         self.encoder = nn.LSTM(width, hidden // 2, bidirectional=True, batch_first=True)
         self.start = nn.Parameter(torch.randn(hidden) * 0.1)
         self.devices = nn.Embedding(num_devices, hidden)
@@ -45,30 +53,27 @@ class SequencePlacer(nn.Module):
         self.score = nn.Linear(hidden, 1, bias=False)
         self.output = nn.Linear(2 * hidden, num_devices)
 
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """[count, num units]."""
-        with torch.no_grad():
-            memory, state = self._encoded(count)
-            step = self.start.expand(count, 1, -1)
-            chosen = []
-            for unit in range(len(memory)):
-                hidden, state = self.decoder(step, state)
-                logits = self._logits(hidden, memory)[:, 0] + self.barred[unit]
-                chosen.append(draw(logits, generator))
-                step = self.devices(chosen[-1])[:, None]
-            return torch.stack(chosen, 1)
+    def sample(self, inputs: Tensor, count: int, choose: Chooser) -> Tensor:
+        """inputs: [num units, width] -> [count, num units]. choose: devices by the unit and its logits."""
+        memory, state = self._encoded(inputs, count)
+        step = self.start.expand(count, 1, -1)
+        chosen = []
+        for unit in range(len(memory)):
+            hidden, state = self.decoder(step, state)
+            chosen.append(choose(unit, self._logits(hidden, memory)[:, 0]))
+            step = self.devices(chosen[-1])[:, None]
+        return torch.stack(chosen, 1)
 
-    def evaluate(self, actions: Tensor) -> Likelihood:
-        """All steps at once, since what the decoder read is known."""
-        memory, state = self._encoded(len(actions))
+    def logits(self, inputs: Tensor, actions: Tensor) -> Tensor:
+        """[count, num units, num devices], all steps at once since what the decoder read is known."""
+        memory, state = self._encoded(inputs, len(actions))
         read = torch.cat([self.start.expand(len(actions), 1, -1), self.devices(actions[:, :-1])], 1)
         hidden, _ = self.decoder(read, state)
-        logits = torch.cat([self._logits(each[None], memory) for each in hidden])
-        return likelihood(logits + self.barred, actions)
+        return torch.cat([self._logits(each[None], memory) for each in hidden])
 
-    def _encoded(self, count: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _encoded(self, inputs: Tensor, count: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """What attention looks at, [num units, hidden], and the encoder's last state for so many decoders."""
-        encoded, last = self.encoder(self.inputs()[None])
+        encoded, last = self.encoder(inputs[None])
 
         def joined(state: Tensor) -> Tensor:  # [2, 1, hidden / 2] -> [1, count, hidden]
             return state.transpose(0, 1).reshape(1, 1, -1).expand(1, count, -1).contiguous()
@@ -79,4 +84,34 @@ class SequencePlacer(nn.Module):
         """hidden: [count, steps, hidden] -> [count, steps, num devices]."""
         scores = self.score(torch.tanh(self.query(hidden)[:, :, None] + memory))[..., 0]  # [count, steps, num units]
         context = torch.softmax(scores, -1) @ memory
-        return self.output(torch.cat([hidden, context], -1))
+        logits = self.output(torch.cat([hidden, context], -1)) / self.temperature
+        return logits if self.bound is None else self.bound * torch.tanh(logits)
+
+
+class SequencePlacer(nn.Module):
+    """A policy over placements of the units that `inputs` describes.
+
+    allowed: [num units, num devices].
+    """
+
+    def __init__(self, inputs: nn.Module, network: SequenceNetwork, allowed: Tensor) -> None:
+        super().__init__()
+        self.inputs, self.network = inputs, network
+        self.register_buffer("barred", torch.where(allowed, 0.0, -torch.inf))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """[count, num units]."""
+        with torch.no_grad():
+            return self.network.sample(
+                self.inputs(), count, lambda unit, logits: draw(logits + self.barred[unit], generator)
+            )
+
+    def evaluate(self, actions: Tensor) -> Likelihood:
+        return likelihood(self.network.logits(self.inputs(), actions) + self.barred, actions)
+
+
+def sequence_placer(task: Task, kind_width: int, hidden: int) -> SequencePlacer:
+    """For the units of a task."""
+    inputs = UnitEmbedding(unit_features(task.problem, task.units), kind_width)
+    network = SequenceNetwork(inputs.width, hidden, task.problem.machine.num_devices)
+    return SequencePlacer(inputs, network, torch.from_numpy(task.units.allowed))

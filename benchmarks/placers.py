@@ -1,0 +1,327 @@
+"""Learned placers beside what needs no learning, at equal numbers of evaluations: ColocRL's table 2, and all methods.
+
+    python benchmarks/placers.py OUT [--workloads NAME ...] [--machines NAME ...] [--methods NAME ...]
+                                 [--seeds 3] [--evaluations 1000] [--seconds 10]
+
+Prints tables of the step times of the plans that methods end with, over those of the best single device; and the
+evaluations and the seconds of networks and of simulation that they took. OUT holds rows.jsonl, a row as soon as its run
+ends. Killed and started again it goes on from there, and with more of anything it makes the rows that are missing, one
+seed of all before the next; --report makes none. The independent checker judges every plan, and its placement under
+blocking transfers too. Seconds are of the processor. Needs the extras `zoo` and `metis`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from placewright.datasets.zoo.workloads import capture_workload, with_variables, workloads
+from placewright.graph import Graph
+from placewright.learning.environments.first_come import FirstComeEnvironment
+from placewright.machines import load_machine
+from placewright.methods.built_in import PLACERS
+from placewright.methods.table import METHODS, make_method
+from placewright.plans.assemble import assemble_plan
+from placewright.problem import Problem, make_problem
+from placewright.search.constructive.baseline import Baseline
+from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.result import Result, measure
+from placewright.search.run.search_run import SearchRun
+from placewright.support.files import locked_folder
+from placewright.verification.checker import check_plan
+
+LEARNERS = ("post", "hdp", "placeto", "colocrl", "gdp", "spotlight")
+SEARCHES = ("random-placement", "annealed-placement", "auto")
+CHEAP = ("single-device", "layer-wise", "contiguous-split", "metis-dfs", "gp-dfs", "heft", "m-topo", "m-etf", "m-sct")
+#: Also run under a limit in seconds.
+TIMED = ("annealed-placement", "auto")
+#: What table 2 of ColocRL's paper has beside the single devices and ColocRL itself.
+TABLE_2 = {"Scotch (here METIS)": "metis-dfs", "MinCut (here gp-dfs)": "gp-dfs", "Expert": "layer-wise"}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run. seconds: its time limit, in place of evaluations."""
+
+    workload: str
+    machine: str
+    method: str
+    seed: int
+    evaluations: int
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        limit = f"{self.seconds:g}s" if self.seconds else f"{self.evaluations}"
+        return f"{self.workload} {self.machine} {self.label} {limit} seed{self.seed}"
+
+    @property
+    def label(self) -> str:
+        """Of its line in the tables."""
+        return f"{self.method} {self.seconds:g} s" if self.seconds else self.method
+
+    @property
+    def case(self) -> str:
+        return f"{self.workload}, {self.machine}"
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(evaluations=UNLIMITED if self.seconds else self.evaluations, seconds=self.seconds)
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")
+    options.add_argument("--machines", nargs="+", metavar="NAME")
+    options.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="NAME")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--evaluations", type=int, default=1000)
+    options.add_argument("--seconds", type=float, default=10.0, help=f"of {' and '.join(TIMED)}, beside the others")
+    options.add_argument("--report", action="store_true", help="only print the tables of the rows that are there")
+    options.add_argument("--quick", action="store_true", help="something tiny")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    if arguments.quick:
+        arguments.workloads, arguments.machines = ["tiny"], ["2xp100"]
+        arguments.seeds, arguments.evaluations, arguments.seconds = 1, 20, 0.05
+    arguments.workloads = arguments.workloads or ["rnnlm2", "nmt2", "inception-v3"]
+    arguments.machines = arguments.machines or ["2xp100", "4xp100"]
+    arguments.methods = arguments.methods or [name for name in (*LEARNERS, *SEARCHES, *CHEAP) if name in METHODS]
+    jobs = jobs_of(arguments)
+    with locked_folder(arguments.out, "another comparison writes to"):
+        rows = rows_of(jobs, arguments.out / "rows.jsonl", make=not arguments.report)
+    print_tables(rows, [job for job in jobs if job.name in rows])
+
+
+def jobs_of(arguments: argparse.Namespace) -> list[Job]:
+    """All with the first seed before any with the second; what draws nothing has one seed."""
+    cases = [(workload, machine) for workload in arguments.workloads for machine in arguments.machines]
+    limits = [(method, None) for method in arguments.methods]
+    limits += [(method, arguments.seconds) for method in arguments.methods if method in TIMED]
+    return [
+        Job(
+            workload=workload,
+            machine=machine,
+            method=method,
+            seed=seed,
+            evaluations=arguments.evaluations,
+            seconds=seconds,
+        )
+        for seed in range(arguments.seeds)
+        for method, seconds in sorted(limits, key=lambda limit: limit[0] in LEARNERS)
+        if seed == 0 or not isinstance(METHODS[method], Baseline)
+        for workload, machine in cases
+    ]
+
+
+def rows_of(jobs: Sequence[Job], path: Path, *, make: bool) -> dict[str, Row]:
+    """By the name of their job, those on disk among them."""
+    rows = {row["run"]: row for row in whole_rows(path)}
+    for job in jobs:
+        if make and job.name not in rows:
+            rows[job.name] = row_of(job)
+            with path.open("a") as file:
+                file.write(json.dumps(rows[job.name]) + "\n")
+            print(f"{job.name}: {rows[job.name]['step_time_ns'] / 1e6:.2f} ms", flush=True)
+    return rows
+
+
+def whole_rows(path: Path) -> list[Row]:
+    """A kill may have cut the last, which is then removed."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")
+    path.write_text("".join(line + "\n" for line in lines[:-1]))
+    return [json.loads(line) for line in lines[:-1]]
+
+
+@cache
+def graph_of(workload: str) -> Graph:
+    return tiny() if workload == "tiny" else capture_workload(workload)
+
+
+def tiny() -> Graph:
+    """A language model of two layers over four words."""
+    import torch
+
+    from placewright.datasets.zoo.unrolled import UnrolledLanguageModel
+    from placewright.importers.torch_module import from_torch
+
+    words = torch.zeros(2, 4, dtype=torch.int64)
+    model = UnrolledLanguageModel(layers=2, width=256, vocabulary=100)
+    return with_variables(from_torch(model, (words, words), training=True))
+
+
+@cache
+def problem_of(workload: str, machine: str) -> Problem:
+    problem = make_problem(graph_of(workload), load_machine(machine))
+    assert problem.core.num_ops > 0  # made here, so that it is part of no method's time
+    return problem
+
+
+def row_of(job: Job) -> Row:
+    problem = problem_of(job.workload, job.machine)
+    with simulator_clock() as clock:
+        began = time.process_time()
+        result = make_method(job.method).solve(problem, SearchRun(job.budget, seed=job.seed))
+        seconds = time.process_time() - began
+    assert_right(job, problem, result)
+    return {
+        "run": job.name,
+        "step_time_ns": result.metrics.step_time_ns,
+        "bytes_over_limit": result.metrics.bytes_over_limit,
+        "blocking_ns": blocking_ns(job, problem, result),
+        "evaluations": result.evaluations,
+        "seconds": round(seconds, 3),
+        "simulator_seconds": round(clock[0], 3) if job.method in PLACERS else None,
+        "found_by": result.found_by,
+        "trace": [[point.evaluations, point.best] for point in result.trace if point.bytes_over_limit == 0],
+    }
+
+
+@contextmanager
+def simulator_clock() -> Iterator[list[float]]:
+    """Processor seconds that go by in the environment of learned placers."""
+    spent, whole = [0.0], {name: getattr(FirstComeEnvironment, name) for name in ("measure", "solution")}
+
+    def timed(name: str, environment: FirstComeEnvironment, *arguments: Any) -> Any:
+        began = time.process_time()
+        found = whole[name](environment, *arguments)
+        spent[0] += time.process_time() - began
+        return found
+
+    for name in whole:
+        setattr(FirstComeEnvironment, name, lambda *rest, name=name: timed(name, *rest))
+    try:
+        yield spent
+    finally:
+        for name, function in whole.items():
+            setattr(FirstComeEnvironment, name, function)
+
+
+def assert_right(job: Job, problem: Problem, result: Result) -> None:
+    plan = assemble_plan(problem, result, solver=job.method, seconds=0.0)
+    wrong = check_plan(plan, problem.graph, problem.time_ns)
+    if wrong:
+        raise SystemExit(f"{job.name}: {wrong[0]}")
+
+
+def blocking_ns(job: Job, problem: Problem, result: Result) -> int:
+    """The step time of the same placement where transfers block, first come, first served."""
+    blocking = replace(problem, machine=replace(problem.machine, transfer_model="blocking"))
+    solution = FirstComeEnvironment(blocking).solution(result.solution.device_of)
+    metrics = measure(blocking, solution)
+    moved = replace(
+        result, solution=solution, metrics=metrics, stopped_because="complete", baselines=(), proven_bound=None
+    )
+    assert_right(job, blocking, moved)
+    return metrics.step_time_ns
+
+
+def print_tables(rows: dict[str, Row], jobs: Sequence[Job]) -> None:
+    """jobs: those that have rows."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for job in jobs:
+        found.setdefault((job.case, job.label), []).append(rows[job.name])
+    table_2(found)
+    all_methods(found)
+    evaluations_to_match(found)
+
+
+def step_ms(found: dict[tuple[str, str], list[Row]], case: str, label: str) -> float | None:
+    """The median over seeds of those that run; None where there is no row, infinite where none runs."""
+    rows = found.get((case, label))
+    if not rows:
+        return None
+    return statistics.median(
+        row["step_time_ns"] / 1e6 if row["bytes_over_limit"] == 0 else float("inf") for row in rows
+    )
+
+
+def text_of(value: float | None, digits: int = 1) -> str:
+    if value is None:
+        return ""
+    return "OOM" if value == float("inf") else f"{value:.{digits}f}"
+
+
+def table_2(found: dict[tuple[str, str], list[Row]]) -> None:
+    """As ColocRL's: milliseconds of a step, and how much less than the fastest of the others ColocRL needs."""
+    cases = list(dict.fromkeys(case for case, _ in found))
+    print(f"| step time, ms | Single device | {' | '.join(TABLE_2)} | ColocRL | over the best of these | over Expert |")
+    print("|---|" + "---:|" * (len(TABLE_2) + 4))
+    for case in cases:
+        others = [step_ms(found, case, name) for name in ("single-device", *TABLE_2.values())]
+        own, known = step_ms(found, case, "colocrl"), [value for value in others if value is not None]
+        if own is None or not known:
+            continue
+        gains = [f"{min(known) / own - 1:+.1%}", "" if others[-1] is None else f"{others[-1] / own - 1:+.1%}"]
+        print(f"| {case} | {' | '.join(map(text_of, [*others, own]))} | {' | '.join(gains)} |")
+
+
+def all_methods(found: dict[tuple[str, str], list[Row]]) -> None:
+    """Step times over those of the best single device, medians over seeds, the least and most behind them; then means
+    of what a run took."""
+    cases = list(dict.fromkeys(case for case, _ in found))
+    print(f"\n| over the single device | {' | '.join(cases)} | blocking | evaluations | network s | simulator s |")
+    print("|---|" + "---:|" * (len(cases) + 4))
+    for label in dict.fromkeys(label for _, label in found):
+        cells = [ratios_of(found, case, label) for case in cases]
+        own = [row for case in cases for row in found.get((case, label), [])]
+        simulator = [row["simulator_seconds"] for row in own if row["simulator_seconds"] is not None]
+        total = statistics.mean(row["seconds"] for row in own)
+        seconds = [f"{total:.1f}", ""]
+        if simulator:
+            seconds = [f"{total - statistics.mean(simulator):.1f}", f"{statistics.mean(simulator):.1f}"]
+        worth = [row["blocking_ns"] / row["step_time_ns"] for row in own]
+        spent = f"{statistics.mean(row['evaluations'] for row in own):,.0f}"
+        print(f"| {label} | {' | '.join(cells)} | {statistics.mean(worth):.2f} | {spent} | {' | '.join(seconds)} |")
+
+
+def ratios_of(found: dict[tuple[str, str], list[Row]], case: str, label: str) -> str:
+    single, own = step_ms(found, case, "single-device"), step_ms(found, case, label)
+    if not single or own is None:
+        return text_of(own)
+    ratios = [row["step_time_ns"] / 1e6 / single for row in found[case, label] if row["bytes_over_limit"] == 0]
+    spread = f" ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else ""
+    return text_of(own / single, 3) + spread
+
+
+def evaluations_to_match(found: dict[tuple[str, str], list[Row]]) -> None:
+    """After how many evaluations each is as good as ColocRL ends, seed by seed."""
+    cases = list(dict.fromkeys(case for case, label in found if label == "colocrl"))
+    if not cases:
+        return
+    print(f"\n| evaluations until as good as ColocRL's end | {' | '.join(cases)} |\n|---|" + "---:|" * len(cases))
+    for label in dict.fromkeys(label for _, label in found):
+        pairs = [list(zip(found.get((case, label), []), found[case, "colocrl"], strict=False)) for case in cases]
+        if label in (*LEARNERS, *SEARCHES) and any(pairs):
+            print(f"| {label} | {' | '.join(matched(each) for each in pairs)} |")
+
+
+def matched(pairs: Sequence[tuple[Row, Row]]) -> str:
+    """The median over seeds, "never" where half or more do not come there."""
+    firsts = []
+    for own, theirs in pairs:
+        reached = [spent for spent, best in own["trace"] if best <= theirs["step_time_ns"]]
+        firsts.append(min(reached, default=float("inf")))
+    if not firsts:
+        return ""
+    median = statistics.median(firsts)
+    return "never" if median == float("inf") else f"{median:,.0f}"
+
+
+if __name__ == "__main__":
+    main()

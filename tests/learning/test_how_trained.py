@@ -1,0 +1,34 @@
+"""How a policy was trained, from the record in its file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from learning.networks import random_policy
+
+from placewright.learning.how_trained import training_of
+from placewright.learning.shipped import find_policy
+
+
+@pytest.mark.parametrize(
+    ("record", "trained"),
+    [
+        ({"step": 100, "training": {"imitation_steps": 0}}, "REINFORCE"),
+        ({"step": 100, "training": {"imitation_steps": 300}}, "imitation"),
+        ({"step": 100, "training": {"imitation_steps": 99}}, "imitation, then REINFORCE"),
+        ({"step": 100, "training": {"taught_steps": 300}}, "imitation"),  # the name of before
+        ({"step": 100, "training": {}}, "REINFORCE"),  # of before there was imitation
+        ({"step": 100}, "not recorded"),
+        ({"training": {"imitation_steps": 0}}, "not recorded"),
+        ({"step": 100, "training": {"imitation_steps": "many"}}, "not recorded"),
+    ],
+)
+def test_a_record_says_how_a_policy_was_trained(record: dict[str, Any], trained: str) -> None:
+    assert training_of(replace(random_policy(), record=record)) == trained
+
+
+def test_shipped_policies_say_how_they_were_trained() -> None:
+    trained = {name: training_of(find_policy(name)) for name in ("runtime-synthetic", "runtime-zoo-leanings-lazy")}
+    assert trained == {"runtime-synthetic": "REINFORCE", "runtime-zoo-leanings-lazy": "imitation"}
