@@ -1,4 +1,4 @@
-"""What ranks do in tests/execution/pytorch/test_ranks.py: `python rank_cases.py CASE`, once for each rank."""
+"""What ranks do in tests/execution/pytorch/test_ranks.py: `python rank_cases.py CASE...`, once for each rank."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def equal() -> None:
         if PINS[name]:
             assert {op.device for op in compiled.plan.ops} == {0, 1}
         compiled.close()
+    print("equal: as the module")
 
 
 def trains() -> None:
@@ -141,6 +142,7 @@ def trains() -> None:
     )
     step.close()
     look.close()
+    print("trains: as the module")
 
 
 def survives() -> None:
@@ -219,5 +221,6 @@ def _is_lost(compiled: Any, x: torch.Tensor, expected: torch.Tensor) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    globals()[sys.argv[1]]()
+    for case in sys.argv[1:]:
+        globals()[case]()
     dist.destroy_process_group()

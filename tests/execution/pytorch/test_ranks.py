@@ -25,13 +25,13 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def started(case: str, count: int = 2) -> list[subprocess.Popen[str]]:
-    """The processes of a case of rank_cases.py, one per rank."""
+def started(*cases: str, count: int = 2) -> list[subprocess.Popen[str]]:
+    """The processes of cases of rank_cases.py, one per rank."""
     port = str(free_port())
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     return [
         subprocess.Popen(
-            [sys.executable, str(TESTS / "rank_cases.py"), case],
+            [sys.executable, str(TESTS / "rank_cases.py"), *cases],
             env={**common, "RANK": str(rank), "PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -41,25 +41,26 @@ def started(case: str, count: int = 2) -> list[subprocess.Popen[str]]:
     ]
 
 
-def said(case: str, count: int = 2) -> list[str]:
-    """What each rank prints in a case in which all end well."""
-    processes = started(case, count)
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What each of two ranks prints that end well, in one group: starting one takes longer than what they do."""
+    processes = started("equal", "trains", "survives")
     try:
         told = [process.communicate(timeout=PATIENCE_S) for process in processes]
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0] * count, "\n".join(map("".join, told))
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(map("".join, told))
     return [output for output, _ in told]
 
 
-@pytest.mark.parametrize("case", ["equal", "trains"])
-def test_two_ranks_compute_what_the_module_computes(case: str) -> None:
-    said(case)
+def test_two_ranks_compute_what_the_module_computes(said: list[str]) -> None:
+    for output in said:
+        assert output.startswith("equal: as the module\ntrains: as the module\n")
 
 
-def test_what_goes_wrong_on_one_rank_is_said_on_all_and_leaves_them_able_to_run() -> None:
-    first, second = said("survives")
+def test_what_goes_wrong_on_one_rank_is_said_on_all_and_leaves_them_able_to_run(said: list[str]) -> None:
+    first, second = said
     assert "fails: ValueError: something is wrong with 3: raised by the op 'act' on the device rank:1" in second
     assert "fails: RankError: rank 1 stopped: ValueError: something is wrong with 3; raised by the op 'act'" in first
     assert "interrupted: KeyboardInterrupt" in second
@@ -101,6 +102,7 @@ def test_a_rank_that_does_not_answer_is_waited_for_no_longer_than_said() -> None
     ]
 
 
+@pytest.mark.long
 def test_two_agents_of_torchrun_train_the_example_as_two_hosts_would(tmp_path: Path) -> None:
     port = str(free_port())
     agents = [
