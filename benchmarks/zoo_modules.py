@@ -1,4 +1,7 @@
-"""Networks of the zoo with random weights and inputs, to be run; the scripts beside it import this."""
+"""Networks of the zoo with random weights and inputs, to be run; the scripts beside it import this.
+
+Three of them are functions that `placewright run benchmarks/zoo_modules.py:googlenet` takes.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +26,18 @@ def module_of(name: str, batch: int) -> tuple[torch.nn.Module, tuple[torch.Tenso
         torch.randn(shape) if argument.is_floating_point() else torch.randint(0, WORDS, shape)
         for shape, argument in zip(shapes, arguments, strict=True)
     )
+
+
+def nasnet() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """NASNet-A mobile for one picture."""
+    return module_of("nasnet_a_mobile", 1)
+
+
+def googlenet() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """GoogLeNet for two pictures."""
+    return module_of("googlenet", 2)
+
+
+def bert() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """BERT-tiny for two texts."""
+    return module_of("bert_tiny", 2)

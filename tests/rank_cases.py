@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils import _pytree as pytree
 from torch_modules import Branches, calls
+from waiting import wait_until
 
 import placewright
 from placewright import RankError
@@ -155,6 +156,7 @@ def survives() -> None:
 
     def interrupted() -> None:
         os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: bool(compiled._ranks._interrupted))
 
     for what in (fails, interrupted):
         todo[:] = [what] if rank == 1 else []
@@ -163,6 +165,13 @@ def survives() -> None:
         except (ValueError, RankError, KeyboardInterrupt) as error:
             print(what.__name__, type(error).__name__, error, *getattr(error, "__notes__", ()), sep=": ")
         assert_same(compiled(x), expected)
+    if rank == 1:
+        interrupt_after_next_step(compiled._ranks)
+    try:
+        assert_same(compiled(x), expected)
+    except KeyboardInterrupt:
+        print("late: KeyboardInterrupt")
+    assert_same(compiled(x), expected)
     for shape in ((4, 8), (5, 8)):
         try:
             print(compiled(torch.zeros(shape) if rank == 0 else x).shape)
@@ -184,6 +193,19 @@ def survives() -> None:
     assert_same(compiled(x), expected)
     compiled.close()
     print("threads left:", threads())
+
+
+def interrupt_after_next_step(ranks: Any) -> None:
+    """Ctrl-C comes when the step is done, before the call returns."""
+    run = ranks.workers.run
+
+    def run_and_interrupt(jobs: Any, stop: Callable[[], None]) -> None:
+        run(jobs, stop)
+        if stop.__name__ == "stop":  # What ranks agree on beforehand is not stopped.
+            ranks.workers.run = run
+            ranks._interrupt()
+
+    ranks.workers.run = run_and_interrupt
 
 
 def threads() -> int:

@@ -65,6 +65,7 @@ def test_what_goes_wrong_on_one_rank_is_said_on_all_and_leaves_them_able_to_run(
     assert "fails: RankError: rank 1 stopped: ValueError: something is wrong with 3; raised by the op 'act'" in first
     assert "interrupted: KeyboardInterrupt" in second
     assert "interrupted: RankError: rank 1 stopped: it was interrupted" in first
+    assert ("late: KeyboardInterrupt" in first, "late: KeyboardInterrupt" in second) == (False, True)
     differ = "all ranks must do the same; rank 0 runs Acts with inputs float32[5, 8] for the first time, rank 1 runs"
     assert f"shapes: {differ}" in first
     assert f"shapes: {differ}" in second

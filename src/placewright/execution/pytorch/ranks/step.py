@@ -68,6 +68,8 @@ class RankStep:
         except BaseException:
             self._code = self._write()
             raise
+        if channels.stopped:  # Ctrl-C came when all was done. It must not stop the next step.
+            self._code = self._write()
         self._bring_up_to_date(parameters, tensors, out)
         return out
 
