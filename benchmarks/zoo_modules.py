@@ -1,6 +1,6 @@
 """Networks of the zoo with random weights and inputs, to be run; the scripts beside it import this.
 
-Three of them are functions that `placewright run benchmarks/zoo_modules.py:googlenet` takes.
+Some of them are functions that `placewright run benchmarks/zoo_modules.py:googlenet` takes.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ def googlenet() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     return module_of("googlenet", 2)
 
 
-def bert() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """BERT-tiny for two texts."""
-    return module_of("bert_tiny", 2)
+def inception() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Inception-v3 for one picture."""
+    return module_of("inception_v3", 1)
+
+
+def mmoe() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """A mixture of experts that takes a millisecond."""
+    return module_of("mmoe", 1)

@@ -66,6 +66,7 @@ TINY_WITH_TORCH = {
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],
+    "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
 
