@@ -91,6 +91,14 @@ def test_what_is_drawn_is_as_likely_as_is_said_of_it() -> None:
     assert torch.allclose(counts / 1000, expected, atol=0.06)
 
 
+def test_the_likeliest_has_the_likeliest_group_of_each_op_and_is_likelier_than_what_is_drawn() -> None:
+    policy, generator = placer(chain(5), num_groups=3, samples=1)
+    best = policy.likeliest()
+    assert best[0, :5].tolist() == policy.grouper().argmax(1).tolist()
+    drawn = policy.evaluate(policy.sample(50, generator)).log_probability[:, :5].sum(1)
+    assert bool((policy.evaluate(best).log_probability[0, :5].sum() >= drawn).all())
+
+
 def test_the_gradient_of_both_networks_is_that_of_finite_differences() -> None:
     policy, generator = placer(chain(4), num_groups=2, samples=2, rectified=False)
     policy = policy.double()

@@ -15,7 +15,7 @@ import torch
 
 from placewright.learning.algorithms.step_baseline import StepBaseline
 from placewright.learning.environments.first_come import FirstComeEnvironment
-from placewright.learning.placers.message_network import Messages, NodePlacer, relations
+from placewright.learning.placers.message_network import Messages, NodePlacer, Relations
 from placewright.learning.placers.node_visits import Episodes, Observer, unit_starts
 from placewright.learning.placers.placement_policy import Likelihood
 from placewright.learning.placers.placeto import Placeto, measured_after
@@ -47,7 +47,7 @@ def test_rounds_of_messages_are_what_a_loop_over_nodes_sums_up() -> None:
 
 def test_ancestors_descendants_and_others_are_what_walks_find_and_cycles_are_both() -> None:
     # 0 -> 1 -> 2, 3 -> 2, and 4 and 5 read each other.
-    before, after, beside = relations(np.array([[0, 1, 3, 4, 5], [1, 2, 2, 5, 4]]), 6)
+    before, after, beside = Relations(np.array([[0, 1, 3, 4, 5], [1, 2, 2, 5, 4]]), 6).of(np.arange(6))
     assert np.flatnonzero(before[2]).tolist() == [0, 1, 3]
     assert np.flatnonzero(after[0]).tolist() == [1, 2]
     assert np.flatnonzero(beside[1]).tolist() == [3, 4, 5]
@@ -57,7 +57,7 @@ def test_ancestors_descendants_and_others_are_what_walks_find_and_cycles_are_bot
     reach[edges[0], edges[1]] = True
     for middle in range(20):
         reach |= reach[:, [middle]] & reach[[middle]]
-    before, after, beside = relations(edges, 20)
+    before, after, beside = Relations(edges, 20).of(np.arange(20))
     assert np.array_equal(after, reach)
     assert np.array_equal(before, reach.T)
     assert np.array_equal(beside, ~(reach | reach.T | np.eye(20, dtype=bool)))
@@ -78,10 +78,10 @@ def test_a_node_asks_itself_and_sums_over_its_ancestors_descendants_and_others()
         own = placer.own(features[:, [episode]])
         seen = torch.cat([placer.along(own), placer.against(own)], 2)[:, 0]
         asked = [seen[node]]
-        for which, relation in enumerate(placer.relations):
+        for which, relation in enumerate(placer.relations.of(np.array([node]))):
             total = torch.zeros(8)
             for other in range(6):
-                if relation[node, other]:
+                if relation[0, other]:
                     total = total + placer.told[which](seen[other])
             asked.append(placer.heard[which](total))
         expected = placer.output(torch.cat(asked))

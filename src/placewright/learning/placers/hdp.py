@@ -9,6 +9,10 @@ from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, 
 from placewright.learning.placers.torch_needed import torch_on_one_thread
 from placewright.support.errors import InputError
 
+#: Steps after which the likeliest placement is tried, too: bounded logits never leave a device without a chance, so
+#: what is drawn for thousands of ops always has some that stand apart from the rest.
+LIKELIEST_EVERY = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hdp(LearnedPlacer):
@@ -76,6 +80,8 @@ class Hdp(LearnedPlacer):
             max_grad_norm=self.max_grad_norm,
         )
         while True:
+            if learner.steps and learner.steps % LIKELIEST_EVERY == 0:
+                yield policy.devices(policy.likeliest(), task.units.allowed)
             noise = self.logit_noise if learner.steps < self.noisy_steps else 0.0
             actions = policy.sample(self.groupings, generator, noise)
             trials = yield policy.devices(actions, task.units.allowed)

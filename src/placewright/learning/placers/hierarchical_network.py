@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,14 +88,17 @@ class HierarchicalPlacer(nn.Module):
             return draw(with_noise(logits, noise, generator), generator)
 
         with torch.no_grad():
-            logits, found = self.grouper(), []
-            for _ in range(groupings):
-                grouping = drawn(logits)
-                devices = self.placer.sample(
-                    self.groups(grouping), self.placements, lambda _, device_logits: drawn(device_logits)
-                )
-                found.append(torch.cat([grouping.expand(self.placements, -1), devices], 1))
-            return torch.cat(found)
+            logits = self.grouper()
+            return torch.cat([self._placed(drawn(logits), self.placements, drawn) for _ in range(groupings)])
+
+    def likeliest(self) -> Tensor:
+        """The likeliest group of each op, then group by group the likeliest device: [1, num units + num groups]."""
+        with torch.no_grad():
+            return self._placed(self.grouper().argmax(-1), 1, lambda logits: logits.argmax(-1))
+
+    def _placed(self, grouping: Tensor, count: int, choose: Callable[[Tensor], Tensor]) -> Tensor:
+        devices = self.placer.sample(self.groups(grouping), count, lambda _, logits: choose(logits))
+        return torch.cat([grouping.expand(count, -1), devices], 1)
 
     def evaluate(self, actions: Tensor) -> Likelihood:
         logits = self.grouper()

@@ -55,12 +55,12 @@ class NodePlacer(nn.Module):
         super().__init__()
         count, num_devices = allowed.shape
         self.register_buffer("barred", torch.where(torch.from_numpy(allowed), 0.0, -torch.inf))
-        self.relations = relations(edges, count)
+        self.relations = Relations(edges, count)
         self.own = rectified(num_features, width, width, width)
         self.along = Messages(edges[0], edges[1], count, width, rounds)
         self.against = Messages(edges[1], edges[0], count, width, rounds)
-        self.told = nn.ModuleList(rectified(2 * width, 2 * width, 2 * width) for _ in self.relations)
-        self.heard = nn.ModuleList(rectified(2 * width, 2 * width, 2 * width) for _ in self.relations)
+        self.told = nn.ModuleList(rectified(2 * width, 2 * width, 2 * width) for _ in range(3))
+        self.heard = nn.ModuleList(rectified(2 * width, 2 * width, 2 * width) for _ in range(3))
         self.output = rectified(8 * width, 16 * width, 8 * width, num_devices)
 
     def forward(self, features: Tensor, nodes: Tensor) -> Tensor:
@@ -69,29 +69,38 @@ class NodePlacer(nn.Module):
         own = self.own(features)
         seen = torch.cat([self.along(own), self.against(own)], 2)
         asked = [seen[nodes, torch.arange(len(nodes))]]
-        for relation, told, heard in zip(self.relations, self.told, self.heard, strict=True):
-            related = torch.from_numpy(relation[nodes.numpy()]).to(seen.dtype)  # [count, num nodes]
-            asked.append(heard(torch.einsum("bn,nbw->bw", related, told(seen))))
+        for related, told, heard in zip(self.relations.of(nodes.numpy()), self.told, self.heard, strict=True):
+            asked.append(heard(torch.einsum("bn,nbw->bw", torch.from_numpy(related).to(seen.dtype), told(seen))))
         return self.output(torch.cat(asked, 1)) + self.barred[nodes]
 
 
-def relations(edges: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], ...]:
-    """By node its ancestors, its descendants, and those that are neither and not itself: [count, count] each. Groups of
-    ops may read each other: then each is both to the other, and to itself neither."""
-    before: list[list[int]] = [[] for _ in range(count)]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for source, target in edges.T.tolist():
-        before[target].append(source)
-        after[source].append(target)
-    itself = np.eye(count, dtype=bool)
-    ancestors = _reached(before, range(count)) & ~itself
-    descendants = _reached(after, range(count - 1, -1, -1)) & ~itself
-    return ancestors, descendants, ~(ancestors | descendants | itself)
+class Relations:
+    """Of nodes their ancestors, their descendants, and those that are neither and not themselves. Groups of ops may
+    read each other: then each is both to the other, and to itself neither. Kept as bits, as there may be many nodes."""
+
+    def __init__(self, edges: NDArray[np.int64], count: int) -> None:
+        before: list[list[int]] = [[] for _ in range(count)]
+        after: list[list[int]] = [[] for _ in range(count)]
+        for source, target in edges.T.tolist():
+            before[target].append(source)
+            after[source].append(target)
+        self._count = count
+        self._ancestors = _reached(before, range(count))
+        self._descendants = _reached(after, range(count - 1, -1, -1))
+
+    def of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """[len(nodes), num nodes] each."""
+        others = nodes[:, None] != np.arange(self._count)
+        ancestors, descendants = (
+            np.unpackbits(bits[nodes], axis=1, count=self._count, bitorder="little").astype(bool) & others
+            for bits in (self._ancestors, self._descendants)
+        )
+        return ancestors, descendants, others & ~ancestors & ~descendants
 
 
-def _reached(following: Sequence[Sequence[int]], order: Sequence[int]) -> NDArray[np.bool_]:
-    """By node all that can be reached, as bits of whole numbers; one pass in an order in which the reached come first,
-    more where there are cycles."""
+def _reached(following: Sequence[Sequence[int]], order: Sequence[int]) -> NDArray[np.uint8]:
+    """By node the bits of all that can be reached; one pass in an order in which the reached come first, more where
+    there are cycles."""
     reached, grew = [0] * len(following), True
     while grew:
         grew = False
@@ -102,6 +111,5 @@ def _reached(following: Sequence[Sequence[int]], order: Sequence[int]) -> NDArra
             if found != reached[node]:
                 reached[node], grew = found, True
     length = (len(following) + 7) // 8
-    rows = np.frombuffer(b"".join(bits.to_bytes(length, "little") for bits in reached), np.uint8)
-    bits = np.unpackbits(rows.reshape(-1, length), axis=1, bitorder="little")
-    return bits[:, : len(following)].astype(bool)
+    rows = b"".join(bits.to_bytes(length, "little") for bits in reached)
+    return np.frombuffer(rows, np.uint8).reshape(-1, length)

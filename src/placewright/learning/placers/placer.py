@@ -16,6 +16,7 @@ from placewright.learning.environments.first_come import FirstComeEnvironment, N
 from placewright.learning.placers.colocation import COLOCRL_RULES, Units, units_of
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
+from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
@@ -32,7 +33,7 @@ class Task:
     problem: Problem
     units: Units
     seed: int
-    evaluations: int
+    evaluations: int = UNLIMITED
 
 
 @dataclass(frozen=True, kw_only=True)
