@@ -24,6 +24,7 @@ from placewright.datasets.synthetic import random_graph
 from placewright.datasets.zoo.workloads import capture_workload, workloads
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
+from placewright.learning.environments.placed_units import measured_on_one_device
 from placewright.learning.gdp.policy import GdpPolicy
 from placewright.learning.gdp.settings import NetworkSettings
 from placewright.learning.gdp.trainings import TRAININGS, GdpTraining
@@ -31,7 +32,7 @@ from placewright.learning.placers.gdp import Gdp
 from placewright.learning.policy_file import read_policy
 from placewright.learning.trainer import train
 from placewright.machines import load_machine
-from placewright.methods.table import METHODS, make_method
+from placewright.methods.table import make_method
 from placewright.problem import Problem, make_problem
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
@@ -46,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "-no-attention": {"attention": False},
     "-no-superposition": {"superposition": "off"},
 }
-PEERS = ("contiguous-split", "m-etf", "post", "hdp", "auto")
+PEERS = ("layer-wise", "m-etf", "annealed-placement", "auto", "post", "hdp")
 Row = dict[str, Any]
 #: Name of the part, network, evaluations, and what makes the method.
 Job = tuple[str, str, int, Callable[[], Method]]
@@ -76,6 +77,7 @@ class Comparison:
     training: GdpTraining
     evaluations: int
     fine_tune: int
+    variants: tuple[str, ...]
 
     def alone(self, variant: str = "") -> Gdp:
         return Gdp(network=replace(self.training.policy.network, **VARIANTS[variant]))
@@ -104,13 +106,14 @@ def main() -> None:
     with locked_folder(arguments.out, "another comparison writes to"):
         comparison = comparison_of(arguments)
         held_out = list(comparison.graphs) if arguments.held_out is None else arguments.held_out
+        held_out = held_out[:1] if arguments.quick else held_out
         rows = [row for seed in range(arguments.seeds) for row in rows_of(comparison, seed, held_out)]
         print_tables(rows, list(comparison.graphs))
 
 
 def comparison_of(arguments: argparse.Namespace) -> Comparison:
     out, quick = arguments.out, arguments.quick
-    names = ["made-0", "made-1", "made-2"] if quick else list(arguments.networks)
+    names = ["made-0", "made-1"] if quick else list(arguments.networks)
     graphs = {name: made_graph(name) if quick else captured(out / "graphs", name) for name in names}
     machine = load_machine(arguments.machine)
     training = replace(TRAININGS[arguments.machine], steps=3 if quick else arguments.steps)
@@ -124,6 +127,7 @@ def comparison_of(arguments: argparse.Namespace) -> Comparison:
         training=training,
         evaluations=40 if quick else arguments.evaluations,
         fine_tune=40 if quick else arguments.fine_tune,
+        variants=() if quick else ("-no-attention", "-no-superposition"),
     )
 
 
@@ -158,22 +162,24 @@ def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[
 
 def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
     """What is cheap first; a training is only made when a row needs its policy."""
-    alone, evaluations = comparison.alone(), comparison.evaluations
-    at_once = alone.zero_shot_evaluations(next(iter(comparison.problems.values())))
+    evaluations = comparison.evaluations
+    at_once = comparison.alone().zero_shot_evaluations(next(iter(comparison.problems.values())))
     for network in comparison.graphs:
         yield "untrained", network, at_once, comparison.alone
+        yield "alone", network, evaluations, comparison.alone
         for peer in PEERS:
             yield peer, network, evaluations, partial(make_method, peer)
-        for variant in VARIANTS:
-            yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
     for network in comparison.graphs:
-        for variant in VARIANTS:
-            yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)
+        yield "batch", network, at_once, comparison.pre_trained
         yield "batch, fine-tuned", network, comparison.fine_tune, comparison.pre_trained
     for network in held_out:
         make = partial(comparison.pre_trained, without=network)
         yield "held out", network, at_once, make
         yield "held out, fine-tuned", network, comparison.fine_tune, make
+    for variant in comparison.variants:
+        for network in comparison.graphs:
+            yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
+            yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)
 
 
 def whole_rows(path: Path) -> list[Row]:
@@ -187,11 +193,10 @@ def whole_rows(path: Path) -> list[Row]:
 
 def row_of(problem: Problem, method: Method, evaluations: int, seed: int) -> Row:
     found: Result = method.solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed))
-    one_device = METHODS["input-order"].solve(problem, SearchRun()).metrics.step_time_ns
     return {
         "step_time_ns": found.metrics.step_time_ns,
         "bytes_over_limit": found.metrics.bytes_over_limit,
-        "one_device_ns": one_device,
+        "one_device_ns": int(measured_on_one_device(problem).reference),
         "found_by": found.found_by,
         "evaluations": found.evaluations,
         "seconds": round(found.seconds, 2),

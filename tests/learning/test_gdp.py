@@ -11,6 +11,7 @@ import torch
 from instances import graph_of, machine_of, problem_of
 
 from placewright.learning.environments.first_come import FirstComeEnvironment
+from placewright.learning.gdp.memory import check_memory, learning_bytes
 from placewright.learning.gdp.network import GdpNetwork, GraphEmbedding, PlacerLayer, SegmentAttention, Segments
 from placewright.learning.gdp.observation import NUM_FEATURES, Observation, observe
 from placewright.learning.gdp.settings import GdpConfiguration, NetworkSettings
@@ -216,6 +217,24 @@ def test_features_are_finite_and_an_unknown_kind_has_its_own() -> None:
     assert features.shape == (2, NUM_FEATURES)
     assert np.isfinite(features).all()
     assert np.abs(features).max() < 4
+
+
+def test_the_memory_that_learning_takes_is_told_before_it_begins() -> None:
+    settings, seen = replace(SMALL, width=32, segment=16, memory=16), observed(chains(40))
+    learned, kept = network(settings), dict[int, int]()
+
+    def count(tensor: Any) -> Any:
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        learned(seen)
+    weights = sum(weight.numel() * 4 for weight in learned.parameters())
+    expected = learning_bytes(settings, seen.units.count, seen.edges.shape[1])
+    assert 0.5 * expected < sum(kept.values()) - weights < 2 * expected
+    check_memory("gdp", settings, seen, expected)
+    with pytest.raises(InputError, match=r"solver 'gdp' needs some .* to place 120 ops, and this host has 1 KiB"):
+        check_memory("gdp", settings, seen, 1024)
 
 
 def test_at_first_all_devices_are_alike() -> None:

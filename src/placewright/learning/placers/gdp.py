@@ -74,6 +74,7 @@ class Gdp(LearnedPlacer):
     def _learning(self, task: Task) -> Proposals:
         from placewright.learning.algorithms.ppo import Ppo, Rollout
         from placewright.learning.gdp.distribution import GraphPolicy
+        from placewright.learning.gdp.memory import check_memory, host_memory_bytes
         from placewright.learning.gdp.network import GdpNetwork, network_with
         from placewright.learning.gdp.observation import observe
         from placewright.learning.placers.placement_policy import seeded
@@ -84,13 +85,15 @@ class Gdp(LearnedPlacer):
             colocation=self.colocation,
             network=self.network,
         )
+        observation = observe(task.problem, task.units)
+        check_memory(self.name, self.network, observation, host_memory_bytes())
         known = self.policy
 
         def make() -> GdpNetwork:
             return GdpNetwork(configuration) if known is None else network_with(configuration, known.weights)
 
         network, generator = seeded(make, task.seed)
-        policy = GraphPolicy(network, observe(task.problem, task.units))
+        policy = GraphPolicy(network, observation)
         ppo = Ppo(
             network,
             learning_rate=self.learning_rate,
