@@ -233,7 +233,7 @@ def test_the_memory_that_learning_takes_is_told_before_it_begins() -> None:
     expected = learning_bytes(settings, seen.units.count, seen.edges.shape[1])
     assert 0.5 * expected < sum(kept.values()) - weights < 2 * expected
     check_memory("gdp", settings, seen, expected)
-    with pytest.raises(InputError, match=r"solver 'gdp' needs some .* to place 120 ops, and this host has 1 KiB"):
+    with pytest.raises(InputError, match=r"solver 'gdp' needs some .* to place 120 ops, and this host has 1.00 KiB"):
         check_memory("gdp", settings, seen, 1024)
 
 
