@@ -185,8 +185,8 @@ def map_memory(
     chip
         A Chip, the name of a preset such as "nnpi", or the path of a TOML file.
     solver
-        "auto", "exact", "annealing", "marginal", "density", "local-search", "greedy-dp", "random", one that learns:
-        "ea", "pg", "egrl", or a compiler's rules: "h0", "h1" or "h6".
+        "auto", "exact", "annealing", "marginal", "density", "alike", "local-search", "greedy-dp", "random", one that
+        learns: "ea", "pg", "egrl", or a compiler's rules: "h0", "h1" or "h6".
     evaluations
         Budget: the most maps or moves that are timed. By default about a second's worth, unless there is a time limit.
     time_limit

@@ -34,8 +34,8 @@ def map_command(
         str,
         typer.Option(
             metavar="NAME",
-            help="auto, exact, annealing, marginal, density, local-search, greedy-dp, random; ea, pg, egrl, which "
-            "learn; or a compiler's rules: h0, h1, h6.",
+            help="auto, exact, annealing, marginal, density, alike, local-search, greedy-dp, random; ea, pg, egrl, "
+            "which learn; or a compiler's rules: h0, h1, h6.",
         ),
     ] = "auto",
     evaluations: Annotated[

@@ -18,12 +18,15 @@ from placewright.learning.egrl.genome import GraphGenome, crossed_rows, mutated_
 from placewright.learning.egrl.settings import EvolutionSettings
 from placewright.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
 
+#: So often a chromosome draws at most to propose something new.
+_MOST_DRAWS = 20
+
 Genome: TypeAlias = Boltzmann | GraphGenome
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Individual:
-    """fitness: None until it is known. actions: those that the fitness is of."""
+    """fitness: None until it is known. actions: what it proposed, of which the fitness is."""
 
     genome: Genome
     fitness: float | None = None
@@ -35,43 +38,52 @@ class Individual:
 
 
 class Evolution:
-    """population: of the present generation; the first is the caller's. known: rewards and what was executed, by what
-    was proposed."""
+    """population: of the present generation; the first is the caller's. known: rewards by what was proposed."""
 
     def __init__(self, settings: EvolutionSettings, population: Sequence[Individual]) -> None:
         self.settings, self.population = settings, list(population)
-        self.known: dict[bytes, tuple[float, NodeLevels]] = {}
+        self.known: dict[bytes, float] = {}
 
     def rollout(self, environment: MemoryMapEnvironment, random: np.random.Generator) -> Outcomes | None:
         """Every individual acts; its reward is its fitness. In mode "fixed" those whose fitness is known do not act
-        again, graph policies that propose what one before them did have its reward, and a chromosome's prior becomes
-        what it was paid for. The outcomes, None where nobody acted."""
+        again, nobody is paid for what was proposed before, and a chromosome's prior becomes what it proposed. The
+        outcomes, None where nobody acted."""
         proposals = {
-            index: act(each.genome, random)
+            index: self._proposal(each.genome, random)
             for index, each in enumerate(self.population)
             if each.fitness is None or self.settings.mode == "paper"
         }
         for index in [index for index, actions in proposals.items() if self._is_known(index, actions)]:
-            reward, executed = self.known[proposals.pop(index).tobytes()]
-            self.population[index] = self._paid(self.population[index], reward, executed)
+            actions = proposals.pop(index)
+            self.population[index] = self._paid(self.population[index], self.known[actions.tobytes()], actions)
         if not proposals:
             return None
         outcomes = environment.step(np.stack(list(proposals.values())), "population")
-        paid = zip(proposals.items(), outcomes.rewards.tolist(), outcomes.executed, strict=False)
-        for (index, actions), reward, executed in paid:
-            self.known[actions.tobytes()] = reward, executed
-            self.population[index] = self._paid(self.population[index], reward, executed)
+        for (index, actions), reward in zip(proposals.items(), outcomes.rewards.tolist(), strict=False):
+            self.known[actions.tobytes()] = reward
+            self.population[index] = self._paid(self.population[index], reward, actions)
         return outcomes
+
+    def _proposal(self, genome: Genome, random: np.random.Generator) -> NodeLevels:
+        """In mode "fixed" a chromosome draws until it proposes something new."""
+        actions = act(genome, random)
+        if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
+            for _ in range(_MOST_DRAWS):
+                if actions.tobytes() not in self.known:
+                    break
+                actions = act(genome, random)
+        return actions
 
     def _is_known(self, index: int, actions: NodeLevels) -> bool:
         is_policy = isinstance(self.population[index].genome, GraphGenome)
         return is_policy and self.settings.mode == "fixed" and actions.tobytes() in self.known
 
-    def _paid(self, individual: Individual, reward: float, executed: NodeLevels) -> Individual:
+    def _paid(self, individual: Individual, reward: float, actions: NodeLevels) -> Individual:
+        """The prior is not the rectified map: what did not fit takes the room that another tensor leaves later on."""
         genome = individual.genome
         if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
-            genome = genome.with_prior(executed)
-        return Individual(genome=genome, fitness=reward, actions=executed)
+            genome = genome.with_prior(actions)
+        return Individual(genome=genome, fitness=reward, actions=actions)
 
     def next_generation(self, random: np.random.Generator) -> None:
         """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both. Of
@@ -129,7 +141,7 @@ class Evolution:
 
 
 def seeded(chromosome: Boltzmann, policy: Individual, settings: EvolutionSettings) -> Boltzmann:
-    """paper: the policy's probabilities become the prior. fixed: the map that it was paid for, if there is one, so that
+    """paper: the policy's probabilities become the prior. fixed: what it was paid for, if there is something, so that
     the chromosome searches around it."""
     assert isinstance(policy.genome, GraphGenome)
     if settings.mode == "fixed" and policy.actions is not None:
@@ -181,15 +193,11 @@ def population_state(evolution: Evolution) -> dict[str, Any]:
     return {"known": _known_state(evolution.known), "individuals": individuals}
 
 
-def _known_state(known: dict[bytes, tuple[float, NodeLevels]]) -> dict[str, Any] | None:
-    """As three arrays; thousands of small ones take seconds to write."""
+def _known_state(known: dict[bytes, float]) -> dict[str, Any] | None:
+    """As two arrays; thousands of small ones take seconds to write."""
     if not known:
         return None
-    return {
-        "proposed": np.stack([np.frombuffer(key, np.uint8) for key in known]),
-        "rewards": np.array([reward for reward, _ in known.values()]),
-        "executed": np.stack([executed for _, executed in known.values()]),
-    }
+    return {"proposed": np.stack([np.frombuffer(key, np.uint8) for key in known]), "rewards": list(known.values())}
 
 
 def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
@@ -206,6 +214,4 @@ def restore_population(evolution: Evolution, state: dict[str, Any], template: Gr
     evolution.population = population
     evolution.known = {}
     if (known := state["known"]) is not None:
-        proposed = [key.tobytes() for key in known["proposed"]]
-        worth = zip(known["rewards"].tolist(), known["executed"], strict=True)
-        evolution.known = dict(zip(proposed, worth, strict=True))
+        evolution.known = dict(zip((key.tobytes() for key in known["proposed"]), known["rewards"], strict=True))

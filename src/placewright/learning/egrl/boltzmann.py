@@ -20,8 +20,10 @@ NodeLevels = NDArray[np.uint8]
 COLDEST, HOTTEST = 0.1, 10.0
 #: Of a fixed chromosome's draw so many decisions differ from its priors, on average, when it is coldest.
 _LEAST_CHANGES = 1.5
-#: The share of decisions that differ when a fixed chromosome is hottest.
-_MOST_CHANGED = 0.3
+#: The share of decisions that differ when a fixed chromosome is hottest; of small networks twice the least changes.
+_MOST_CHANGED = 0.05
+#: Never more than this share.
+_HIGHEST_SHARE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +79,8 @@ def fixed_range(ops: int, levels: int) -> tuple[float, float]:
         # Of the others each has exp(-1/T) of the weight of that level.
         return float(1 / np.log(max(levels - 1, 1) * (1 - changed) / changed))
 
-    return temperature(min(_MOST_CHANGED, _LEAST_CHANGES / (2 * ops))), temperature(_MOST_CHANGED)
+    least = _LEAST_CHANGES / (2 * ops)
+    return temperature(min(_HIGHEST_SHARE, least)), temperature(min(_HIGHEST_SHARE, max(_MOST_CHANGED, 2 * least)))
 
 
 def crossed(one: Boltzmann, other: Boltzmann, random: np.random.Generator) -> Boltzmann:

@@ -10,6 +10,7 @@ from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import Levels, MemoryProblem
 from placewright.memory_levels.program import Program, configuration_program, count_variables
 from placewright.memory_levels.run import BestMap, MapResult, MapSolver
+from placewright.memory_levels.solvers.alike import Alike
 from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.compiler import Compiler
 from placewright.memory_levels.solvers.exact import has_scipy, is_proven, solve_program
@@ -91,12 +92,13 @@ class _Course:
     def _first(self) -> None:
         """What takes milliseconds; all of it runs, so that the compilers' latencies are known."""
         solvers: list[MapSolver] = [Compiler(name=name) for name in COMPILERS]
-        solvers += [DensityGreedy(), MarginalGreedy(), MarginalGreedy(name="marginal-density", per_byte=True)]
+        solvers += [DensityGreedy(), Alike(), MarginalGreedy(), MarginalGreedy(name="marginal-density", per_byte=True)]
         for solver in solvers:
             self._try(solver, Budget(evaluations=self.descent_evaluations))
         # Compilers' maps end in other places when each is improved move by move.
-        for compiler in COMPILERS.values():
-            self._descend(compiler(self.problem), "descent")
+        assert self.best.levels is not None
+        for start in (*(compiler(self.problem) for compiler in COMPILERS.values()), self.best.levels):
+            self._descend(start, "descent")
 
     def _anneal(self) -> None:
         left, share = self.run.seconds_left, _ANNEALING_SHARE if self._has_program() else 0.9

@@ -9,6 +9,7 @@ from placewright.learning.egrl.solvers import MapLearner
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapSolver
+from placewright.memory_levels.solvers.alike import Alike
 from placewright.memory_levels.solvers.annealing import LevelAnnealing, moves_per_second
 from placewright.memory_levels.solvers.auto import Auto
 from placewright.memory_levels.solvers.compiler import Compiler
@@ -26,6 +27,7 @@ _SOLVERS: tuple[MapSolver, ...] = (
     LevelAnnealing(),
     MarginalGreedy(),
     DensityGreedy(),
+    Alike(),
     LevelLocalSearch(),
     GreedyDp(),
     RandomMaps(),
