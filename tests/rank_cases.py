@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from stand_in_gpu import StandIns
 from torch import nn
 from torch.utils import _pytree as pytree
 from torch_modules import Branches, calls
@@ -28,6 +29,8 @@ PINS: dict[str, dict[str, int]] = {
     "recurrent": {"lstm": 1},
     "returns what it gets": {},
 }
+#: "ranks", or "ranks:cuda" for stand-ins of GPUs.
+DEVICES = os.environ.get("RANK_DEVICES", "ranks")
 #: What the op `act` does in this process when it is called, once.
 todo: list[Callable[[], None]] = []
 
@@ -85,7 +88,7 @@ def equal() -> None:
         model, args, kwargs = calls()[name]()
         reference = copy.deepcopy(model).train(training)
         compiled = placewright.compile(
-            model, args, kwargs=kwargs, devices="ranks", training=training, pins=PINS[name], solver="list"
+            model, args, kwargs=kwargs, devices=DEVICES, training=training, pins=PINS[name], solver="list"
         )
         for seed in range(2):
             given, expected_args = copy.deepcopy(args), copy.deepcopy(args)
@@ -116,7 +119,7 @@ def trains() -> None:
     model, x = Branches(), torch.arange(80.0).view(5, 16) / 80
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     step = placewright.compile(
-        model, x, devices="ranks", training=True, optimizer=optimizer, pins=PINS["branches"], solver="list"
+        model, x, devices=DEVICES, training=True, optimizer=optimizer, pins=PINS["branches"], solver="list"
     )
     reference = copy.deepcopy(model).train()
     expected_optimizer = torch.optim.Adam(reference.parameters(), lr=0.01)
@@ -133,7 +136,7 @@ def trains() -> None:
     assert not torch.equal(getattr(model, other)[4].weight, getattr(reference, other)[4].weight)
     # What is compiled for ranks brings itself up to date, wherever it places the same parameters.
     swapped = {"left.*": 1, "right.*": 0}
-    look = placewright.compile(model, x, devices="ranks", pins=swapped, solver="list")
+    look = placewright.compile(model, x, devices=DEVICES, pins=swapped, solver="list")
     with torch.no_grad():
         assert_same(look(x), reference.eval()(x))
     assert_same(model.state_dict(), reference.state_dict())
@@ -242,6 +245,8 @@ def _is_lost(compiled: Any, x: torch.Tensor, expected: torch.Tensor) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if DEVICES == "ranks:cuda":
+        StandIns(2).install(setattr)
     dist.init_process_group("gloo")
     for case in sys.argv[1:]:
         globals()[case]()

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import placewright.support.early_interrupt  # noqa: F401, before what takes longer to import
-from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, RankError
+from placewright.support.errors import DeviceError, InputError, MissingExtraError, PlacewrightError, RankError
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __version__ = VERSION
 
 __all__ = [
     "Device",
+    "DeviceError",
     "Graph",
     "InputError",
     "Link",

@@ -64,7 +64,8 @@ def test_the_example_runs_as_a_training_step(placewright: Placewright) -> None:
         ("{net}:number", (), "net.py' has no function 'number'"),
         ("{net}:nothing", (), "net.py:nothing' must return a module and its arguments, not a Linear"),
         ("absent.py:build", (), "cannot read 'absent.py': No such file or directory"),
-        ("{net}:build", ("-d", "gpu:0"), "device 'gpu:0' cannot run a plan; cpu:0, cpu:1 and so on can"),
+        ("{net}:build", ("-d", "gpu:0"), "device 'gpu:0' cannot run a plan; cpu:0, cpu:1, cuda:0 and so on can"),
+        ("{net}:build", ("-d", "cpu:0,cuda:99"), "device 'cuda:99' is not there: "),
         ("{net}:build", ("absent.json",), "cannot read 'absent.json'"),
     ],
 )

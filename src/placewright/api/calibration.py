@@ -95,7 +95,7 @@ class Calibration:
         """Runs a plan, and keeps what its ops and links take."""
         step = self._step_of(plan)
         taken = []
-        with unchanged(step.overwritten(self._parameters, self._tensors)):
+        with unchanged(step.overwritten(self._parameters, self._tensors), places=step.places):
             for _ in range(self._steps + 1):
                 began = time.perf_counter_ns()
                 step.run(self._parameters, self._tensors)

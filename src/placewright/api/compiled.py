@@ -22,16 +22,17 @@ from torch.optim import Optimizer
 
 from placewright.api.calibration import Calibration
 from placewright.api.functions import plan as make_plan
-from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, write_times
+from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, of_first_device, write_times
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.execution.comparison import CalibrationRound, RunComparison
-from placewright.execution.devices import cores_of
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
+from placewright.execution.pytorch.cuda import places_of
+from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.module import Parameters, PlannedModule
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram, make_program, signature
-from placewright.execution.pytorch.step import TorchStep, check_on_cpu
+from placewright.execution.pytorch.step import TorchStep, check_readable
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of
@@ -103,6 +104,9 @@ class Compiled:
         self._profile = profile
         self._inductor = inductor
         self._options = options
+        self._places = self._local_places = places_of([device.name for device in machine.devices])
+        if inductor and any(place.driver is not None for place in self._places):
+            raise InputError("inductor compiles ops of CPU devices; leave it out, or the CUDA devices")
         self._start()
         self._lock = threading.RLock()
         #: By what the module is called with.
@@ -145,11 +149,11 @@ class Compiled:
         compiled = None
         if self._inductor:
             compiled = self._without_plan(torch.compile(copy.deepcopy(self._model)), args, kwargs)
-        cores = cores_of(self._machine.num_devices)[:1]
-        workers = Workers(cores)
+        cores = cores_by_device(self._machine)
+        workers = Workers(cores[:1])
         try:
-            one_device = TorchStep(planned.step.program, made.alone, workers)
-            found = compare_run(planned.step, one_device, parameters, tensors, eager, len(cores[0]), steps, compiled)
+            one_device = TorchStep(planned.step.program, made.alone, workers, self._places[:1])
+            found = compare_run(planned.step, one_device, parameters, tensors, eager, cores, steps, compiled)
         finally:
             workers.close()
         found = replace(found, rounds=made.rounds)
@@ -181,18 +185,20 @@ class Compiled:
         self._refuse_optimizer("calibrate")
         if self._given is not None:
             raise InputError("calibrate plans again, and a plan was given to be run as it is; leave one of them out")
+        if len({device.kind for device in self._machine.devices}) > 1:
+            raise InputError("calibrate takes op times from a run, which has them for devices of one kind only")
         made, tensors = self._made_for(args, kwargs)
         program, parameters = made.module.step.program, made.module.parameters.now()
-        workers = Workers(cores_of(self._machine.num_devices)[:1])
+        workers = Workers(cores_by_device(self._machine)[:1])
         with self._kept_times() as folder:
             name = mode_name(program.graph)
             try:
-                for_one = partial(TorchStep, program, workers=workers)
+                for_one = partial(TorchStep, program, workers=workers, places=self._places[:1])
                 one = Calibration(made.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
                 made.alone = one.retimed(one.run(made.alone))
             finally:
                 workers.close()
-            for_all = partial(TorchStep, program, workers=self._workers)
+            for_all = partial(TorchStep, program, workers=self._workers, places=self._places)
             files = folder / f"{name}-run"
             every = Calibration(made.graph, for_all, parameters, tensors, files, self._options, steps)
             plan, made.rounds = every.best(Plan.of(made.module.step.plan))
@@ -209,11 +215,31 @@ class Compiled:
             return training_step(model, args, kwargs, self._loss or default_loss)
         return inference(model, args, kwargs)
 
+    @property
+    def fallbacks(self) -> dict[str, str]:
+        """The ops that ran on the CPU since their device has no kernel for them.
+
+        Returns
+        -------
+        dict
+            Of all plans so far, by name of the op: the device and what PyTorch said.
+        """
+        found: dict[str, str] = {}
+        for made in list(self._made.values()):
+            found |= made.module.step.fallbacks
+        return found
+
     def synchronize(self) -> None:
-        """Bring parameters and optimizer state up to date on every rank; devices of one process share them."""
+        """Bring parameters and optimizer state up to date on every rank; devices of one process do so by themselves.
+
+        CUDA devices see all changes of parameters but those made through `.data`; after this they see these too.
+        """
+        with self._lock:
+            for made in self._made.values():
+                made.module.step.residents.forget()
 
     def _start(self) -> None:
-        self._workers = Workers(cores_of(self._machine.num_devices))
+        self._workers = Workers(cores_by_device(self._machine))
 
     def close(self) -> None:
         """End the worker threads; a later call starts new ones."""
@@ -259,8 +285,8 @@ class Compiled:
     def _plans(self, program: TorchProgram, tensors: Sequence[Any]) -> tuple[Plan, Plan, Graph]:
         """The plan, that of one device, and the graph with measured workspaces."""
         parameters = Parameters(self._model, list(program.parameters.values())).now()
-        check_on_cpu(dict(zip(program.parameters.values(), parameters, strict=True)))
-        check_on_cpu({f"argument {number}": tensor for number, tensor in enumerate(tensors)})
+        check_readable(dict(zip(program.parameters.values(), parameters, strict=True)), self._places)
+        check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, self._places)
         with self._kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)
             alone = make_plan(program.graph, first_device(self._machine), measured=times.alone, solver="input-order")
@@ -274,7 +300,7 @@ class Compiled:
     def _running(
         self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]
     ) -> PlannedModule[TorchStep]:
-        module = PlannedModule(TorchStep(program, plan, self._workers), self._model)
+        module = PlannedModule(TorchStep(program, plan, self._workers, self._places), self._model)
         if self._inductor:
             with unchanged(module.step.overwritten(parameters, tensors), self._optimizer):
                 module.step.compile_regions(parameters, tensors)
@@ -293,8 +319,10 @@ class Compiled:
         # A file of times is for the shapes of the first call.
         named = self._measured if not self._made else None
         if named is not None and named.exists():
-            return OpTimes(alone=named, shared=named)
-        found = self._profile.measure(program, self._local, parameters, tensors, self._optimizer)
+            return OpTimes(alone=of_first_device(named, self._machine, folder), shared=named)
+        found = self._profile.measure(
+            program, self._local, parameters, tensors, self._optimizer, self._local_places
+        )  # fmt: skip
         times = write_times(found, self._local, folder, mode_name(program.graph))
         if named is not None:
             write_atomically(named, times.shared.read_bytes())

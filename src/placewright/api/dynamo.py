@@ -21,7 +21,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from placewright.api.compiled import MAX_PLANS
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
-from placewright.execution.devices import cores_of
+from placewright.execution.pytorch.cuda import places_of
+from placewright.execution.pytorch.machine import cores_by_device
+from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.step import TorchStep
@@ -61,13 +63,13 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         raise InputError("the backend measures every graph that PyTorch captures; leave the option 'measured' out")
     profile = Profile(None)
     machine, _ = profile.machine(devices)
-    workers = _shared_workers(machine.num_devices)
+    workers, places = _shared(machine)
 
     def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         stays = [_stays(tensor) for tensor in inputs]
 
         def planned(concrete: Any) -> _PlannedGraph:
-            return _PlannedGraph(concrete, stays, machine, workers, profile, inductor, given)
+            return _PlannedGraph(concrete, stays, machine, workers, places, profile, inductor, given)
 
         return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
@@ -75,15 +77,16 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
 
 
 _LOCK = threading.Lock()
-_WORKERS: dict[int, Workers] = {}
+_SHARED: dict[tuple[str, ...], tuple[Workers, list[Place]]] = {}
 
 
-def _shared_workers(num_devices: int) -> Workers:
-    """All graphs of one number of devices take turns on the same threads."""
+def _shared(machine: Machine) -> tuple[Workers, list[Place]]:
+    """All graphs for the same devices take turns on the same threads, and streams where they have some."""
+    names = tuple(device.name for device in machine.devices)
     with _LOCK:
-        if num_devices not in _WORKERS:
-            _WORKERS[num_devices] = Workers(cores_of(num_devices))
-        return _WORKERS[num_devices]
+        if names not in _SHARED:
+            _SHARED[names] = Workers(cores_by_device(machine)), places_of(names)
+        return _SHARED[names]
 
 
 class _PerShape:
@@ -131,6 +134,7 @@ class _PlannedGraph:
         stays: Sequence[bool],
         machine: Machine,
         workers: Workers,
+        places: Sequence[Place],
         profile: Profile,
         inductor: bool,
         options: Mapping[str, Any],
@@ -140,6 +144,7 @@ class _PlannedGraph:
         self._end = graph.graph.output_node().args[0]
         self._machine = machine
         self._workers = workers
+        self._places = places
         self._profile = profile
         self._inductor = inductor
         self._options = dict(options)
@@ -151,10 +156,10 @@ class _PlannedGraph:
         with self._lock:
             if self._step is None:
                 with tempfile.TemporaryDirectory() as folder:
-                    found = self._profile.measure(self._program, self._machine, (), inputs)
+                    found = self._profile.measure(self._program, self._machine, (), inputs, places=self._places)
                     times = write_times(found, self._machine, Path(folder), "op-times")
                     plan = make_plan(self._program.graph, self._machine, measured=times.shared, **self._options)
-                self._step = TorchStep(self._program, plan, self._workers)
+                self._step = TorchStep(self._program, plan, self._workers, self._places)
                 if self._inductor:
                     with unchanged(self._step.overwritten((), inputs)):
                         self._step.compile_regions((), inputs)

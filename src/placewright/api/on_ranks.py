@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from placewright.api.compiled import Compiled, Made
+from placewright.api.profiles import only
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.module import PlannedModule
 from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature, signature
@@ -30,12 +31,12 @@ _TIMEOUT_S = 300.0
 _MADE: list[weakref.ref[CompiledOnRanks]] = []
 
 
-def compiled_on_ranks(model: nn.Module, timeout: float | None, **given: Any) -> CompiledOnRanks:
+def compiled_on_ranks(model: nn.Module, timeout: float | None, *, gpus: bool, **given: Any) -> CompiledOnRanks:
     """Brings the module of every rank to what that of rank 0 is, and makes it run on all of them."""
     timeout = _TIMEOUT_S if timeout is None else timeout
     if not timeout > 0:
         raise InputError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
-    ranks = Ranks(float(timeout))
+    ranks = Ranks(float(timeout), {tensor.device.type for tensor in _held_by(model)}, gpu=gpus)
     try:
         return CompiledOnRanks(model, ranks, **given)
     except BaseException:
@@ -71,6 +72,12 @@ class CompiledOnRanks(Compiled):
         local = ranks.local_count()
         named = tuple(replace(machine.devices[0], name=f"cpu:{place}") for place in range(local))
         self._local = replace(machine, devices=named, links=tuple(row[:local] for row in machine.links[:local]))
+        self._places[ranks.rank] = ranks.place
+        self._local_places = []
+        if ranks.place.driver is not None:
+            own = replace(machine.devices[ranks.rank], name=ranks.place.name)
+            self._local = replace(only(machine, ranks.rank), devices=(own,))
+            self._local_places = [ranks.place]
         _MADE.append(weakref.ref(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,9 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,15 @@ from typing import Any
 from torch.optim import Optimizer
 
 from placewright.api.functions import plan as make_plan
-from placewright.costs.measured import write_measured
-from placewright.execution.devices import cores_of, local_machine
+from placewright.costs.measured import write_measured, write_measured_by_device
+from placewright.execution.devices import cores_of
 from placewright.execution.op_library import read_library, write_library
 from placewright.execution.profile_summary import Handover
+from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.handover import link_of, measure_handovers
+from placewright.execution.pytorch.link_times import links_between
+from placewright.execution.pytorch.machine import cores_by_device, torch_machine
+from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.profile import Library, Profiled, profile_program
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.rates import with_measured_rates
@@ -25,10 +31,10 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers import save_graph
-from placewright.machine import Machine
+from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.machines.machine_file import write_machine_file
-from placewright.support.files import locked_folder
+from placewright.support.files import locked_folder, read_text, write_atomically
 
 LIBRARY, DEVICES = "op-library.csv", "devices.toml"
 
@@ -56,17 +62,20 @@ class Profile:
 
         Returns beside it the handovers that were measured now.
         """
-        machine = local_machine(devices)
+        machine = torch_machine(devices)
         path = None if self.folder is None else self.folder / DEVICES
         if path is not None and path.exists() and _alike(known := load_machine(path), machine):
             return known, []
-        cores = cores_of(machine.num_devices)
-        handovers = measure_handovers(cores[:2]) if machine.num_devices > 1 else []
-        if handovers:
-            machine = replace(machine, links=((link_of(handovers),) * machine.num_devices,) * machine.num_devices)
+        names = [device.name for device in machine.devices]
+        places = places_of(names)
+        on_host = [number for number, place in enumerate(places) if place.driver is None]
+        cores = cores_of(len(on_host)) if on_host else []
+        handovers = measure_handovers(cores[:2]) if len(cores) > 1 else []
+        if handovers or len(cores) < len(places):
+            between = link_of(handovers) if handovers else Link()
+            machine = replace(machine, links=links_between(places, between))
         if path is not None:
-            rated = tuple(with_measured_rates(device, cores) for device in machine.devices[:1])
-            machine = replace(machine, devices=tuple(replace(rated[0], name=device.name) for device in machine.devices))
+            machine = _with_rates(machine, on_host, cores)
             with locked_folder(path.parent, "another process profiles into"):
                 write_machine_file(machine, path, "Measured by placewright profile.")
         return machine, handovers
@@ -78,34 +87,81 @@ class Profile:
         parameters: Sequence[Any],
         tensors: Sequence[Any],
         optimizer: Optimizer | None = None,
-    ) -> Profiled:
-        """Op times of a program on the machine's first device; what was new is kept."""
-        cores = cores_of(machine.num_devices)
-        workers = Workers(cores[:1])
+        places: Sequence[Place] = (),
+    ) -> dict[str, Profiled]:
+        """Op times of a program by kind of device, each on the first device of its kind; what was new is kept.
+
+        places: of the machine's devices, where they are not all on the host.
+        """
         known = dict(self._library)
-        try:
-            alone = make_plan(program.graph, first_device(machine), solver="input-order")
-            step = TorchStep(program, alone, workers)
-            profiled = profile_program(step, cores, parameters, tensors, self._library, optimizer)
-        finally:
-            workers.close()
-        if self.folder is not None and profiled.num_timed:
+        cores = cores_by_device(machine)
+        kinds = [device.kind for device in machine.devices]
+        found = {}
+        for kind in dict.fromkeys(kinds):
+            members = [number for number, each in enumerate(kinds) if each == kind]
+            theirs = [places[number] for number in members] if places else []
+            found[kind] = self._of_kind(
+                program, only(machine, members[0]), [cores[number] for number in members], theirs, parameters, tensors,
+                optimizer,
+            )  # fmt: skip
+        if self.folder is not None and any(profiled.num_timed for profiled in found.values()):
             with locked_folder(self.folder, "another process profiles into"):
                 new = {sort: times for sort, times in self._library.items() if sort not in known}
                 self._library = read_library(self.folder / LIBRARY) | new
                 write_library(self.folder / LIBRARY, self._library)
-        return profiled
+        return found
+
+    def _of_kind(
+        self,
+        program: TorchProgram,
+        first: Machine,
+        cores: Sequence[frozenset[int]],
+        places: Sequence[Place],
+        parameters: Sequence[Any],
+        tensors: Sequence[Any],
+        optimizer: Optimizer | None,
+    ) -> Profiled:
+        """first: the machine of the first device of a kind. cores, places: of all of that kind."""
+        workers = Workers(cores[:1])
+        try:
+            alone = make_plan(program.graph, first, solver="input-order")
+            step = TorchStep(program, alone, workers, places[:1])
+            return profile_program(step, cores, parameters, tensors, self._library, optimizer, places)
+        finally:
+            workers.close()
 
 
-def write_times(profiled: Profiled, machine: Machine, folder: Path, name: str) -> OpTimes:
+def write_times(profiled: Mapping[str, Profiled], machine: Machine, folder: Path, name: str) -> OpTimes:
     """Writes the files of op times of a program: "NAME.csv", and "NAME-alone.csv" where there are several devices."""
-    kind = machine.devices[0].kind
     times = OpTimes(alone=folder / f"{name}-alone.csv", shared=folder / f"{name}.csv")
-    write_measured(times.shared, profiled.shared, kind)
+    write_measured_by_device(times.shared, {kind: each.shared for kind, each in profiled.items()})
     if machine.num_devices == 1:
         return OpTimes(alone=times.shared, shared=times.shared)
-    write_measured(times.alone, profiled.alone, kind)
+    # The plan of one device knows no other kind than the first.
+    first = machine.devices[0].kind
+    write_measured(times.alone, profiled[first].alone, first)
     return times
+
+
+def of_first_device(times: Path, machine: Machine, folder: Path) -> Path:
+    """A file of op times without the rows that are for other devices than the machine's first."""
+    first = machine.devices[0]
+    if all(device.kind == first.kind for device in machine.devices):
+        return times
+    lines = list(csv.reader(read_text(times).splitlines()))
+    header = [cell.strip() for cell in lines[0]] if lines else []
+    if "device" not in header:
+        return times  # What reads it says so.
+    column = header.index("device")
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        cells
+        for number, cells in enumerate(lines)
+        if not number or len(cells) <= column or cells[column].strip() in ("*", first.name, first.kind)
+    )
+    path = folder / f"first-device-{times.name}"
+    write_atomically(path, text.getvalue().encode())
+    return path
 
 
 def mode_name(graph: Graph) -> str:
@@ -122,7 +178,24 @@ def write_graph(graph: Graph, folder: Path, name: str) -> Path:
 
 def first_device(machine: Machine) -> Machine:
     """The machine without its other devices."""
-    return replace(machine, devices=machine.devices[:1], links=(machine.links[0][:1],))
+    return only(machine, 0)
+
+
+def only(machine: Machine, device: int) -> Machine:
+    """The machine of one of its devices."""
+    return replace(machine, devices=(machine.devices[device],), links=((machine.links[device][device],),))
+
+
+def _with_rates(machine: Machine, on_host: Sequence[int], cores: Sequence[frozenset[int]]) -> Machine:
+    """The machine with what its CPU devices reach; GPUs keep what their presets say."""
+    if not on_host:
+        return machine
+    rated = with_measured_rates(machine.devices[on_host[0]], cores)
+    devices = (
+        replace(rated, name=device.name) if number in on_host else device
+        for number, device in enumerate(machine.devices)
+    )
+    return replace(machine, devices=tuple(devices))
 
 
 def _alike(known: Machine, wanted: Machine) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from placewright.api.profiles import DEVICES, LIBRARY, Profile, mode_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
+from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.profile import Profiled
 from placewright.execution.pytorch.program import TorchProgram, make_program
@@ -41,12 +42,13 @@ def profile_model(
     program = make_program(model, args, kwargs, training=training, loss=loss, optimizer=optimizer)
     tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
     parameters = Parameters(model, list(program.parameters.values())).now()
-    profiled = profile.measure(program, machine, parameters, tensors, optimizer)
+    places = places_of([device.name for device in machine.devices])
+    profiled = profile.measure(program, machine, parameters, tensors, optimizer, places)
     found = _summary(program, machine, profiled, handovers, _written(program.graph, machine, profiled, folder))
     return answer(found, profile_table(found))
 
 
-def _written(graph: Graph, machine: Machine, profiled: Profiled, folder: Path) -> dict[str, str]:
+def _written(graph: Graph, machine: Machine, profiled: Mapping[str, Profiled], folder: Path) -> dict[str, str]:
     name = mode_name(graph)
     times = write_times(profiled, machine, folder, name)
     files = {str(write_graph(graph, folder, name)): "graph", str(times.shared): "op times"}
@@ -56,16 +58,24 @@ def _written(graph: Graph, machine: Machine, profiled: Profiled, folder: Path) -
 
 
 def _summary(
-    program: TorchProgram, machine: Machine, profiled: Profiled, handovers: Sequence[Handover], files: dict[str, str]
+    program: TorchProgram,
+    machine: Machine,
+    profiled: Mapping[str, Profiled],
+    handovers: Sequence[Handover],
+    files: dict[str, str],
 ) -> ProfileSummary:
     link = machine.links[0][1] if machine.num_devices > 1 else None
     rate = None if link is None else link.bandwidth_bytes_per_s
     return ProfileSummary(
         schema_version=1,
         name=program.graph.name,
-        num_timed=profiled.num_timed,
-        num_known=profiled.num_known,
-        kinds=tuple(sorted(_kinds(program.graph, profiled), key=lambda kind: -kind.shared_ns)),
+        num_timed=sum(each.num_timed for each in profiled.values()),
+        num_known=sum(each.num_known for each in profiled.values()),
+        kinds=tuple(
+            row
+            for device, each in profiled.items()
+            for row in sorted(_kinds(program.graph, device, each), key=lambda kind: -kind.shared_ns)
+        ),
         devices=tuple(_rates(device) for device in machine.devices),
         link_latency_ns=None if link is None else link.latency_ns,
         link_bandwidth_bytes_per_s=None if rate is None else round(rate),
@@ -74,7 +84,7 @@ def _summary(
     )
 
 
-def _kinds(graph: Graph, profiled: Profiled) -> Iterator[KindTimes]:
+def _kinds(graph: Graph, device: str, profiled: Profiled) -> Iterator[KindTimes]:
     names: dict[str, list[str]] = {}
     for op in graph.ops:
         if op.kind not in ("view", "input"):
@@ -82,6 +92,7 @@ def _kinds(graph: Graph, profiled: Profiled) -> Iterator[KindTimes]:
     for kind, ops in names.items():
         yield KindTimes(
             kind=kind,
+            device=device,
             num_ops=len(ops),
             alone_ns=sum(profiled.alone[name].time_ns for name in ops),
             shared_ns=sum(profiled.shared[name].time_ns for name in ops),

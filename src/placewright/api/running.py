@@ -50,10 +50,11 @@ def compile(
     args, kwargs
         What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it.
     devices
-        "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. Or "ranks": each process
+        "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. "cuda:0" is a GPU, and
+        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices. Or "ranks": each process
         of the process group of `torch.distributed` is a device, on this host or another one, and calls all of this
         alike. Rank 0 times the ops and plans; its parameters and arguments are what counts; every rank gets results,
-        buffers and gradients.
+        buffers and gradients. With "ranks:cuda" each computes on the GPU of its `LOCAL_RANK`.
     training
         Whether a call is a training step: forward, backward, and the step of `optimizer` where one is given.
     loss
@@ -87,6 +88,8 @@ def compile(
         Without PyTorch.
     InputError
         When a device does not exist here, PyTorch cannot trace the module, or an option is wrong.
+    DeviceError
+        When a device has too little memory, or a GPU fails; steps raise it too.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
@@ -97,10 +100,10 @@ def compile(
         raise InputError("a loss and an optimizer are for training steps; training=True makes one")
     known = Profile(None if profile is None else Path(profile))
     make: Callable[..., Compiled]
-    if devices == "ranks":
+    if devices in ("ranks", "ranks:cuda"):
         from placewright.api.on_ranks import compiled_on_ranks
 
-        make = partial(compiled_on_ranks, model, timeout)
+        make = partial(compiled_on_ranks, model, timeout, gpus=devices == "ranks:cuda")
     elif timeout is not None:
         raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
     else:
@@ -144,7 +147,7 @@ def profile(
     model, args, kwargs, training, loss, optimizer
         As `compile` takes them. Parameters, buffers, arguments and the optimizer's state are afterwards as they were.
     devices
-        "cpu:0,cpu:1" or a list of such names.
+        "cpu:0,cpu:1", "cuda:0" or a list of such names.
     folder
         Gets `devices.toml`, which `plan` takes as devices; the graph, as NAME-MODE.json.gz; its op times, as
         NAME-MODE.csv, which `plan` takes as measured; and `op-library.csv`, the times of all models so far.

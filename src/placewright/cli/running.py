@@ -29,7 +29,7 @@ ModelFunction = Annotated[
 ]
 LocalDevices = Annotated[
     str,
-    typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host. CPUs share its cores."),
+    typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host: cpu:0, cuda:0, streams cuda:0/0."),
 ]
 Training = Annotated[bool, typer.Option("--training", help="Training steps: forward and backward.")]
 

@@ -80,10 +80,16 @@ def with_workspaces(graph: Graph, path: Path | None) -> Graph:
 
 def write_measured(path: Path, measured: Mapping[str, MeasuredOp], device: str) -> None:
     """Writes such a file. measured: by name of the op. device: a name, a kind, or *."""
+    write_measured_by_device(path, {device: measured})
+
+
+def write_measured_by_device(path: Path, measured: Mapping[str, Mapping[str, MeasuredOp]]) -> None:
+    """Writes one for devices of several kinds. measured: by name or kind of the device, by name of the op."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["op", "device", "time_ns", _WORKSPACE])
-    writer.writerows([guarded(name), device, op.time_ns, op.workspace_bytes] for name, op in measured.items())
+    for device, ops in measured.items():
+        writer.writerows([guarded(name), device, op.time_ns, op.workspace_bytes] for name, op in ops.items())
     write_atomically(path, lines.getvalue().encode())
 
 

@@ -51,6 +51,22 @@ class OpRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpFallback:
+    """An op that ran on the CPU since its device has no kernel for it.
+
+    Attributes
+    ----------
+    op
+        Its name.
+    reason
+        The device, and what PyTorch said.
+    """
+
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRound:
     """One plan, and how long its steps took.
 
@@ -111,6 +127,8 @@ class RunComparison:
         Every op that the plan times, in its order.
     rounds
         Plans that were made and run one after another until planned and measured agreed; none without calibration.
+    fallbacks
+        Ops that did not run where the plan put them.
     """
 
     name: str
@@ -137,3 +155,4 @@ class RunComparison:
     torch_compile_peak_bytes: int | None
     ops: tuple[OpRun, ...]
     rounds: tuple[CalibrationRound, ...] = ()
+    fallbacks: tuple[OpFallback, ...] = ()

@@ -11,7 +11,7 @@ from placewright.machine import Device, Link, Machine
 from placewright.machines.detect import detect_cpu
 from placewright.support.errors import InputError, shown
 
-_CPU = re.compile(r"cpu(:[0-9]{1,3})?")
+CPU_NAME = re.compile(r"cpu(?::[0-9]{1,3})?")
 #: A tensor handed to a waiting thread, from the sender's release of a lock to the receiver's next line.
 HANDOVER_NS = 10_000
 
@@ -22,18 +22,29 @@ def local_machine(devices: str | Sequence[str]) -> Machine:
     Tensors stay where they are when another CPU device reads them, so a transfer takes the time to wake a thread,
     whatever its size. Raises InputError naming the device that does not exist here.
     """
+    names = device_names(devices, CPU_NAME, "cpu:0, cpu:1")
+    made = tuple(cpu_devices(names))
+    link = Link(latency_ns=HANDOVER_NS)
+    return Machine(name="+".join(names), devices=made, links=((link,) * len(names),) * len(names))
+
+
+def device_names(devices: str | Sequence[str], known: re.Pattern[str], examples: str) -> list[str]:
+    """The names in a text or list. Raises InputError for none, for one twice, and for one that is not known."""
     names = devices.replace("+", ",").split(",") if isinstance(devices, str) else list(devices)
     for name in names:
-        if not _CPU.fullmatch(name):
-            raise InputError(f"device '{shown(name)}' cannot run a plan; cpu:0, cpu:1 and so on can")
+        if not known.fullmatch(name):
+            raise InputError(f"device '{shown(name)}' cannot run a plan; {examples} and so on can")
     if not names or len(set(names)) != len(names):
         raise InputError(f"devices names {', '.join(names) or 'none'}; at least one is needed, each named once")
+    return names
+
+
+def cpu_devices(names: Sequence[str]) -> list[Device]:
+    """CPU devices that share this process's cores evenly. Raises InputError where there are too few."""
     cores = len(available_cores())
     if len(names) > cores:
         raise InputError(f"{len(names)} CPU devices need a core each, and this process may use {cores}")
-    made = tuple(cpu_device(name, cores // len(names)) for name in names)
-    link = Link(latency_ns=HANDOVER_NS)
-    return Machine(name="+".join(names), devices=made, links=((link,) * len(names),) * len(names))
+    return [cpu_device(name, cores // len(names)) for name in names]
 
 
 def cpu_device(name: str, cores: int) -> Device:

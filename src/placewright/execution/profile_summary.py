@@ -27,12 +27,14 @@ class Handover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindTimes:
-    """All ops of one kind in a model.
+    """All ops of one kind in a model, on one kind of device.
 
     Attributes
     ----------
     kind
         As `inspect` calls it.
+    device
+        The kind of device.
     num_ops
         How many there are.
     alone_ns, shared_ns
@@ -40,6 +42,7 @@ class KindTimes:
     """
 
     kind: str
+    device: str
     num_ops: int
     alone_ns: int
     shared_ns: int

@@ -40,6 +40,10 @@ class RankError(PlacewrightError):
     """Another process of those that run a plan failed, is gone, or does not answer. The message names its rank."""
 
 
+class DeviceError(PlacewrightError, RuntimeError):
+    """A device that runs a plan failed or ran out of memory. The message names it and, where it is known, the op."""
+
+
 class MissingExtraError(PlacewrightError):
     """An optional dependency is needed and absent. The message names the extra to install.
 

@@ -51,8 +51,13 @@ def _handover_rows(found: ProfileSummary) -> Iterator[list[str]]:
 
 
 def _kind_rows(found: ProfileSummary, *, several: bool) -> Iterator[list[str]]:
+    mixed = len({kind.device for kind in found.kinds}) > 1
     for kind in found.kinds:
-        row = [kind.kind, f"{kind.num_ops:,}", format_time_ns(kind.alone_ns)]
+        row = [
+            f"{kind.kind} on {kind.device}" if mixed else kind.kind,
+            f"{kind.num_ops:,}",
+            format_time_ns(kind.alone_ns),
+        ]
         if several:
             more = f"{kind.shared_ns / kind.alone_ns - 1:+.0%}" if kind.alone_ns else ""
             row += [format_time_ns(kind.shared_ns), more]

@@ -20,6 +20,8 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
         f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim"
     )
     yield line(f"starts of ops correlate at {found.start_correlation:.3f} with the plan", "dim")
+    for fallback in found.fallbacks:
+        yield line(f"the op {fallback.op} has no kernel on its device and ran on the CPU ({fallback.reason})", "yellow")
     yield ""
     yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
     if found.rounds:

@@ -241,7 +241,7 @@ def test_measuring_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("devices", "sentence"),
     [
-        ("tpu:0", "device 'tpu:0' cannot run a plan; cpu:0, cpu:1 and so on can"),
+        ("tpu:0", "device 'tpu:0' cannot run a plan; cpu:0, cpu:1, cuda:0 and so on can"),
         ("cpu:0,cpu:0", "devices names cpu:0, cpu:0; at least one is needed, each named once"),
         ([], "devices names none; at least one is needed, each named once"),
         ([f"cpu:{n}" for n in range(999)], "999 CPU devices need a core each, and this process may use"),

@@ -12,8 +12,9 @@ from waiting import PATIENCE_S
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.execution.pytorch.ranks.group import cores_of_rank
-from placewright.execution.pytorch.ranks.messages import extent_of, packed
+from placewright.execution.pytorch.layout import extent_of, packed
+from placewright.execution.pytorch.ranks import group
+from placewright.execution.pytorch.ranks.group import backend_for, cores_of_rank
 
 TESTS = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two ranks need a core each")
@@ -25,14 +26,14 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def started(*cases: str, count: int = 2) -> list[subprocess.Popen[str]]:
+def started(*cases: str, count: int = 2, devices: str = "ranks") -> list[subprocess.Popen[str]]:
     """The processes of cases of rank_cases.py, one per rank."""
     port = str(free_port())
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     return [
         subprocess.Popen(
             [sys.executable, str(TESTS / "rank_cases.py"), *cases],
-            env={**common, "RANK": str(rank), "PYTHONPATH": str(TESTS)},
+            env={**common, "RANK": str(rank), "RANK_DEVICES": devices, "PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -44,7 +45,11 @@ def started(*cases: str, count: int = 2) -> list[subprocess.Popen[str]]:
 @pytest.fixture(scope="module")
 def said() -> list[str]:
     """What each of two ranks prints that end well, in one group: starting one takes longer than what they do."""
-    processes = started("equal", "trains", "survives")
+    return ended_well("equal", "trains", "survives")
+
+
+def ended_well(*cases: str, devices: str = "ranks") -> list[str]:
+    processes = started(*cases, devices=devices)
     try:
         told = [process.communicate(timeout=PATIENCE_S) for process in processes]
     finally:
@@ -57,6 +62,34 @@ def said() -> list[str]:
 def test_two_ranks_compute_what_the_module_computes(said: list[str]) -> None:
     for output in said:
         assert output.startswith("equal: as the module\ntrains: as the module\n")
+
+
+def test_two_ranks_on_gpus_compute_what_the_module_computes() -> None:
+    """On stand-ins, which object to what is not in order."""
+    for output in ended_well("trains", devices="ranks:cuda"):
+        assert output == "trains: as the module\n"
+
+
+@pytest.mark.long
+def test_two_ranks_on_gpus_hand_over_all_that_the_module_has() -> None:
+    for output in ended_well("equal", devices="ranks:cuda"):
+        assert output == "equal: as the module\n"
+
+
+def test_the_backend_of_a_group_is_that_of_the_devices_its_tensors_are_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backend_for({"cpu"}) == "gloo"
+    if not torch.distributed.is_nccl_available():
+        with pytest.raises(
+            placewright.InputError, match=r"^ranks with tensors on cuda devices need nccl, which this PyT"
+        ):
+            backend_for({"cpu", "cuda"})
+    monkeypatch.setitem(group._BACKENDS, "cuda", ("nccl", lambda: True))
+    assert backend_for({"cuda"}) == "nccl"
+    assert backend_for({"cuda", "cpu"}) == "cpu:gloo,cuda:nccl"
+    with pytest.raises(
+        placewright.InputError, match="ranks cannot send tensors from the device mps; they can from cpu"
+    ):
+        backend_for({"mps", "cpu"})
 
 
 def test_what_goes_wrong_on_one_rank_is_said_on_all_and_leaves_them_able_to_run(said: list[str]) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from placewright.execution.channels import Channels, StoppedError
+from placewright.execution.pytorch.handing import Handing
 from placewright.execution.pytorch.program import Call, TorchProgram, Value
+from placewright.execution.pytorch.sites import Site
 from placewright.execution.steps import (
     HandOver,
     Receive,
@@ -61,11 +63,13 @@ def device_code(
     parameter_tensors: Sequence[int],
     observe: Callable[[int], None] | None = None,
     compiled: Mapping[Region, Callable[..., Any]] | None = None,
+    site: Site | None = None,
 ) -> DeviceCode:
     """The function of one device. observe: called before op i of the graph with 2 * i and after it with 2 * i + 1, when
-    what nothing reads after it has been released. compiled: what computes each region among the steps."""
+    what nothing reads after it has been released. compiled: what computes each region among the steps. site: where the
+    device computes; None for the host, on tensors that lie there."""
     places = {tensor: place for place, tensor in enumerate(parameter_tensors)}
-    writer = _Writer(program, channels, places, compiled or {})
+    writer = _Writer(program, channels, places, compiled or {}, site)
     lines = list(writer.lines(steps.of_device[device], observed=observe is not None))
     held = [tensor for tensor, holder in steps.output_device.items() if holder == device]
     lines += [f"out[{tensor}] = {writer.name_of(tensor)}" for tensor in held]
@@ -73,6 +77,10 @@ def device_code(
     scope = {**writer.scope, "channels": channels, "box": channels.box, "Stopped": StoppedError, "observe": observe}
     exec(compile(source, _file(device), "exec"), scope)
     return DeviceCode(device=device, function=scope["step"], source=source)
+
+
+#: Between threads of the host a reference is all.
+_NOTHING = Handing()
 
 
 def _file(device: int) -> str:
@@ -89,8 +97,10 @@ class _Writer:
         channels: Channels,
         parameters: Mapping[int, int],
         compiled: Mapping[Region, Callable[..., Any]],
+        site: Site | None,
     ) -> None:
         self.program = program
+        self.site = site
         self.channels = channels
         self.parameters = parameters
         self.compiled = compiled
@@ -103,7 +113,8 @@ class _Writer:
         if tensor in self.program.inputs and self.program.graph.producer_of[tensor] < 0:
             return f"x[{self.program.inputs[tensor]}]"
         if tensor in self.program.constants:
-            return self.bind(f"k{tensor}", self.program.constants[tensor])
+            constant = self.site.constant(tensor) if self.site else self.program.constants[tensor]
+            return self.bind(f"k{tensor}", constant)
         return f"t{tensor}"
 
     def bind(self, name: str, value: Any) -> str:
@@ -121,20 +132,10 @@ class _Writer:
             elif isinstance(step, Region):
                 yield "if channels.stopped: raise Stopped"
                 yield self.run_region(step)
-            elif isinstance(step, Send):
-                yield f"box[{step.channel}] = {self.name_of(step.tensor)}"
-                yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
-            elif isinstance(step, Signal | HandOver):
-                if isinstance(step, HandOver):
-                    yield f"box[{step.channel}] = {self.bind('get_rng_state', torch.get_rng_state)}()"
-                yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
+            elif isinstance(step, Send | Signal | HandOver):
+                yield from self.hand_over(step)
             elif isinstance(step, Receive | Wait | TakeOver):
-                yield f"{self.bind(f'wait{step.channel}', self.channels.locks[step.channel].acquire)}()"
-                yield "if channels.stopped: raise Stopped"
-                if isinstance(step, Receive):
-                    yield f"{self.name_of(step.tensor)} = box[{step.channel}]; box[{step.channel}] = None"
-                elif isinstance(step, TakeOver):
-                    yield f"{self.bind('set_rng_state', torch.set_rng_state)}(box[{step.channel}])"
+                yield from self.take(step)
             elif isinstance(step, Release):
                 yield " = ".join(self.name_of(tensor) for tensor in step.tensors) + " = None"
             follows = steps[index + 1] if index + 1 < len(steps) else None
@@ -142,12 +143,39 @@ class _Writer:
             if observed and isinstance(ends, Run) and not isinstance(follows, Release):
                 yield f"observe({2 * ends.op + 1})"
 
+    def hand_over(self, step: Send | Signal | HandOver) -> Iterator[str]:
+        what = _NOTHING if self.site is None else self.site.handing_to(step.destination)
+        if isinstance(step, Send):
+            name = self.name_of(step.tensor)
+            sent = name if what.send is None else f"{self.bind(f'to{step.destination}', what.send)}({name})"
+            yield f"box[{step.channel}] = {sent}"
+        elif isinstance(step, HandOver):
+            yield f"box[{step.channel}] = {self.bind('get_rng_state', torch.get_rng_state)}()"
+        elif what.signal is not None:
+            yield f"box[{step.channel}] = {self.bind(f'signal{step.destination}', what.signal)}()"
+        yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
+
+    def take(self, step: Receive | Wait | TakeOver) -> Iterator[str]:
+        what = _NOTHING if self.site is None else self.site.handing_from(step.source)
+        yield f"{self.bind(f'wait{step.channel}', self.channels.locks[step.channel].acquire)}()"
+        yield "if channels.stopped: raise Stopped"
+        box = f"box[{step.channel}]"
+        if isinstance(step, Receive):
+            taken = box if what.take is None else f"{self.bind(f'from{step.source}', what.take)}({box})"
+            yield f"{self.name_of(step.tensor)} = {taken}; {box} = None"
+        elif isinstance(step, TakeOver):
+            yield f"{self.bind('set_rng_state', torch.set_rng_state)}({box})"
+        elif what.heed is not None:
+            yield f"{self.bind(f'heed{step.source}', what.heed)}({box}); {box} = None"
+
     def run(self, op: int) -> Iterator[str]:
         graph = self.program.graph
         if graph.ops[op].kind == "input":
             tensor = graph.ops[op].outputs[0]
             place = self.program.inputs[tensor]
-            yield f"t{tensor} = x[{place}]; x[{place}] = None"
+            bring = None if self.site is None else self.site.brings()
+            taken = f"x[{place}]" if bring is None else f"{self.bind('bring', bring)}(x[{place}])"
+            yield f"t{tensor} = {taken}; x[{place}] = None"
             return
         call = self.program.calls[op]
         yield from self.assign(call, op)
@@ -163,7 +191,7 @@ class _Writer:
         return f"{results}= {function}({', '.join(map(self.name_of, region.inputs))})"
 
     def assign(self, call: Call, op: int) -> Iterator[str]:
-        function = self.bind(f"f{op}", call.function)
+        function = self.bind(f"f{op}", self.site.function(op) if self.site else call.function)
         arguments = [self.text(value, f"c{op}_{place}") for place, value in enumerate(call.args)]
         arguments += [f"{key}={self.text(value, f'c{op}_{key}')}" for key, value in call.kwargs.items()]
         written = f"{function}({', '.join(arguments)})"
@@ -187,4 +215,6 @@ class _Writer:
         if isinstance(value, (list, tuple)) and type(value).__name__ in ("list", "tuple", "immutable_list"):
             parts = ", ".join(self.text(part, f"{name}_{place}") for place, part in enumerate(value))
             return f"[{parts}]"
+        if isinstance(value, torch.device) and self.site is not None:
+            value = self.site.device(value)
         return self.bind(name, value)

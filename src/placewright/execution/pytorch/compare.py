@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from placewright.execution.comparison import DeviceTimes, OpRun, RunComparison
+from placewright.execution.comparison import DeviceTimes, OpFallback, OpRun, RunComparison
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.execution.pytorch.places import Driver, drivers_of
 from placewright.execution.pytorch.profile import as_passes, unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
@@ -28,27 +29,27 @@ def compare_run(
     parameters: Sequence[Any],
     tensors: Sequence[Any],
     eager: Callable[[], Any],
-    cores: int,
+    cores: Sequence[frozenset[int]],
     steps: int,
     compiled: Callable[[], Any] | None = None,
 ) -> RunComparison:
     """Runs both plans and the module itself, in turn.
 
-    planned, alone: the plan, and that of one device. eager: one call of the module. cores: of one device. compiled:
+    planned, alone: the plan, and that of one device. eager: one call of the module. cores: of each device. compiled:
     one call of what `torch.compile` makes of the module, where that is to be measured as well. Afterwards parameters,
     tensors and the generator of random numbers are as they were, but not what `eager` and `compiled` change.
     """
-    all_cores = cores * planned.plan.machine.num_devices
+    all_cores, drivers = len(frozenset().union(*cores)), drivers_of(planned.places)
     ways: list[Callable[[], Any]] = [
         lambda: planned.run(parameters, tensors),
         lambda: alone.run(parameters, tensors),
-        lambda: _with_threads(cores, eager),
-        lambda: _with_threads(all_cores, eager),
+        lambda: _finished(drivers, lambda: _with_threads(len(cores[0]), eager)),
+        lambda: _finished(drivers, lambda: _with_threads(all_cores, eager)),
     ]
     if compiled is not None:
         ways.append(lambda: _with_threads(all_cores, compiled))
     taken: list[list[int]] = [[] for _ in ways]
-    with unchanged(planned.overwritten(parameters, tensors)):
+    with unchanged(planned.overwritten(parameters, tensors), places=planned.places):
         for step in range(steps + 1):
             for way, times in zip(ways, taken, strict=True):
                 # Once before it counts: by then the threads that PyTorch left spinning for the next op are asleep, and
@@ -62,7 +63,8 @@ def compare_run(
         peak = planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None
         one_device_peak = alone.peak_bytes(parameters, tensors)
         held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
-        eager_peak = held + allocated_peak(eager)
+        home = next((driver for driver in drivers if parameters and driver.holds(parameters[0])), None)
+        eager_peak = held + (allocated_peak(eager) if home is None else _peak_on(home, eager))
         compiled_peak = None if compiled is None else held + allocated_peak(compiled)
     measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
     ops = ops_of_run(planned.plan, planned.program.graph, timed)
@@ -101,6 +103,7 @@ def compare_run(
             [op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted]
         ),
         ops=ops,
+        fallbacks=tuple(OpFallback(op=op, reason=reason) for op, reason in planned.fallbacks.items()),
     )
 
 
@@ -125,6 +128,20 @@ def inference(model: nn.Module, args: Sequence[Any], kwargs: Any) -> Callable[[]
             model(*args, **kwargs)
 
     return step
+
+
+def _finished(drivers: Sequence[Driver], call: Callable[[], Any]) -> None:
+    """A call, and what it has launched."""
+    call()
+    for driver in drivers:
+        driver.finish(driver.recorded(driver.current_stream()))
+
+
+def _peak_on(driver: Driver, call: Callable[[], Any]) -> int:
+    """The most bytes in use at once of what a call allocates on an accelerator."""
+    held = driver.count_peak()
+    _finished([driver], call)
+    return driver.peak_bytes() - held
 
 
 def _with_threads(count: int, call: Callable[[], Any]) -> None:

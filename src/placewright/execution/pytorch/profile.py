@@ -25,12 +25,12 @@ from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
 from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
+from placewright.execution.pytorch.places import Place, Watch, drivers_of
 from placewright.execution.pytorch.program import Call, TorchProgram, Value
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import needs_of, steps_of
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
-from placewright.plans.record import Plan
 
 _WARM_UP = 2
 #: Passes over a step: as many as fit the time, within limits.
@@ -60,10 +60,12 @@ def profile_program(
     tensors: Sequence[Any],
     library: Library,
     optimizer: Any = None,
+    places: Sequence[Place] = (),
 ) -> Profiled:
     """Times the ops of a program that the library does not know, and adds them to it.
 
     step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: what the step runs on.
+    places: of the devices, where they are not all on the host; the first is that of the step.
     Parameters, buffers, inputs, the optimizer's state and the generator of random numbers are afterwards as they were.
     """
     program, device = step.program, step.plan.machine.devices[0]
@@ -72,8 +74,8 @@ def profile_program(
     gaps = {count: between_ops(device, count) for count in busy}
     unknown = {sort for count in busy for sort in (*sorts[count], gaps[count]) if sort not in library}
     if unknown:
-        with unchanged(step.overwritten(parameters, tensors), optimizer):
-            runner = _Runner(step, parameters, tensors)
+        with unchanged(step.overwritten(parameters, tensors), optimizer, places):
+            runner = _Runner(step, parameters, tensors, places)
             workspaces = step.workspaces(parameters, tensors)
             for count in busy:
                 taken, gap = _times_of(runner.passes(cores[:count]))
@@ -162,17 +164,23 @@ def observer_ns() -> int:
 class _Runner:
     """Runs one device's step over and over, and on the other devices the same step as load."""
 
-    def __init__(self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+    def __init__(
+        self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any], places: Sequence[Place]
+    ) -> None:
         self._step = step
         self._parameters = parameters
         self._tensors = tensors
+        self._others = places[1:]
 
     def passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
         """Start and finish of each op in every pass, [pass, op, 2], on the first device while all compute."""
         workers = Workers(cores)
         samples: list[list[int]] = []
         over: list[Channels] = []
-        loads = [self._load(over) for _ in cores[1:]]
+        loads = [self._load(over, number) for number in range(len(cores) - 1)]
+        for driver in drivers_of([*self._step.places, *self._others]):
+            # Threads read what this one may still be writing.
+            driver.finish(driver.recorded(driver.current_stream()))
 
         def stop() -> None:
             for channels in over:
@@ -191,22 +199,19 @@ class _Runner:
         return as_passes(samples[_WARM_UP:])
 
     def _timed(self, samples: list[list[int]]) -> None:
-        times = [-1] * (2 * len(self._step.program.graph.ops))
+        watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
+        code = _code(self._step, Channels(0), watch.note)
         clock = time.perf_counter_ns
-
-        def observe(place: int) -> None:
-            times[place] = clock()
-
-        code = _code(self._step.program, self._step.plan, Channels(0), observe)
         began, wanted = clock(), _MIN_PASSES + _WARM_UP
         while len(samples) < wanted:
-            code.function(self._parameters, list(self._tensors), {})
-            samples.append(list(times))
+            watch.start()
+            self._step.once(code, self._parameters, self._tensors)
+            samples.append(watch.times())
             if len(samples) == _WARM_UP:
                 each = max(1, (clock() - began) // _WARM_UP)
                 wanted = _WARM_UP + min(_MAX_PASSES, max(_MIN_PASSES, _PASSES_NS // each))
 
-    def _load(self, over: list[Channels]) -> Callable[[], None]:
+    def _load(self, over: list[Channels], number: int) -> Callable[[], None]:
         """What another device does meanwhile: the same step on tensors of its own, without the optimizer, whose state
         there is once."""
         channels = Channels(0)
@@ -216,20 +221,23 @@ class _Runner:
             [tensor.detach().clone() if id(tensor) in changed else tensor for tensor in held]
             for held in (self._parameters, self._tensors)
         )
-        code = _code(_without_optimizer(self._step.program), self._step.plan, channels, None)
+        step = self._step.elsewhere(_without_optimizer(self._step.program), self._others[number : number + 1])
+        code = _code(step, channels, None)
 
         def load() -> None:
             try:
                 while not channels.stopped:
-                    code.function(parameters, list(tensors), {})
+                    step.once(code, parameters, tensors)
             except StoppedError:
                 pass  # That is how the load ends.
 
         return load
 
 
-def _code(program: TorchProgram, plan: Plan, channels: Channels, observe: Callable[[int], None] | None) -> DeviceCode:
-    return device_code(program, steps_of(plan, program.graph), 0, channels, list(program.parameters), observe)
+def _code(step: TorchStep, channels: Channels, observe: Callable[[int], None] | None) -> DeviceCode:
+    program = step.program
+    steps = steps_of(step.plan, program.graph)
+    return device_code(program, steps, 0, channels, list(program.parameters), observe, site=step.site(0))
 
 
 def _without_optimizer(program: TorchProgram) -> TorchProgram:
@@ -247,15 +255,19 @@ def _itself(value: Any) -> Any:
 
 
 @contextmanager
-def unchanged(changed: Sequence[Any], optimizer: Any = None) -> Iterator[None]:
-    """What steps change is put back afterwards. changed: tensors."""
+def unchanged(changed: Sequence[Any], optimizer: Any = None, places: Sequence[Place] = ()) -> Iterator[None]:
+    """What steps change is put back afterwards. changed: tensors. places: where else than on the host random numbers
+    are drawn."""
     before = [tensor.detach().clone() for tensor in changed]
     state = copy.deepcopy(optimizer.state_dict()) if optimizer is not None else None
     random = torch.get_rng_state()
+    drawn = {driver: driver.random_state() for driver in drivers_of(places)}
     try:
         yield
     finally:
         torch.set_rng_state(random)
+        for driver, state_before in drawn.items():
+            driver.set_random_state(state_before)
         if optimizer is not None:
             optimizer.load_state_dict(state)
         with torch.no_grad():

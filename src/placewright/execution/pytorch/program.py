@@ -5,7 +5,8 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,9 +50,9 @@ class TorchProgram:
     """What a module does, as a graph and the calls behind it.
 
     calls: by op of the graph; inputs have none. strides: of the tensors that calls make and read, where they have any.
-    parameters: tensor of the graph -> its name in the module, buffers included. constants: tensor of the graph ->
-    value. inputs: tensor of the graph -> its place among the tensors that the program is called with. input_signature:
-    shape and dtype of each of those.
+    homes: the device on which each of them lies in the module itself. parameters: tensor of the graph -> its name in
+    the module, buffers included. constants: tensor of the graph -> value. inputs: tensor of the graph -> its place
+    among the tensors that the program is called with. input_signature: shape and dtype of each of those.
     results: the tensors that the module returns (of a training step: the loss).
     gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them.
     returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
@@ -60,6 +61,7 @@ class TorchProgram:
     graph: Graph
     calls: Mapping[int, Call]
     strides: Mapping[int, tuple[int, ...]]
+    homes: Mapping[int, torch.device]
     parameters: Mapping[int, str]
     constants: Mapping[int, Any]
     inputs: Mapping[int, int]
@@ -135,7 +137,7 @@ def _program(
     captured: Capture,
     graph: Graph,
     tensors: Mapping[Any, tuple[int | None, ...]],
-    optimizer_steps: Mapping[str, Callable[[Any], Any]],
+    optimizer_steps: Mapping[str, Callable[[Any, Any], Any]],
     place: Mapping[Any, int],
     *,
     input_signature: tuple[tuple[tuple[int, ...], Any], ...],
@@ -149,7 +151,8 @@ def _program(
     return TorchProgram(
         graph=graph,
         calls=_calls(graph, captured, tensors, optimizer_steps),
-        strides=_strides(tensors),
+        strides={index: tuple(value.stride()) for index, value in _values(tensors) if value.layout == torch.strided},
+        homes={index: value.device for index, value in _values(tensors)},
         parameters={one[node]: name for node, name in held if node.op == "placeholder" and node not in place},
         constants={
             one[node]: attribute(node.graph.owning_module, node.target) for node, _ in held if node.op == "get_attr"
@@ -168,14 +171,30 @@ def _random(graph: Graph, captured: Capture) -> tuple[int, ...]:
     return tuple(op_of[node.name] for node in captured.nodes if node.name in op_of and draws_random_numbers(node))
 
 
-def _strides(tensors: Mapping[Any, tuple[int | None, ...]]) -> dict[int, tuple[int, ...]]:
-    strides = {}
+def _values(tensors: Mapping[Any, tuple[int | None, ...]]) -> Iterator[tuple[int, Any]]:
+    """What was traced of each tensor of the graph."""
     for node, indices in tensors.items():
         value = node.meta["val"]
         for index, each in zip(indices, value if isinstance(value, (tuple, list)) else (value,), strict=True):
-            if index is not None and each.layout == torch.strided:
-                strides[index] = tuple(each.stride())
-    return strides
+            if index is not None:
+                yield index, each
+
+
+def reads_of(op: int, program: TorchProgram) -> Iterator[int]:
+    """The tensors among the arguments of an op's call, in order."""
+    call = program.calls.get(op)
+    if call is not None:
+        yield from (leaf.tensor for leaf in _leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def signature(tensors: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:
@@ -212,7 +231,7 @@ def _calls(
     graph: Graph,
     captured: Capture,
     tensors: Mapping[Any, tuple[int | None, ...]],
-    optimizer_steps: Mapping[str, Callable[[Any], Any]],
+    optimizer_steps: Mapping[str, Callable[[Any, Any], Any]],
 ) -> dict[int, Call]:
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     calls = {op_of[node.name]: _traced_call(node, tensors) for node in captured.nodes if node.name in op_of}
@@ -224,8 +243,8 @@ def _calls(
             continue
         updates = op.kind == "optimizer"
         function = optimizer_steps[op.name.partition(":")[2]] if updates else _itself
-        value = op.inputs[1 if updates else 0]
-        calls[index] = Call(function=function, args=(Value(value),), kwargs={}, results=op.outputs, several=False)
+        args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
+        calls[index] = Call(function=function, args=args, kwargs={}, results=op.outputs, several=False)
     return calls
 
 
@@ -303,14 +322,27 @@ class _StepOfOne:
         group = self._optimizer.param_groups[self._group]
         return ", ".join(key for key, value in group.items() if key not in ("params", "lr") and value)
 
-    def __call__(self, gradient: Any) -> Any:
-        kind = type(self._optimizer)
+    def __call__(self, parameter: Any, gradient: Any) -> Any:
+        """parameter: the module's own, or a copy of it on the device where the gradient is, whose state goes there."""
+        kind, state = type(self._optimizer), self._optimizer.state
         alone = object.__new__(kind)
         vars(alone).update(vars(self._optimizer))
-        alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [self._parameter]}]
-        self._parameter.grad = gradient
+        alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [parameter]}]
+        if parameter is not self._parameter:
+            alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self._parameter])})
+        parameter.grad = gradient
         # Not alone.step: a scheduler puts a function there that steps the whole optimizer, and asks whether it ran.
         kind.step(alone)
         self._optimizer._opt_called = True
-        self._parameter.grad = None
-        return self._parameter
+        parameter.grad = None
+        if parameter is not self._parameter:
+            state[self._parameter] = alone.state[parameter]
+        return parameter
+
+
+def _state_on(device: torch.device, state: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimizer's state of one parameter, on a device but for the number of steps, which stays with the host."""
+    return {
+        key: value.to(device) if isinstance(value, torch.Tensor) and key != "step" else value
+        for key, value in state.items()
+    }

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from placewright.execution.pytorch.program import TorchProgram, Value
+from placewright.execution.pytorch.program import TorchProgram, Value, reads_of
 from placewright.execution.steps import Region, Release, Run, Step, Steps
 
 #: Kinds of ops that Inductor writes loops for.
@@ -76,7 +76,7 @@ def _region(part: Sequence[Step], program: TorchProgram) -> Region:
     made: dict[int, None] = {}
     read: dict[int, None] = {}
     for op in ops:
-        read.update(dict.fromkeys(tensor for tensor in _reads(op, program) if tensor not in made))
+        read.update(dict.fromkeys(tensor for tensor in reads_of(op, program) if tensor not in made))
         made.update(dict.fromkeys(tensor for tensor in program.calls[op].results if tensor is not None))
     # What others read of a region is what is not released within it.
     return Region(ops, tuple(read), tuple(tensor for tensor in made if tensor not in released))
@@ -86,22 +86,6 @@ def _may_gain(region: Region, program: TorchProgram) -> bool:
     """Whether there is something to fuse: two ops that a loop computes, where libraries compute the heavy ones."""
     kinds = [program.graph.ops[op].kind for op in region.ops]
     return bool(region.outputs) and sum(kind in _FUSED for kind in kinds) > 1
-
-
-def _reads(op: int, program: TorchProgram) -> Iterator[int]:
-    call = program.calls.get(op)
-    if call is not None:
-        yield from (leaf.tensor for leaf in _leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Value))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
 
 
 def traced(region: Region, program: TorchProgram) -> torch.fx.GraphModule:

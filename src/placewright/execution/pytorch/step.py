@@ -5,7 +5,6 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,14 +14,18 @@ import torch
 
 from placewright.execution.channels import Channels
 from placewright.execution.pytorch.code import DeviceCode, device_code
+from placewright.execution.pytorch.fallback import Fallbacks
 from placewright.execution.pytorch.inductor import Trial
 from placewright.execution.pytorch.memory import allocated_between, allocated_peak
+from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
 from placewright.execution.pytorch.regions import with_regions
+from placewright.execution.pytorch.residents import Residents
+from placewright.execution.pytorch.sites import Site, Sites
 from placewright.execution.steps import Region, Steps, steps_of
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import DeviceError, InputError, shown
 
 Code = tuple[Channels, list[DeviceCode]]
 
@@ -30,11 +33,18 @@ Code = tuple[Channels, list[DeviceCode]]
 class TorchStep:
     """Runs a plan for a program, on one worker per device of the plan."""
 
-    def __init__(self, program: TorchProgram, plan: Plan, workers: Workers) -> None:
+    def __init__(
+        self, program: TorchProgram, plan: Plan, workers: Workers, places: Sequence[Place] | None = None
+    ) -> None:
+        """places: of the plan's devices, in their order; by default all on the host."""
         self.program = program
         self.plan = plan
+        self.places = tuple(places or (Place(name=device.name) for device in plan.machine.devices))
         self._steps = steps_of(plan, program.graph)
         self._workers = workers
+        self._fallbacks = Fallbacks(program)
+        self.residents = Residents(program, self._steps, self.places)
+        self._sites = Sites(program, self.places, self.residents, self._fallbacks)
         #: What computes the regions that are not computed op by op.
         self._compiled: dict[Region, Callable[..., Any]] = {}
         self._code = self._write(None)
@@ -43,6 +53,11 @@ class TorchStep:
     def num_compiled_regions(self) -> int:
         """How many regions are not computed op by op."""
         return len(self._compiled)
+
+    @property
+    def fallbacks(self) -> dict[str, str]:
+        """The ops that ran on the host since their device has no kernel for them: its name and PyTorch's reason."""
+        return dict(self._fallbacks.reasons)
 
     def compile_regions(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
         """Runs one step in which Inductor compiles the regions that may gain by it, and keeps those that do. A compiled
@@ -70,22 +85,27 @@ class TorchStep:
     def timed(self, parameters: Sequence[Any], tensors: Sequence[Any], steps: int) -> list[list[int]]:
         """Runs steps and tells for each when each op of the graph started and finished: [2 * num ops] in ns of one
         clock, -1 for ops that no device ran."""
-        times = [-1] * (2 * len(self.program.graph.ops))
-        clock = time.perf_counter_ns
-
-        def observe(place: int) -> None:
-            times[place] = clock()
-
-        code = self._write(observe)
+        watches = [Watch(place, 2 * len(self.program.graph.ops)) for place in self.places]
+        code = self._write([watch.note for watch in watches])
         found = []
         for _ in range(steps):
+            for watch in watches:
+                watch.start()
             self._run(code, parameters, tensors)
-            found.append(list(times))
+            # A view is made by every device that reads it; the latest of them counts.
+            found.append([max(moments) for moments in zip(*(watch.times() for watch in watches), strict=True)])
         return found
 
     def peak_bytes(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> int:
         """Runs one step of a plan for one device, and counts what is in use at the most: parameters, buffers and
-        constants, inputs until their last reader has run, and what ops make. The step runs in the caller's thread."""
+        constants, inputs until their last reader has run, and what ops make. On the host the step runs in the caller's
+        thread."""
+        driver = self.places[0].driver
+        if driver is not None:
+            self.residents.forget()
+            held = driver.count_peak()
+            self._run(self._code, parameters, [tensor.clone() for tensor in tensors])
+            return driver.peak_bytes() - held + self._held_on(driver, parameters)
         _, (code,) = self._code
         with torch.no_grad():
             peak = allocated_peak(lambda: code.function(parameters, [tensor.clone() for tensor in tensors], {}))
@@ -93,20 +113,44 @@ class TorchStep:
 
     def workspaces(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[int]:
         """Runs one step of a plan for one device, and counts for each op of the graph what it has in use beside its
-        inputs and outputs, in bytes. The step runs in the caller's thread."""
-        graph = self.program.graph
-        with torch.no_grad():
-            most = allocated_between(lambda mark: self._write(mark)[1][0].function(parameters, list(tensors), {}))
+        inputs and outputs, in bytes. On the host the step runs in the caller's thread."""
+        graph, driver = self.program.graph, self.places[0].driver
+        if driver is None:
+            with torch.no_grad():
+                most = allocated_between(lambda mark: self._write([mark])[1][0].function(parameters, list(tensors), {}))
+        else:
+            counted = _Counted(driver)
+            self._run(self._write([counted.mark]), parameters, tensors)
+            most = counted.most
         made = (
             sum(graph.tensors[tensor].held_bytes for tensor in op.outputs if graph.tensors[tensor].alias_of is None)
             for op in graph.ops
         )
         return [max(0, most.get(2 * index, 0) - size) for index, size in enumerate(made)]
 
+    def elsewhere(self, program: TorchProgram, places: Sequence[Place]) -> TorchStep:
+        """The same plan for a program that differs in what ops do, on other places; none for the host."""
+        return TorchStep(program, self.plan, self._workers, places)
+
+    def once(self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Runs the code of a plan's only device in the calling thread."""
+        held = self.residents.on_each(parameters, tensors)
+        with self.places[0].in_step(self._begun().get(self.places[0].driver)):
+            code.function(*held[0], {})
+
+    def site(self, device: int) -> Site:
+        """What the code of a device is bound to."""
+        return Site(self._sites, device)
+
     def resident_bytes(self, parameters: Sequence[Any]) -> int:
         """Of parameters, buffers and constants."""
         storages = [tensor.untyped_storage() for tensor in (*parameters, *self.program.constants.values())]
         return sum({storage.data_ptr(): int(storage.nbytes()) for storage in storages}.values())
+
+    def _held_on(self, driver: Driver, parameters: Sequence[Any]) -> int:
+        """Bytes of parameters and constants that an accelerator held before the step."""
+        constants = [tensor for tensor in self.program.constants.values() if driver.holds(tensor)]
+        return sum(int(tensor.nbytes) for tensor in (*parameters, *constants) if driver.holds(tensor))
 
     def overwritten(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The parameters, buffers and tensors among `tensors` that a step changes."""
@@ -124,59 +168,116 @@ class TorchStep:
 
     def _write(
         self,
-        observe: Callable[[int], None] | None,
+        observe: Sequence[Callable[[int], None]] | None,
         steps: Steps | None = None,
         compiled: Mapping[Region, Callable[..., Any]] | None = None,
     ) -> Code:
-        """The code of a step: by default op by op where ops are observed, with the compiled regions otherwise."""
+        """The code of a step: by default op by op where ops are observed, with the compiled regions otherwise.
+
+        observe: for each device what it calls around its ops.
+        """
         if steps is None and observe is None:
             steps, compiled = with_regions(self._steps, self.program, self._compiled), self._compiled
         steps = steps or self._steps
         channels = Channels(steps.num_channels)
         held = list(self.program.parameters)
-        devices = range(len(steps.of_device))
-        return channels, [device_code(self.program, steps, d, channels, held, observe, compiled) for d in devices]
+        codes = []
+        for device in range(len(steps.of_device)):
+            noting = None if observe is None else observe[device]
+            site = self.site(device)
+            codes.append(device_code(self.program, steps, device, channels, held, noting, compiled or {}, site))
+        return channels, codes
 
     def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
-        check_inputs(self.program, tensors)
+        check_inputs(self.program, tensors, self.places)
         channels, codes = code
         out: dict[int, Any] = {}
-        self._workers.run([partial(self._on_device, code, parameters, tensors, out) for code in codes], channels.stop)
+        held = self.residents.on_each(parameters, tensors)
+        begun = self._begun()
+        jobs = [
+            partial(self._on_device, code, place, begun.get(place.driver), *own, out)
+            for code, place, own in zip(codes, self.places, held, strict=True)
+        ]
+        try:
+            self._workers.run(jobs, channels.stop)
+        except BaseException:
+            self.residents.forget()  # Copies may hold what the module does not.
+            raise
+        self.residents.deliver(parameters, tensors, out)
         return out
 
+    def _begun(self) -> dict[Driver | None, Any]:
+        """For each accelerator an event behind what the calling thread has launched."""
+        return {driver: driver.recorded(driver.current_stream()) for driver in drivers_of(self.places)}
+
     def _on_device(
-        self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]
+        self,
+        code: DeviceCode,
+        place: Place,
+        begun: Any,
+        parameters: Sequence[Any],
+        tensors: list[Any],
+        out: dict[int, Any],
     ) -> None:
-        with naming_the_op(code, self.program, self.plan):
-            code.function(parameters, list(tensors), out)
+        with naming_the_op(code, self.program, self.plan), place.in_step(begun):
+            code.function(parameters, tensors, out)
 
 
-def check_inputs(program: TorchProgram, tensors: Sequence[Any]) -> None:
-    """Raises InputError unless the tensors have the shapes and dtypes that the program was made for, on the CPU."""
+class _Counted:
+    """Marks between which the most bytes in use on an accelerator are counted, beyond those at the mark."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._last: tuple[int, int] | None = None
+        self.most: dict[int, int] = {}
+
+    def mark(self, number: int) -> None:
+        """A part begins, and the one before it ends."""
+        if self._last is not None:
+            before, held = self._last
+            self.most[before] = self._driver.peak_bytes() - held
+        self._last = number, self._driver.count_peak()
+
+
+def check_inputs(program: TorchProgram, tensors: Sequence[Any], places: Sequence[Place] = ()) -> None:
+    """Raises InputError unless the tensors have the shapes and dtypes that the program was made for, and lie where the
+    plan can read them."""
     given = signature(tensors)
     if given != program.input_signature:
         raise InputError(
             f"the plan is for inputs {describe_signature(program.input_signature)}, and was given "
             f"{describe_signature(given)}"
         )
-    check_on_cpu({f"argument {number}": tensor for number, tensor in enumerate(tensors)})
+    check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, places)
 
 
-def check_on_cpu(tensors: Mapping[str, Any]) -> None:
-    """Raises InputError naming the tensor that is elsewhere, or nowhere (on the meta device)."""
+def check_readable(tensors: Mapping[str, Any], places: Sequence[Place] = ()) -> None:
+    """Raises InputError naming the tensor that is on another device than the host and those of the plan, or nowhere (on
+    the meta device)."""
+    drivers = drivers_of(places)
     for name, tensor in tensors.items():
-        if not tensor.is_cpu:
-            raise InputError(f"{shown(name)} is on the device {tensor.device}, and the plan runs on CPU devices")
+        if not tensor.is_cpu and not any(driver.holds(tensor) for driver in drivers):
+            where = ", ".join(place.name for place in places) if drivers else "CPU devices"
+            raise InputError(f"{shown(name)} is on the device {tensor.device}, and the plan runs on {where}")
 
 
 @contextmanager
 def naming_the_op(code: DeviceCode, program: TorchProgram, plan: Plan) -> Iterator[None]:
-    """What an op raises gets a note of its name and device."""
+    """What an op raises gets a note of its name and device. Raises DeviceError where memory does not suffice."""
     try:
         yield
     except Exception as error:
         op = code.op_at(error)
-        if op is not None:
-            name, device = program.graph.ops[op].name, plan.machine.devices[code.device].name
-            error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
+        if op is None:
+            raise
+        name, device = program.graph.ops[op].name, plan.machine.devices[code.device].name
+        if _out_of_memory(error):
+            first = str(error).strip().splitlines()[0]
+            raise DeviceError(f"{device} has too little memory for the op '{name}': {first}") from error
+        error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
         raise
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # The host's allocator raises what everything else does.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

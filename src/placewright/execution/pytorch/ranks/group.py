@@ -6,13 +6,14 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from statistics import median
 from typing import Any, TypeVar
@@ -21,10 +22,13 @@ import torch
 import torch.distributed as dist
 
 from placewright.execution.devices import available_cores, cpu_device
+from placewright.execution.pytorch.cuda import places_of
+from placewright.execution.pytorch.machine import torch_machine
+from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.ranks.messages import Wire
 from placewright.execution.workers import Workers
 from placewright.machine import Device, Link, Machine
-from placewright.support.errors import InputError, RankError
+from placewright.support.errors import InputError, RankError, shown
 
 Found = TypeVar("Found")
 #: What one rank waits for while another one times ops and plans.
@@ -45,17 +49,19 @@ class Ranks:
     """This process among those that run a plan together, with its threads: one computes, and for each other rank one
     sends and one receives.
 
-    timeout_s: how long a rank waits for another one in a step. Making it is a matter of all ranks, and so are `agree`,
-    `from_rank` and `machine`. Raises InputError without a process group.
+    timeout_s: how long a rank waits for another one in a step. kinds: of the devices on which the module's tensors lie.
+    gpu: whether this rank computes on a GPU. Making it is a matter of all ranks, and so are `agree`, `from_rank` and
+    `machine`. Raises InputError without a process group, or without a backend for such devices.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, kinds: Collection[str] = (), *, gpu: bool = False) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise InputError(
                 "devices='ranks' needs a process group: start the script with torchrun and call "
                 "torch.distributed.init_process_group('gloo') first"
             )
-        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=_SETTING_UP_S))
+        # What ranks tell each other lies on the host, whatever the module does.
+        self._group = dist.new_group(backend=backend_for({"cpu", *kinds}), timeout=timedelta(seconds=_SETTING_UP_S))
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self.peers = [rank for rank in range(self.count) if rank != self.rank]
         self.wires = {peer: Wire(self._group, peer, timeout_s) for peer in self.peers}
@@ -67,6 +73,7 @@ class Ranks:
         self._hosts: list[_Host] = [_host()] * self.count
         dist.all_gather_object(self._hosts, _host(), group=self._group)
         self._check_alike()
+        self.place = rank_place(self.rank, int(os.environ.get("LOCAL_RANK", self.rank)) if gpu else None)
         self.cores = cores_of_rank([(host.name, host.cores) for host in self._hosts], self.rank)
         self.workers = Workers([self.cores] * (1 + 2 * len(self.peers)))
 
@@ -193,7 +200,10 @@ class Ranks:
     def machine(self) -> Machine:
         """The ranks as a machine: "rank:0", "rank:1" and so on, with the links between them as measured now."""
         devices: list[Device] = [cpu_device("", 1)] * self.count
-        dist.all_gather_object(devices, cpu_device(f"rank:{self.rank}", len(self.cores)), group=self._group)
+        own = cpu_device(f"rank:{self.rank}", len(self.cores))
+        if self.place.driver is not None:
+            own = replace(torch_machine(self.place.name).devices[0], name=own.name)
+        dist.all_gather_object(devices, own, group=self._group)
         links = self._links()
         return Machine(name=f"{self.count} ranks", devices=tuple(devices), links=links, transfer_model="overlapped")
 
@@ -230,6 +240,34 @@ class Ranks:
     def close(self) -> None:
         """Ends the threads."""
         self.workers.close()
+
+
+def backend_for(kinds: Collection[str]) -> str:
+    """The backend of a process group whose tensors lie on devices of some kinds: gloo for the host, NCCL for GPUs, and
+    each for its own where there are both. Raises InputError where PyTorch has none."""
+    found = {}
+    for kind in sorted(kinds):
+        if kind not in _BACKENDS:
+            raise InputError(f"ranks cannot send tensors from the device {shown(kind)}; they can from cpu and cuda")
+        backend, is_there = _BACKENDS[kind]
+        if not is_there():
+            raise InputError(
+                f"ranks with tensors on {kind} devices need {backend}, which this PyTorch, {torch.__version__}, is "
+                "built without"
+            )
+        found[kind] = backend
+    return next(iter(found.values())) if len(found) == 1 else ",".join(f"{kind}:{each}" for kind, each in found.items())
+
+
+_BACKENDS = {"cpu": ("gloo", dist.is_gloo_available), "cuda": ("nccl", dist.is_nccl_available)}
+
+
+def rank_place(rank: int, gpu: int | None) -> Place:
+    """Where a rank computes: on the GPU of this number, or on the host. Raises InputError without that GPU."""
+    if gpu is None:
+        return Place(name=f"rank:{rank}")
+    (place,) = places_of([f"cuda:{gpu}"])
+    return place
 
 
 def cores_of_rank(hosts: Sequence[tuple[str, tuple[int, ...]]], rank: int) -> frozenset[int]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from placewright.execution.pytorch.layout import extent_of, packed
 from placewright.support.errors import InputError, RankError, shown
 
 _MAX_DIMENSIONS = 32
@@ -107,19 +108,6 @@ class Wire:
         if "Timed out" in error or "timed out" in error:
             return f"rank {self.peer} did not answer within {self.timeout_s:g} s; {_AGAIN}"
         return f"rank {self.peer} is gone, its connection closed; {_AGAIN}"
-
-
-def extent_of(tensor: torch.Tensor) -> int:
-    """How many elements of memory lie between the first and the last of a tensor, both counted."""
-    if tensor.numel() == 0:
-        return 0
-    return 1 + sum(int((size - 1) * stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements as one row: the memory as it is, or without its gaps where it has any."""
-    extent = extent_of(tensor)
-    return tensor.as_strided((extent,), (1,)) if extent <= tensor.numel() else tensor.contiguous().view(-1)
 
 
 def _bytes(row: torch.Tensor) -> torch.Tensor:

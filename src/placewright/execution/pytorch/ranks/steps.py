@@ -20,17 +20,18 @@ class RankSteps:
 
     everywhere: the tensors that every rank has at the end. updated: of each buffer and input that the step overwrites,
     its last version, which every rank has, and the rank that wrote it. optimized: of each parameter that an optimizer
-    overwrites, the rank that did so; no other has its value.
+    overwrites, its new version and the rank that made it; no other has its value.
     """
 
     steps: Steps
     everywhere: frozenset[int]
     updated: Mapping[int, tuple[int, int]]
-    optimized: Mapping[int, int]
+    optimized: Mapping[int, tuple[int, int]]
 
     def of_rank(self, rank: int) -> Steps:
         """The steps with the outputs that a rank has."""
-        return replace(self.steps, output_device=dict.fromkeys(sorted(self.everywhere), rank))
+        own = {tensor for tensor, maker in self.optimized.values() if maker == rank}
+        return replace(self.steps, output_device=dict.fromkeys(sorted(self.everywhere | own), rank))
 
 
 def steps_over_ranks(steps: Steps, program: TorchProgram) -> RankSteps:
@@ -56,7 +57,7 @@ def steps_over_ranks(steps: Steps, program: TorchProgram) -> RankSteps:
         steps=Steps(of_device=tuple(map(tuple, weaver.of_rank)), num_channels=weaver.num_channels, output_device={}),
         everywhere=frozenset(outputs),
         updated=updated,
-        optimized={base: made_on[tensor] for base, tensor in optimized.items()},
+        optimized={base: (tensor, made_on[tensor]) for base, tensor in optimized.items()},
     )
 
 

@@ -1,0 +1,64 @@
+"""What it takes to bring a tensor from one place to another, where one of them is a stream of an accelerator.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from statistics import median
+
+import torch
+
+from placewright.execution.pytorch.handing import handing
+from placewright.execution.pytorch.layout import moved
+from placewright.execution.pytorch.places import Place
+from placewright.machine import Link
+
+_SMALL, _LARGE, _REPETITIONS = 2**10, 2**24, 9
+
+
+def links_between(places: Sequence[Place], on_host: Link) -> tuple[tuple[Link, ...], ...]:
+    """The links of every pair of places. on_host: between two threads of the host."""
+    return tuple(
+        tuple(
+            on_host if source.driver is None and destination.driver is None else _link(source, destination)
+            for destination in places
+        )
+        for source in places
+    )
+
+
+def _link(source: Place, destination: Place) -> Link:
+    if source is destination:
+        return Link()
+    small, large = (_one_way_ns(source, destination, size) for size in (_SMALL, _LARGE))
+    stays = source.driver is destination.driver
+    return Link(
+        latency_ns=int(small),
+        bandwidth_bytes_per_s=None if stays else 1e9 * (_LARGE - _SMALL) / max(1.0, large - small),
+    )
+
+
+def _one_way_ns(source: Place, destination: Place, size: int) -> float:
+    """From a tensor that is there to one that may be read, by a thread that waits for both; the median of some."""
+    what = handing(source, destination)
+    assert what.send is not None
+    assert what.take is not None
+    tensor = torch.zeros(size, dtype=torch.uint8)
+    taken = []
+    with ExitStack() as stack:
+        for place in (destination, source):
+            if place.driver is not None:
+                stack.enter_context(place.driver.on(place.stream))
+        if source.driver is not None:
+            tensor = moved(tensor, source.driver.brought)
+            source.finish()
+        for _ in range(_REPETITIONS + 1):
+            began = time.perf_counter_ns()
+            what.take(what.send(tensor))
+            destination.finish()
+            taken.append(time.perf_counter_ns() - began)
+    return median(taken[1:])

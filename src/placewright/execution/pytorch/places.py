@@ -1,0 +1,174 @@
+"""Where the devices of a plan compute: on cores of the host, or on streams of accelerators.
+
+What an accelerator does is asynchronous: a thread launches ops on a stream, and goes on. A `Driver` is the small part
+of PyTorch that this package needs for that; CUDA's is in `cuda.py`. Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from placewright.support.errors import DeviceError
+
+HOST = torch.device("cpu")
+
+
+class Driver(Protocol):
+    """One accelerator: its streams, events, copies and allocator. Only `finish` waits; all else is launched."""
+
+    name: str
+    device: torch.device
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether a tensor lies in its memory."""
+
+    def new_stream(self) -> Any:
+        """A stream of its own."""
+
+    def current_stream(self) -> Any:
+        """That of the calling thread."""
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Makes a stream that of the calling thread."""
+
+    def recorded(self, stream: Any, *, timed: bool = False) -> Any:
+        """An event that comes when all that was launched on a stream so far is done."""
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """What is launched on a stream from now on runs after an event, whichever accelerator it is of."""
+
+    def finish(self, event: Any) -> None:
+        """The calling thread waits for an event."""
+
+    def elapsed_ns(self, first: Any, second: Any) -> int:
+        """Between two timed events that have come."""
+
+    def keep(self, tensor: Any, stream: Any) -> None:
+        """Tells the allocator that a stream uses a tensor that was made on another one, so that its memory is not
+        given away while it does."""
+
+    def brought(self, row: Any) -> Any:
+        """A row of the host's or of another accelerator in this one's memory."""
+
+    def sent_home(self, row: Any) -> Any:
+        """A row of this one in memory of the host that it can write to by itself."""
+
+    def random_state(self) -> Any:
+        """Of its generator of random numbers."""
+
+    def set_random_state(self, state: Any) -> None:
+        """Sets it."""
+
+    def count_peak(self) -> int:
+        """Counts the most bytes in use from now on; returns those in use now."""
+
+    def peak_bytes(self) -> int:
+        """The most bytes in use since then."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Place:
+    """Where one device of a plan computes.
+
+    name: as it is given in `devices`. driver: of the accelerator; None for cores of the host. stream: what its ops are
+    launched on. copies: the stream on which tensors leave it.
+    """
+
+    name: str
+    driver: Driver | None = None
+    stream: Any = None
+    copies: Any = None
+
+    @property
+    def device(self) -> torch.device:
+        """What PyTorch calls it."""
+        return HOST if self.driver is None else self.driver.device
+
+    @contextmanager
+    def in_step(self, begun: Any) -> Iterator[None]:
+        """The calling thread launches on this place's stream what it runs, after the event `begun`. Waits in the end
+        for all of it, also where something was raised: nothing of a step goes on behind the caller's back."""
+        if self.driver is None:
+            yield
+            return
+        with self.driver.on(self.stream):
+            self.driver.wait(self.stream, begun)
+            try:
+                yield
+            finally:
+                self.finish()
+
+    def finish(self) -> None:
+        """Waits for what was launched. Raises DeviceError when it failed."""
+        if self.driver is None:
+            return
+        try:
+            self.driver.finish(self.driver.recorded(self.stream))
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[0]
+            raise DeviceError(
+                f"{self.name} failed: {first}; with CUDA_LAUNCH_BLOCKING=1 set the op that did is named"
+            ) from error
+
+
+def on_stream(name: str, driver: Driver) -> Place:
+    """A place on a stream of its own."""
+    return Place(name=name, driver=driver, stream=driver.new_stream(), copies=driver.new_stream())
+
+
+def drivers_of(places: Sequence[Place]) -> list[Driver]:
+    """The accelerators of places, each once."""
+    return list(dict.fromkeys(place.driver for place in places if place.driver is not None))
+
+
+class Watch:
+    """When each op of a step started and finished on one place, in ns of the host's clock.
+
+    note: called with a moment when it comes: 2 * op before an op, 2 * op + 1 after it.
+    """
+
+    def __init__(self, place: Place, count: int) -> None:
+        self._place = place
+        self._nothing = [-1] * count
+        self._times = list(self._nothing)
+        self._events: dict[int, Any] = {}
+        self._began: tuple[Any, int] = (None, 0)
+        self.note = _clock_into(self._times) if place.driver is None else self._record
+
+    def start(self) -> None:
+        """To be called before every step."""
+        self._times[:] = self._nothing
+        self._events.clear()
+        driver = self._place.driver
+        if driver is not None:
+            event = driver.recorded(self._place.stream, timed=True)
+            driver.finish(event)
+            self._began = event, time.perf_counter_ns()
+
+    def times(self) -> list[int]:
+        """After the step: by moment, -1 for what did not come."""
+        driver = self._place.driver
+        if driver is not None:
+            event, began_ns = self._began
+            for moment, reached in self._events.items():
+                self._times[moment] = began_ns + driver.elapsed_ns(event, reached)
+        return list(self._times)
+
+    def _record(self, moment: int) -> None:
+        assert self._place.driver is not None
+        self._events[moment] = self._place.driver.recorded(self._place.stream, timed=True)
+
+
+def _clock_into(times: list[int]) -> Callable[[int], None]:
+    clock = time.perf_counter_ns
+
+    def note(moment: int) -> None:
+        times[moment] = clock()
+
+    return note

@@ -1,0 +1,174 @@
+"""What a step finds when it begins and what it leaves: parameters, buffers, constants and inputs, and its outputs.
+
+All of them lie where the module has them. A device whose ops read one of them elsewhere keeps a copy, which is made
+again once the module's own has changed; what a step writes into a copy is written into the module's own at its end.
+Copies are launched by the calling thread, on its stream of each accelerator: the step begins behind them. Imported only
+where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from placewright.execution.pytorch.layout import moved
+from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of
+from placewright.execution.pytorch.program import TorchProgram, reads_of
+from placewright.execution.steps import Region, Run, Step, Steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """of: the module's own tensor. version: of that, when it was copied."""
+
+    of: Any
+    version: int
+    tensor: Any
+
+
+class Residents:
+    """What a program finds and leaves, on the places of its devices."""
+
+    def __init__(self, program: TorchProgram, steps: Steps, places: Sequence[Place]) -> None:
+        self._program = program
+        self._places = places
+        self._drivers = drivers_of(places)
+        self._number = {tensor: place for place, tensor in enumerate(program.parameters)}
+        #: Of the host (None) and each accelerator, what its ops read or write of what is there when the step begins.
+        self._touched: dict[Driver | None, set[int]] = {}
+        for place, own in zip(places, steps.of_device, strict=True):
+            if not self._drivers:
+                self._touched[None] = set()
+                break
+            found = set(_found_by(own, program, inputs=place.driver is None))
+            self._touched[place.driver] = self._touched.get(place.driver, set()) | found
+        self._output_place = {tensor: places[device] for tensor, device in steps.output_device.items()}
+        #: Of what a step overwrites: its last version, and the other way round.
+        self._written = _last_versions(program, steps)
+        self._overwritten = {last: base for base, last in self._written.items()}
+        self._copies: dict[tuple[Driver | None, int], _Copy] = {}
+
+    def forget(self) -> None:
+        """Copies are made anew for the next step."""
+        self._copies.clear()
+
+    def on_each(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[tuple[Sequence[Any], list[Any]]]:
+        """What the function of each device is called with: its parameters, and a list of the program's inputs."""
+        here = {driver: (list(parameters), list(tensors)) for driver in self._touched}
+        for driver, touched in self._touched.items():
+            for tensor in touched:
+                held, place = self._held(tensor, here[driver])
+                held[place] = self._copy(driver, tensor, held[place])
+        return [(here[place.driver][0], list(here[place.driver][1])) for place in self._places]
+
+    def constant(self, tensor: int, driver: Driver) -> Any:
+        """A constant in an accelerator's memory."""
+        copy = self._copy(driver, tensor, self._program.constants[tensor])
+        driver.finish(driver.recorded(driver.current_stream()))
+        return copy
+
+    def deliver(self, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]) -> None:
+        """After a step: brings its outputs to where the module's own would be, and into the module what it wrote."""
+        if not self._drivers:
+            return
+        with torch.no_grad():
+            for tensor in list(out):
+                driver = self._output_place[tensor].driver
+                own = self._overwritten.get(tensor, tensor)
+                if own != tensor:
+                    self._write(driver, own, (parameters, tensors), out[tensor])
+                if own in self._number or own in self._program.inputs:
+                    held, place = self._held(own, (parameters, tensors))
+                    out[tensor] = held[place]
+                else:
+                    out[tensor] = self._at_home(tensor, driver, out[tensor])
+
+    def _write(self, driver: Driver | None, base: int, held: Any, now: Any) -> None:
+        """Writes what is now in a copy into the module's own; the copy is as new as that then."""
+        among, place = self._held(base, held)
+        own = among[place]
+        if own is not now:
+            own.copy_(now)
+            known = self._copies.get((driver, base))
+            if known is not None and known.tensor is now:
+                self._copies[driver, base] = _Copy(of=own, version=_version(own), tensor=now)
+
+    def _at_home(self, tensor: int, driver: Driver | None, value: Any) -> Any:
+        """An output, where the module itself would have made it."""
+        home = self._program.homes.get(tensor, HOST)
+        there = next((each for each in self._drivers if each.device == home and home != HOST), None)
+        if driver is not None:
+            driver.keep(value, driver.current_stream())
+        if there is driver:
+            return value
+        if there is not None:
+            return moved(value, there.brought)
+        assert driver is not None
+        return _brought_home(value, driver)
+
+    def _held(self, tensor: int, held: tuple[Any, Any]) -> tuple[Any, int]:
+        """Of parameters and inputs the list that has a tensor of the graph, and its place there."""
+        if tensor in self._number:
+            return held[0], self._number[tensor]
+        return held[1], self._program.inputs[tensor]
+
+    def _copy(self, driver: Driver | None, tensor: int, own: Any) -> Any:
+        holder = next((each for each in self._drivers if each.holds(own)), None)
+        if holder is driver:
+            return own
+        known = self._copies.get((driver, tensor))
+        version = _version(own)
+        if known is None or known.of is not own or known.version != version or version < 0:
+            copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
+            known = self._copies[driver, tensor] = _Copy(of=own, version=version, tensor=copy)
+        return known.tensor
+
+
+def _brought_home(tensor: Any, driver: Driver | None) -> Any:
+    """In memory of the host, when the copy is done."""
+    assert driver is not None
+    copy = moved(tensor, driver.sent_home)
+    driver.finish(driver.recorded(driver.current_stream()))
+    return copy
+
+
+def _version(tensor: Any) -> int:
+    """Counts the changes of a tensor; -1 where PyTorch does not."""
+    return -1 if tensor.is_inference() else int(tensor._version)
+
+
+def _found_by(steps: Sequence[Step], program: TorchProgram, *, inputs: bool) -> Iterator[int]:
+    """What steps read or write that is there before them. inputs: whether that takes those in that an op hands out."""
+    graph = program.graph
+    for op in (op for step in steps for op in _ops_of(step)):
+        overwritten = (graph.base_of[tensor] for tensor in graph.ops[op].outputs if _overwrites(tensor, program))
+        for tensor in (*reads_of(op, program), *overwritten):
+            if tensor in program.parameters or (tensor in program.inputs and graph.producer_of[tensor] < 0):
+                yield tensor
+        if inputs and graph.ops[op].kind == "input":
+            yield from graph.ops[op].outputs
+
+
+def _ops_of(step: Step) -> tuple[int, ...]:
+    return (step.op,) if isinstance(step, Run) else step.ops if isinstance(step, Region) else ()
+
+
+def _last_versions(program: TorchProgram, steps: Steps) -> dict[int, int]:
+    """Of each parameter, buffer and input that a step overwrites, the tensor that is its last version."""
+    base_of = program.graph.base_of
+    found = {
+        base_of[tensor]: tensor
+        for op in program.graph.ops
+        for tensor in op.outputs
+        if tensor in steps.output_device and _overwrites(tensor, program)
+    }
+    return {base: last for base, last in found.items() if base in program.parameters or base in program.inputs}
+
+
+def _overwrites(tensor: int, program: TorchProgram) -> bool:
+    graph = program.graph
+    producer = graph.producer_of[tensor]
+    return graph.tensors[tensor].alias_of is not None and producer >= 0 and graph.ops[producer].kind != "view"

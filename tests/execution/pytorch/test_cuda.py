@@ -1,0 +1,334 @@
+"""CUDA devices and their streams, on a stand-in that finds what real ones would only do wrong now and then."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from stand_in_gpu import Device as StandIn
+from stand_in_gpu import StandIns
+from torch import nn
+from torch_modules import calls
+
+import placewright
+from placewright.execution import devices as host
+from placewright.execution.devices import available_cores
+from placewright.execution.pytorch import machine
+from placewright.execution.pytorch.machine import torch_machine
+from placewright.execution.pytorch.program import make_program
+from placewright.importers.torch_trace import default_loss
+from placewright.problem import make_problem
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    """Two stand-ins; the locks that threads meet at say what is known behind them."""
+    found = StandIns(2)
+    found.install(monkeypatch.setattr)
+    return found
+
+
+#: Every way to combine hosts, devices and streams.
+DEVICES = (
+    *("cuda:0", "cpu:0,cuda:0", "cuda:0,cpu:0", "cuda:0/0,cuda:0/1", "cuda:0,cuda:1"),
+    "cpu:0,cuda:0/0,cuda:0/1,cuda:1",
+)
+OPTIONS: dict[str, Any] = {"evaluations": 20}
+
+
+@pytest.fixture(autouse=True)
+def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The module itself computes with as many threads as every device here does, and so to the same last bits."""
+    cores = available_cores()[:1]
+    for module in (host, machine):
+        monkeypatch.setattr(module, "available_cores", lambda: cores)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ops and links are timed a few times on small tensors: the stand-in keeps all memory that there ever was."""
+    monkeypatch.setattr("placewright.execution.pytorch.profile._PASSES_NS", 0)
+    monkeypatch.setattr("placewright.execution.pytorch.profile._MIN_PASSES", 1)
+    monkeypatch.setattr("placewright.execution.pytorch.link_times._LARGE", 2**11)
+
+
+def spread(model: nn.Module, args: Any, kwargs: Any, count: int, **how: Any) -> dict[str, int]:
+    """Pins that put every op on another device than the one before it, but for those that must share one."""
+    graph = make_program(copy.deepcopy(model), args, kwargs, **how).graph
+    problem = make_problem(graph, torch_machine(",".join(f"cuda:0/{number}" for number in range(count))))
+    ops, groups = problem.lowered.graph_op.tolist(), problem.groups[0].tolist()
+    modules = {op.module for op in graph.ops}
+    pins = {graph.ops[op].name: group % count for op, group in zip(ops, groups, strict=True)}
+    # A name that is a module's as well would pin all of it.
+    return {name: place for name, place in pins.items() if name not in modules}
+
+
+def same(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def cases() -> Iterator[Any]:
+    """Every module on all sorts of devices together, and one of them on each combination; the rest takes long."""
+    for devices in DEVICES:
+        for name in calls():
+            for training in (False, True):
+                everyday = (name == "branches" and training) or (devices == DEVICES[-1] and name != "branches")
+                marks = () if everyday else pytest.mark.long
+                yield pytest.param(
+                    devices,
+                    name,
+                    training,
+                    marks=marks,
+                    id=f"{name}, {'training' if training else 'inference'}, {devices}",
+                )
+
+
+@pytest.mark.parametrize(("devices", "name", "training"), list(cases()))
+def test_results_are_those_of_the_module(gpus: StandIns, devices: str, name: str, training: bool) -> None:
+    model, args, kwargs = calls()[name]()
+    model.train(training)
+    plain, given = copy.deepcopy(model), copy.deepcopy(args)
+    pins = spread(model, args, kwargs, len(devices.split(",")), training=training)
+    with placewright.compile(
+        model, args, devices=devices, kwargs=kwargs, training=training, pins=pins, **OPTIONS
+    ) as compiled:
+        for _ in range(2):
+            torch.manual_seed(7)
+            found = compiled(*args, **kwargs)
+            torch.manual_seed(7)
+            with torch.set_grad_enabled(training):
+                expected = plain(*given, **kwargs)
+            if training:
+                expected = default_loss(expected)
+                expected.backward()
+                expected = expected.detach()
+            same(found, expected)
+            same(args, given)
+            same(dict(model.named_buffers()), dict(plain.named_buffers()))
+            for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+                same(own.grad, other.grad)
+    assert gpus.recorder.not_kept() == []
+    assert {entry[0] for entry in gpus.recorder.log} >= {"op", "record", "wait", "finish"}
+
+
+class Tower(nn.Module):
+    """A chain of small ops, some of which have no kernel where a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.register_buffer("seen", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.first(x))
+        self.seen.add_(hidden.detach().mean(0))
+        result: torch.Tensor = self.second(torch.cumsum(hidden, 1))
+        return result
+
+
+def tower() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(2)
+    return Tower(), torch.randn(3, 8)
+
+
+def test_every_device_runs_its_ops_in_the_order_of_the_plan(gpus: StandIns) -> None:
+    """The stand-in's clock ticks with every launch, so that start times are the order of launches."""
+    model, args, kwargs = calls()["branches"]()
+    devices = "cuda:0/0,cuda:0/1"
+    pins = spread(model, args, kwargs, 2)
+    with placewright.compile(model, args, devices=devices, pins=pins, **OPTIONS) as compiled:
+        run = compiled.compare(*args, steps=4).facts
+        for device in range(2):
+            planned = [op.name for op in compiled.plan.ops if op.device == device]
+            ran = sorted((op for op in run.ops if op.device == device), key=lambda op: op.measured_start_ns)
+            assert [op.name for op in ran] == planned
+            assert all(op.measured_finish_ns > op.measured_start_ns for op in ran)
+
+
+def check_one_step(gpus: StandIns, compiled: Any, x: torch.Tensor, expected: torch.Tensor) -> None:
+    same(compiled(x), expected)
+    assert not gpus.recorder.not_kept(), "the allocator was not told"
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "objection"),
+    [
+        ("wait", "reads what .* may still write|overwrites what|not equal"),
+        ("finish", "may still write|not equal"),
+        ("keep", "allocator was not told"),
+    ],
+)
+def test_the_stand_in_objects_to_what_is_forgotten(
+    gpus: StandIns, monkeypatch: pytest.MonkeyPatch, forgotten: str, objection: str
+) -> None:
+    """The tests above would fail without a wait for an event, without the host's wait for a copy, and without telling
+    the allocator of a stream."""
+    model, x = tower()
+    expected = copy.deepcopy(model)(x).detach()
+    pins = spread(model, (x,), {}, 3)
+    devices = "cuda:0,cuda:1,cpu:0"
+    with placewright.compile(model, x, devices=devices, pins=pins, **OPTIONS) as compiled:
+        compiled(x)
+        monkeypatch.setattr(StandIn, forgotten, lambda *_: None)
+        with pytest.raises(AssertionError, match=f"(?is){objection}"):
+            check_one_step(gpus, compiled, x, expected)
+
+
+def test_parameters_that_change_between_steps_are_read_anew(gpus: StandIns) -> None:
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    with placewright.compile(model, x, devices="cuda:0,cuda:1", **OPTIONS) as compiled, torch.no_grad():
+        same(compiled(x), plain(x))
+        copies = sum(entry[0] == "copy" for entry in gpus.recorder.log)
+        same(compiled(x), plain(x))
+        again = sum(entry[0] == "copy" for entry in gpus.recorder.log) - copies
+        for each in (model, plain):
+            each.first.weight.mul_(2)
+            each.second.bias = nn.Parameter(torch.ones(4))
+        same(compiled(x), plain(x))
+        assert sum(entry[0] == "copy" for entry in gpus.recorder.log) - copies - again > again
+        model.second.bias.data.add_(1)
+        plain.second.bias.data.add_(1)
+        compiled.synchronize()
+        same(compiled(x), plain(x))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("devices", ["cuda:0", "cpu:0,cuda:0/0,cuda:0/1"])
+def test_a_planned_optimizer_leaves_the_module_and_its_state_up_to_date(
+    gpus: StandIns, devices: str, kind: Any
+) -> None:
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    settings: dict[str, Any] = {"lr": 0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {})}
+    optimizer, other = kind(model.parameters(), **settings), kind(plain.parameters(), **settings)
+    with placewright.compile(
+        model, x, devices=devices, training=True, optimizer=optimizer, objective="peak-memory", **OPTIONS
+    ) as step:
+        for _ in range(3):
+            other.zero_grad()
+            loss = default_loss(plain(x))
+            loss.backward()
+            other.step()
+            same(step(x), loss.detach())
+            same(model.state_dict(), plain.state_dict())
+    same(optimizer.state_dict()["state"], other.state_dict()["state"])
+
+
+def test_an_op_without_a_kernel_runs_on_the_cpu_and_is_named(gpus: StandIns) -> None:
+    gpus.devices[0].lacks.add("aten::cumsum")
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    with pytest.warns(UserWarning, match="the op 'cumsum' has no kernel on cuda:0 and runs on the CPU"):
+        compiled = placewright.compile(model, x, devices="cuda:0", **OPTIONS)
+    with compiled:
+        for _ in range(2):
+            same(compiled(x), plain(x).detach())
+        assert list(compiled.fallbacks) == ["cumsum"]
+        assert compiled.fallbacks["cumsum"].startswith("cuda:0: Could not run 'aten::cumsum' with arguments from")
+        told = compiled.compare(x, steps=2)
+        assert [fallback.op for fallback in told.facts.fallbacks] == ["cumsum"]
+        assert "the op cumsum has no kernel on its device and ran on the CPU" in str(told)
+    assert gpus.recorder.not_kept() == []
+
+
+def test_an_op_that_changes_a_tensor_in_place_does_not_fall_back(gpus: StandIns) -> None:
+    gpus.devices[0].lacks.add("aten::mul_")
+    model, x = tower()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    before = copy.deepcopy(model.state_dict())
+    with (
+        placewright.compile(model, x, devices="cpu:0", training=True, **OPTIONS),
+        pytest.raises(
+            placewright.InputError, match=r"the op 'sgd:\S+' has no kernel on cuda:0 and changes a tensor in place"
+        ),
+    ):
+        # The first step has no momentum yet; the second one multiplies it.
+        placewright.compile(model, x, devices="cuda:0", training=True, optimizer=optimizer, **OPTIONS)
+    same(model.state_dict(), before)
+
+
+def test_too_little_memory_is_one_sentence_and_no_fallback(gpus: StandIns) -> None:
+    model, x = tower()
+    with placewright.compile(model, x, devices="cuda:0,cpu:0", pins={"cumsum": "cuda:0"}, **OPTIONS) as compiled:
+        expected = compiled(x)
+        gpus.devices[0].exhausted_by.add("aten::cumsum")
+        with pytest.raises(
+            placewright.DeviceError, match=r"^cuda:0 has too little memory for the op 'cumsum': CUDA out of memory\. T"
+        ):
+            compiled(x)
+        gpus.devices[0].exhausted_by.clear()
+        assert torch.allclose(compiled(x), expected)
+        assert not compiled.fallbacks
+
+
+def test_a_device_that_fails_is_named(gpus: StandIns) -> None:
+    model, x = tower()
+    with placewright.compile(model, x, devices="cpu:0,cuda:1", pins={"cumsum": "cuda:1"}, **OPTIONS) as compiled:
+        expected = compiled(x)
+        gpus.devices[1].broken = "CUDA error: device-side assert triggered\nCUDA kernel errors might be late"
+        with pytest.raises(placewright.DeviceError, match=r"^cuda:1 failed: CUDA error: device-side assert triggered;"):
+            compiled(x)
+        gpus.devices[1].broken = None
+        assert torch.allclose(compiled(x), expected)
+
+
+def test_a_step_that_fails_half_way_changes_no_buffer(gpus: StandIns) -> None:
+    """The buffer is written before the op that fails; on a device that is a copy, which the next step makes anew."""
+    model, x = tower()
+    with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
+        before = model.seen.clone()
+        gpus.devices[0].exhausted_by.add("aten::addmm")
+        with pytest.raises(placewright.DeviceError):
+            compiled(x)
+        same(model.seen, before)
+        gpus.devices[0].exhausted_by.clear()
+        plain = copy.deepcopy(model)
+        same(compiled(x), plain(x).detach())
+        same(model.seen, plain.seen)
+
+
+def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
+    """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
+    model, x = tower()
+    plain, there = copy.deepcopy(model), gpus.devices[0]
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            for name, tensor in list(held.items()):
+                if tensor is not None:
+                    moved = there.brought(tensor.detach().reshape(-1)).reshape(tensor.shape)
+                    held[name] = nn.Parameter(moved) if isinstance(tensor, nn.Parameter) else moved
+    given = there.brought(x.reshape(-1)).reshape(x.shape)
+    there.finish(there.recorded(there.default))
+    pins = spread(model, (given,), {}, 2)
+    with placewright.compile(model, given, devices="cuda:0,cpu:0", pins=pins, **OPTIONS) as compiled:
+        same(compiled(given), plain(x).detach())
+        same(model.seen, plain.seen)
+
+
+def test_a_plan_for_one_gpu_is_measured_by_its_allocator(gpus: StandIns) -> None:
+    """Of a hidden layer of 3 x 8 floats and a result of 3 x 4 the stand-in counts every byte that was ever asked for,
+    the copies of the weights among them."""
+    model, x = tower()
+    with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
+        run = compiled.compare(x, steps=2).facts
+    assert run.measured_peak_bytes is not None
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    assert run.measured_peak_bytes > held + 4 * (3 * 8 + 3 * 4)
+
+
+def test_the_backend_of_torch_compile_runs_on_streams(gpus: StandIns) -> None:
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    options = {"devices": "cuda:0/0,cuda:0/1", **OPTIONS}
+    compiled = torch.compile(model, backend="placewright", options=options)
+    torch.testing.assert_close(compiled(x), plain(x))
+    compiled(x).sum().backward()
+    plain(x).sum().backward()
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad)

@@ -1,0 +1,98 @@
+"""Plans on real GPUs; all of this is left out where there is none."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_modules import calls
+
+import placewright
+from placewright.importers.torch_trace import default_loss
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU here")
+DEVICES = ["cuda:0", "cpu:0,cuda:0", "cuda:0/0,cuda:0/1"]
+if torch.cuda.device_count() > 1:
+    DEVICES.append("cuda:0,cuda:1")
+OPTIONS: dict[str, Any] = {"evaluations": 50}
+
+
+@pytest.mark.parametrize("home", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.parametrize("name", ["branches", "shared weights", "in place", "returns what it gets"])
+def test_inference_is_that_of_the_module(name: str, devices: str, home: str) -> None:
+    model, args, kwargs = calls()[name]()
+    model = model.eval().to(home)
+    args, kwargs = tuple(each.to(home) for each in args), {key: value.to(home) for key, value in kwargs.items()}
+    plain, given = copy.deepcopy(model), copy.deepcopy(args)
+    with placewright.compile(model, args, devices=devices, kwargs=kwargs, **OPTIONS) as compiled, torch.no_grad():
+        for _ in range(5):
+            torch.testing.assert_close(compiled(*args, **kwargs), plain(*given, **kwargs))
+            torch.testing.assert_close(args, given)
+
+
+@pytest.mark.parametrize("home", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("devices", DEVICES)
+def test_training_with_a_planned_optimizer_is_that_of_the_module(devices: str, home: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 8)).to(home)
+    x, plain = torch.randn(32, 64, device=home), copy.deepcopy(model)
+    optimizer, other = (torch.optim.Adam(each.parameters(), lr=1e-2) for each in (model, plain))
+    with placewright.compile(model, x, devices=devices, training=True, optimizer=optimizer, **OPTIONS) as step:
+        for _ in range(5):
+            other.zero_grad()
+            loss = default_loss(plain(x))
+            loss.backward()
+            other.step()
+            torch.testing.assert_close(step(x), loss.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model.state_dict(), plain.state_dict(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_tells_times_and_memory_of_the_gpu() -> None:
+    model, x = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)), torch.randn(256, 512)
+    with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
+        run = compiled.compare(x, steps=5).facts
+    assert run.measured_peak_bytes is not None
+    assert run.measured_peak_bytes > x.nbytes
+    assert all(op.measured_finish_ns >= op.measured_start_ns for op in run.ops)
+
+
+def host_only(x: torch.Tensor) -> torch.Tensor:
+    """An op without a kernel for GPUs."""
+    return x * 3
+
+
+torch.library.custom_op("placewright_tests::host_only", host_only, mutates_args=(), device_types="cpu").register_fake(
+    torch.empty_like
+)
+
+
+class Mixed(nn.Module):
+    """An op that only the CPU has, between two that the GPU has."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.ops.placewright_tests.host_only(torch.tanh(x)))
+
+
+def test_an_op_without_a_kernel_runs_on_the_cpu() -> None:
+    x = torch.randn(8, 8)
+    with pytest.warns(UserWarning, match="has no kernel on cuda:0 and runs on the CPU"):
+        compiled = placewright.compile(Mixed(), x, devices="cuda:0", **OPTIONS)
+    with compiled:
+        torch.testing.assert_close(compiled(x), Mixed()(x))
+        assert list(compiled.fallbacks) == ["host_only"]
+
+
+def test_too_little_memory_names_device_and_op() -> None:
+    model, x = nn.Sequential(nn.ReLU(), nn.Tanh()), torch.randn(4096, 4096)
+    with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
+        expected = compiled(x)
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(1e-6)
+        try:
+            with pytest.raises(placewright.DeviceError, match="cuda:0 has too little memory for the op"):
+                compiled(x)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.testing.assert_close(compiled(x), expected)
