@@ -3,6 +3,8 @@
 import copy
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch
 from rank_cases import Acts, todo
 from torch import nn
 from torch_modules import Branches, calls
+from waiting import PATIENCE_S
 
 import placewright
 from placewright.execution.channels import Channels
@@ -189,3 +192,49 @@ def test_a_forked_process_runs_and_ends_on_its_own(tmp_path: Path) -> None:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert torch.equal(torch.load(tmp_path / "result.pt"), expected)
+
+
+ONE_RUN = """
+import sys
+import torch
+import placewright
+from torch_modules import calls
+
+model, args, _ = calls()["branches"]()
+with placewright.compile(model, args, devices="cpu:0,cpu:1", solver="list") as compiled:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    results = [compiled(*args)["sum"] for _ in range(200)]
+assert all(torch.equal(result, results[0]) for result in results)
+print(results[0].tolist())
+"""
+
+
+def test_two_processes_may_run_plans_on_the_same_cores_at_once() -> None:
+    """Their threads are pinned to the same two cores, and take turns there; neither waits for the other, nor errs."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_RUN],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for run in runs:
+            assert run.stdout is not None
+            assert run.stdout.readline() == "ready\n"
+        for run in runs:
+            assert run.stdin is not None
+            run.stdin.write("go\n")
+            run.stdin.flush()
+        told = [run.communicate(timeout=PATIENCE_S) for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
+    assert [run.returncode for run in runs] == [0, 0], told
+    assert told[0][0] == told[1][0]
