@@ -106,8 +106,8 @@ bench: $(VENV)/base $(AGAINST)/placewright/__init__.py
 bench-against: $(VENV)/base $(AGAINST)/placewright/__init__.py
 	$(BIN)/python benchmarks/against.py $(AGAINST)
 
-SEEDED := brkga,tuned-brkga,local-search,annealing,random-search,auto
-GUIDED := regal,idrs,gas
+SEEDED := brkga,tuned-brkga,brkga-betas,local-search,local-search-strong,annealing,random-search,auto
+GUIDED := regal,rule,idrs,gas
 # Other policies: seeds of the training, decoders, actions; parts of the actions (table 4), actions drawn in order (A.8).
 POLICIES := benchmarks/policies
 EVIDENCE := regal:runtime-synthetic-lazy$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2 \
@@ -144,11 +144,11 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
-	$(RUN)/zoo.toml --solvers regal,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --solvers regal,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
-	$(RUN)/zoo-topologies.toml --solvers regal,brkga --out out/tables/zoo-topologies
+	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo

@@ -17,7 +17,7 @@ from placewright.importers.graph_set import write_graph_set
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
-PARTS = {"egrl_figures", "egrl_transfer", "large_graphs", "timed_plans", "report", "zoo_modules"}
+PARTS = {"egrl_figures", "egrl_transfer", "halving", "large_graphs", "timed_plans", "report", "zoo_modules"}
 SUITE = """graphs = "tiny.graphs.gz"
 devices = "{devices}"
 objective = "{objective}"
@@ -34,6 +34,7 @@ TINY = {
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
+    "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
     "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
@@ -53,6 +54,7 @@ TINY = {
     "tune_brkga": ["SUITE", "--graphs", "2", "--all-betas", "2", "--evaluations", "4", "--kept", "OUT/kept.jsonl"],
     "tune_local_search": ["--graphs", "2", "--evaluations", "20", "--out", "OUT/settings.md"],
     "tune_schedule_annealing": ["--seconds", "0.01", "--networks", "switch32-training", "--out", "OUT/settings.md"],
+    "tune_strong": ["brkga", "--candidates", "4", "--take", "2", "--evaluations", "50", "--out", "OUT"],
     "weights_as_ops": ["nasnet_a_mobile", "--suites", str(SCRIPTS / "suites/real-pcie-2.toml"), "--evaluations", "50"],
 }
 TINY["tune_brkga"] += ["--results", "OUT"]

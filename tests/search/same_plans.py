@@ -22,6 +22,7 @@ from same_problems import PROBLEMS
 
 from placewright.learning.regal.features import context_of
 from placewright.learning.regal.policy import RegalPolicy
+from placewright.learning.rule.policy import RulePolicy, rule_names
 from placewright.learning.shipped import find_policy, shipped_names
 from placewright.methods.built_in import ENTRIES, PLACERS
 from placewright.methods.table import METHODS, make_method
@@ -36,7 +37,7 @@ from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-GUIDED = ("regal", "idrs", "gas")
+GUIDED = ("regal", "idrs", "gas", "rule")
 FILE = Path(__file__).with_suffix(".json")
 #: More than the 400 evaluations that the features of a policy take.
 EVALUATIONS = 500
@@ -112,16 +113,16 @@ def proposals(problem: Problem, seed: int) -> dict[str, str]:
     return {policy.name: _proposed(policy, problem, seed) for policy in _policies(problem)}
 
 
-def _policies(problem: Problem) -> Iterator[RegalPolicy]:
-    for name in shipped_names():
+def _policies(problem: Problem) -> Iterator[RegalPolicy | RulePolicy]:
+    for name in (*shipped_names(), *rule_names()):
         policy = find_policy(name)
-        assert isinstance(policy, RegalPolicy)
+        assert isinstance(policy, RegalPolicy | RulePolicy)
         with suppress(InputError):
             policy.check(problem)
             yield policy
 
 
-def _proposed(policy: RegalPolicy, problem: Problem, seed: int) -> str:
+def _proposed(policy: RegalPolicy | RulePolicy, problem: Problem, seed: int) -> str:
     own = policy.configuration
     context = context_of(problem, seed, own.decoder, with_affinities=own.with_affinities)
     return _proposal_digest(policy.guide(problem, context, seed))
@@ -148,7 +149,8 @@ def _erroneous(names: dict[str, str]) -> Iterator[tuple[str, RegalPolicy]]:
     random = np.random.default_rng(0)
     for name in names:
         policy = find_policy(name)
-        assert isinstance(policy, RegalPolicy)
+        if not isinstance(policy, RegalPolicy):
+            continue  # a rule has no weights
         for _ in range(NUM_ERRONEOUS):
             weights = {
                 key: (value * (1 + RELATIVE_ERROR * random.standard_normal(value.shape))).astype(np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from placewright.learning.protocols import Policy
 from placewright.learning.regal.configuration import Network
 from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
 from placewright.learning.regal.policy import RegalPolicy
+from placewright.learning.rule.policy import RulePolicy, shipped_rule
 from placewright.learning.shipped import shipped_policy
 from placewright.problem import Problem
 from placewright.search.metaheuristics.brkga import Brkga
@@ -28,24 +29,28 @@ class Regal:
     """400 evaluations of uniform BRKGA are features for the policy (A.2); the rest of the budget is for BRKGA with its
     proposal, which begins with what the first found where the policy says so. The better of the two is the result.
 
-    policy: None for the one that is shipped for the problem's objective and number of devices. network: of a policy
-    that is shipped; "sequence" makes it GAS (section 5.2). search: what draws from the proposal, with the decoder that
-    the policy is for; random search makes it IDRS.
+    policy: None for the one that is shipped for the problem's objective and number of devices. family: of the policies
+    that it takes; those of "rule" have no network. network: of a policy that is shipped; "sequence" makes it GAS
+    (section 5.2). search: what draws from the proposal, with the decoder that the policy is for; random search makes it
+    IDRS.
     """
 
     name: str = "regal"
     policy: Policy | None = None
+    family: Literal["regal", "rule"] = "regal"
     network: Network = "graph"
     search: Brkga | RandomSearch = field(default_factory=Brkga)
 
     def takes(self, policy: Policy) -> bool:
         """Whether a policy that is given is of its kind: GAS sees a sequence, all others a graph."""
         is_sequence = policy.family == "regal" and policy.configuration.network == "sequence"
-        return policy.family == "regal" and is_sequence == (self.network == "sequence")
+        return policy.family == self.family and is_sequence == (self.network == "sequence")
 
-    def policy_for(self, problem: Problem) -> RegalPolicy:
+    def policy_for(self, problem: Problem) -> RegalPolicy | RulePolicy:
         """The one that is given, else the one that is shipped. Raises InputError where none is for such a problem."""
-        return cast(RegalPolicy, self.policy or shipped_policy(problem, self.network))
+        if self.policy is not None:
+            return cast(RegalPolicy | RulePolicy, self.policy)
+        return shipped_rule(problem) if self.family == "rule" else shipped_policy(problem, self.network)
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve. Raises InputError for a budget that features alone would spend, and where no policy fits the

@@ -11,6 +11,7 @@ from placewright.learning.policy_file import read_policy
 from placewright.learning.protocols import Policy
 from placewright.learning.regal.configuration import Network, PolicyConfiguration
 from placewright.learning.regal.policy import RegalPolicy
+from placewright.learning.rule.policy import found_rule, rule_names
 from placewright.problem import Problem
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
@@ -40,13 +41,15 @@ def _purpose(configuration: PolicyConfiguration) -> tuple[Network, str, int]:
 
 
 def find_policy(name: str, folder: Path | None = None) -> Policy:
-    """A shipped policy by name, or one in a file, whose path starts in `folder`. Raises InputError when there is none
-    or the file is no policy."""
+    """A shipped policy or a rule by name, or a policy in a file, whose path starts in `folder`. Raises InputError when
+    there is none or the file is no policy."""
     if name in shipped_names():
         return _shipped(name)
+    if name in rule_names():
+        return found_rule(name)
     path = (folder or Path()) / name
     if path.suffix != _SUFFIX and not os.path.exists(path):
-        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, shipped_names())}")
+        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, [*shipped_names(), *rule_names()])}")
     return read_policy(path)
 
 

@@ -27,12 +27,12 @@ from placewright.search.constructive.m_topo import MemoryTopo
 from placewright.search.exact.cp_sat import CpSat, CpWindows
 from placewright.search.metaheuristics.annealing import Annealing
 from placewright.search.metaheuristics.brkga import BRKGA_BY_DECODER, Brkga
-from placewright.search.metaheuristics.local_search import LocalSearch
+from placewright.search.metaheuristics.local_search import STRONG_LOCAL_SEARCH, LocalSearch
 from placewright.search.metaheuristics.peak_search import PeakSearch
 from placewright.search.metaheuristics.random_search import RandomSearch
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
-from placewright.search.metaheuristics.tuned_brkga import TUNED_BRKGA
+from placewright.search.metaheuristics.tuned_brkga import BRKGA_BETAS, TUNED_BRKGA
 from placewright.search.run.budget import key_search_evaluations
 from placewright.search.run.method import Method
 
@@ -98,12 +98,18 @@ _DECODERS = {
 #: Those that a policy guides, without one.
 GUIDED: dict[str, Regal] = {
     method.name: method
-    for method in (Regal(), Regal(name="idrs", search=RandomSearch()), Regal(name="gas", network="sequence"))
+    for method in (
+        Regal(),
+        Regal(name="idrs", search=RandomSearch()),
+        Regal(name="gas", network="sequence"),
+        Regal(name="rule", family="rule"),
+    )
 }
 _GUIDED = {
     "regal": "BRKGA guided by a policy that was trained beforehand (Paliwal et al. 2020)",
     "idrs": "random search guided by a policy",
     "gas": "BRKGA guided by a policy that reads the ops in order",
+    "rule": "BRKGA guided by the best rule over a policy's features, without a network",
 }
 #: Each learns a placement by trying some.
 PLACERS: dict[str, LearnedPlacer] = {
@@ -155,6 +161,7 @@ def _entries() -> Iterator[MethodEntry]:
         yield MethodEntry(method=search, kind="search of auto", summary=summary)
     yield _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder")
     yield _peer(TUNED_BRKGA, "the same with settings tuned on synthetic graphs")
+    yield _peer(BRKGA_BETAS, "the same with a Beta distribution for each part of the chromosome")
     for brkga in BRKGA_BY_DECODER:
         yield _peer(brkga, _DECODERS[brkga.name])
     for guided in GUIDED.values():
@@ -178,6 +185,7 @@ def _entries() -> Iterator[MethodEntry]:
     yield _peer(GP_DFS, "graph partitioning, then depth first: REGAL's stand-in for XLA")
     yield _peer(METIS_DFS, "the same with METIS", "the extra metis")
     yield _peer(LocalSearch(), "REGAL's local search")
+    yield _peer(STRONG_LOCAL_SEARCH, "the same with the best settings found on synthetic graphs")
     yield _peer(Annealing(), "simulated annealing of BRKGA's keys")
     yield _peer(RandomSearch(), "random keys")
     yield _peer(LayerWise(), "whole layers by hand, as learned placers are compared with (Mirhoseini et al. 2017)")

@@ -17,10 +17,11 @@ Int = NDArray[np.int32]
 #: How far leanings are spread, and among how many ops around one in time they are balanced, so that either device has
 #: work; with None among those further away in the graph.
 _KINDS: tuple[tuple[int, int | None], ...] = ((3, None), (8, None), (20, None), (60, 100), (20, 30))
+NUM_KINDS = len(_KINDS)
 
 
 def num_smoothed_affinities(num_devices: int) -> int:
-    return len(_KINDS) * num_devices
+    return NUM_KINDS * num_devices
 
 
 def smoothed_affinities(source: Int, target: Int, leaning: Float, position: Float) -> Float:

@@ -12,6 +12,7 @@ import placewright._core as _core
 from placewright.decoder import DECODERS, DecoderName, check_decoder
 from placewright.problem import Problem
 from placewright.proposal import Proposal
+from placewright.search.metaheuristics.key_betas import KeyBetas
 from placewright.search.run.drive import drive, key_distributions
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
@@ -25,7 +26,8 @@ class Brkga:
     population, elites, mutants: individuals per population, and how many are kept or drawn anew each generation.
     elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
     populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
-    decoder: what the keys mean (decoder.py).
+    decoder: what the keys mean (decoder.py). betas: what mutants draw keys of each part from where nothing else guides
+    the search; None for uniform ones.
     """
 
     name: str = "brkga"
@@ -37,6 +39,7 @@ class Brkga:
     exchange_interval: int = 100
     exchanged: int = 2
     decoder: DecoderName = "paper"
+    betas: KeyBetas | None = None
 
     def __post_init__(self) -> None:
         check_decoder(self.decoder)
@@ -91,6 +94,8 @@ class Brkga:
 
         chromosomes: its first individuals; others are drawn. threads: that evaluate; the result does not depend on it.
         """
+        if proposal is None and self.betas is not None:
+            proposal = self.betas.proposal(problem, self.decoder)
         return _core.Brkga(
             problem=problem.core,
             seed=seed,
