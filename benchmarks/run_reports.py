@@ -1,6 +1,6 @@
 """Three networks planned for two CPU devices, run and compared, with a report and a picture of each.
 
-    python benchmarks/run_reports.py OUT [--networks nasnet googlenet inception] [--steps N]
+    python benchmarks/run_reports.py OUT [--networks nasnet googlenet bert] [--steps N]
 
 Writes OUT/NAME.html, OUT/NAME.png and OUT/NAME.txt, what the command printed. Takes some four minutes and wants a
 machine with nothing else to do. Pictures need Playwright and Chromium; without them there are none.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 #: Functions of zoo_modules.py, and how each is run; the last one is there to try this script.
-NETWORKS = {"nasnet": [], "googlenet": ["--training"], "inception": ["--training"], "mmoe": []}
+NETWORKS = {"nasnet": [], "googlenet": ["--training"], "bert": ["--training"], "mmoe": []}
 
 
 def make_report(name: str, steps: int, folder: Path) -> None:
@@ -29,7 +29,7 @@ def make_report(name: str, steps: int, folder: Path) -> None:
 
 def take_picture(page: Path, picture: Path, chromium: str) -> None:
     """Of the report from its comparison with the run to its timeline."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import FloatRect, sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -41,7 +41,7 @@ def take_picture(page: Path, picture: Path, chromium: str) -> None:
         assert above is not None
         assert below is not None
         height = below["y"] + below["height"] - above["y"]
-        clip = {"x": above["x"], "y": above["y"], "width": above["width"], "height": height}
+        clip = FloatRect(x=above["x"], y=above["y"], width=above["width"], height=height)
         opened.screenshot(path=picture, full_page=True, clip=clip)
         browser.close()
 

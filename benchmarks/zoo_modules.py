@@ -38,9 +38,9 @@ def googlenet() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     return module_of("googlenet", 2)
 
 
-def inception() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """Inception-v3 for one picture."""
-    return module_of("inception_v3", 1)
+def bert() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """BERT-tiny for two texts."""
+    return module_of("bert_tiny", 2)
 
 
 def mmoe() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:

@@ -12,6 +12,7 @@ from strategies import chromosomes, problems
 
 from placewright.execution.steps import Receive, Release, Run, Send, Signal, Step, Steps, Wait, needs_of, steps_of
 from placewright.graph import Graph
+from placewright.machine import Link
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.result import Solution
@@ -110,6 +111,20 @@ def test_the_steps_of_two_devices_by_hand() -> None:
     assert steps.of_device[1] == (
         *(Receive(0, 0, 0), Run(2), Release((0,))),
         *(Receive(1, 0, 1), Run(3), Release((1, 2, 3))),
+    )
+
+
+def test_what_the_plan_sends_while_an_op_runs_is_sent_before_that_op() -> None:
+    """A transfer takes 5 ns. That of a goes from 1 to 6, so that b's, whose tensor is there at 2, goes from 6 to 11. By
+    then device 0 runs x, from 2 to 12; sent after x, what b makes would be late by 6 ns."""
+    graph = graph_of({"a": ("", 1), "b": ("a", 1), "x": ("b", 1), "c": ("a", 1), "d": ("b", 1)})
+    problem = problem_of(graph, machine_of(2, Link(latency_ns=5)), [1, 1, 10, 1, 1])
+    order = np.array([(0, -1), (0, 1), (1, -1), (2, -1), (3, -1), (1, 1), (4, -1)], np.int32)
+    plan = plan_of(problem, Solution(device_of=np.array([0, 0, 0, 1, 1], np.int32), order=order))
+    assert [transfer.start_ns for transfer in plan.transfers] == [1, 6]
+    assert steps_of(plan, graph).of_device[0] == (
+        *(Run(0), Send(0, 1, 0), Run(1), Release((0,)), Send(1, 1, 1)),
+        *(Run(2), Release((1, 2))),
     )
 
 

@@ -141,7 +141,7 @@ class _Device:
 
     groups: an op with what it waits for and the signals after it, or a tensor that is sent. arrives: channel and source
     of the tensors that are sent to it and not yet received. seen: of other devices, how many groups are known to be
-    done.
+    done. before_latest: how many groups stand before its latest op; latest_finish_ns: when that op is planned to finish.
     """
 
     def __init__(self, graph: Graph, index: int) -> None:
@@ -151,6 +151,8 @@ class _Device:
         self.present = {tensor for tensor, op in enumerate(graph.producer_of) if op < 0}
         self.arrives: dict[int, tuple[int, int]] = {}
         self.seen: dict[int, int] = {}
+        self.before_latest = 0
+        self.latest_finish_ns = 0
 
     def add(self, step: Step) -> int:
         """Adds a step behind what it waits for; returns how many groups there are with it."""
@@ -180,6 +182,7 @@ class _Builder:
             self.bring(tensor, device)
         for before in self.predecessors.get(op, ()):
             self.wait_for(before, device)
+        device.before_latest, device.latest_finish_ns = len(device.groups), scheduled.finish_ns
         self.add_run(op, device)
 
     def move(self, transfer: Transfer) -> None:
@@ -189,8 +192,18 @@ class _Builder:
         source, destination = self.devices[transfer.source], self.devices[transfer.destination]
         self.bring(tensor, source)
         channel = self.new_channel()
-        self.sent_at.append(source.add(Send(tensor, destination.index, channel)))
+        self.sent_at.append(self.send(Send(tensor, destination.index, channel), source, transfer.start_ns))
         destination.arrives[tensor] = (channel, source.index)
+
+    def send(self, step: Send, source: _Device, start_ns: int) -> int:
+        """Adds a step to the source; returns how many of its groups are done by then. A device cannot send in the midst
+        of an op, so that what would start then goes before the op: after it, the receiver would wait for all of it."""
+        made_by = self.done.get(self.graph.producer_of[step.tensor])
+        groups = source.before_latest
+        if start_ns < source.latest_finish_ns and made_by and made_by[0] == source.index and made_by[1] <= groups:
+            source.groups[groups - 1].append(step)
+            return groups
+        return source.add(step)
 
     def bring(self, tensor: int, device: _Device) -> None:
         """Makes a tensor one that the device has: received, or a view of what it has."""
