@@ -141,7 +141,7 @@ class _Device:
 
     groups: an op with what it waits for and the signals after it, or a tensor that is sent. arrives: channel and source
     of the tensors that are sent to it and not yet received. seen: of other devices, how many groups are known to be
-    done. before_latest: how many groups stand before its latest op; latest_finish_ns: when that op is planned to finish.
+    done. before_latest: how many groups stand before its latest op, which is planned to finish at latest_finish_ns.
     """
 
     def __init__(self, graph: Graph, index: int) -> None:
