@@ -262,8 +262,10 @@ class SearchRun:
 
 def settings_of(method: DataclassInstance) -> dict[str, Any]:
     """The fields of a frozen configuration as JSON values; its name, which decides nothing, is left out."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(method).items()
-        if name != "name"
-    }
+    return {name: _as_json(value) for name, value in asdict(method).items() if name != "name"}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(part) for part in value]
+    return {name: _as_json(part) for name, part in value.items()} if isinstance(value, dict) else value
