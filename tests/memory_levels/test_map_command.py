@@ -99,7 +99,7 @@ def test_a_map_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     run(capsys, "map", RESNET, "--chip", "nnpi", "--solver", "h6", "-o", path)
     code, _, err = run(capsys, "export", path, "--to", "csv")
     assert code == 2
-    assert "is a memory map, and this needs a plan" in err
+    assert "is a memory map, which is exported to device-map only, not to csv" in err
 
 
 def test_in_python_a_map_answers_the_same_questions(tmp_path: Path) -> None:
