@@ -44,6 +44,7 @@ from placewright.learning.rule.rule import (
 )
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
+from placewright.problem.objective import ControlMode
 from placewright.support.files import make_folder, write_atomically
 
 HERE = Path(__file__).parent
@@ -123,9 +124,9 @@ def _drawn(like: RuleConfiguration, draw: random.Random) -> Iterator[RuleConfigu
         )
 
 
-def training_graphs(task: str, take: int, max_ops: int) -> list[Graph]:
+def training_graphs(task: str, take: int, max_ops: int, control: ControlMode) -> list[Graph]:
     if task == "synthetic":
-        return list(islice(interesting_graphs(seed=TRAINING_SEED), take))
+        return list(islice(interesting_graphs(TRAINING_SEED, control=control), take))
     path = HERE / "instances" / "zoo-train.graphs.gz" if task == "zoo" else Path(task)
     graphs = read_graph_set(path)
     small = [graph for graph in (graphs[index] for index in range(len(graphs))) if len(graph.ops) <= max_ops]
@@ -181,7 +182,8 @@ def main() -> None:
         warm_start=arguments.decoder != "paper",
         affinity=0,
     )
-    trial = Trial(training_graphs(arguments.task, arguments.take, arguments.max_ops), like, arguments.evaluations)
+    graphs = training_graphs(arguments.task, arguments.take, arguments.max_ops, like.control)
+    trial = Trial(graphs, like, arguments.evaluations)
     best, *others = halved(
         candidates(like, arguments.candidates, random.Random(0)), len(trial), trial.gain, arguments.first
     )

@@ -14,6 +14,7 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
+from placewright.problem.objective import ControlMode
 from placewright.search.metaheuristics.brkga import Brkga
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -94,16 +95,17 @@ def test_an_op_takes_the_size_of_what_it_reads_and_writes_give_or_take_a_tenth()
     assert abs((sum((ratio - mean) ** 2 for ratio in ratios) / len(ratios)) ** 0.5 - 0.1) < 0.01
 
 
-def test_the_filter_is_the_gain_of_brkga_10k_over_brkga_1k() -> None:
+@pytest.mark.parametrize("control", ["order", "signal"])
+def test_the_filter_is_the_gain_of_brkga_10k_over_brkga_1k(control: ControlMode) -> None:
     verdicts = []
     for graph in GRAPHS[:8]:
-        problem = make_problem(graph, load_machine("2xideal/free"), control="order")
+        problem = make_problem(graph, load_machine("2xideal/free"), control=control)
         few, many = (
             Brkga().solve(problem, SearchRun(Budget(evaluations=count))).metrics.step_time_ns
             for count in (1_000, 10_000)
         )
         verdicts.append(1 - many / few >= 0.18)
-        assert is_interesting(graph) == verdicts[-1]
+        assert is_interesting(graph, control) == verdicts[-1]
     assert {True, False} == set(verdicts)
 
 

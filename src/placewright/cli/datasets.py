@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.options import Dims, Quiet, parse_dims
+from placewright.cli.options import Dims, Quiet, parse_control, parse_dims
 from placewright.cli.printing import emit
 
 app = typer.Typer(
@@ -24,14 +24,18 @@ def synthetic(
     out: Out,
     count: Annotated[int, typer.Option(metavar="N", help="Graphs in all, split 10 : 1 : 1.")] = 12000,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed and count, same bytes.")] = 0,
+    control: Annotated[
+        str, typer.Option(metavar="MODE", help="What control dependencies mean to it: order, transfer or signal.")
+    ] = "order",
     quiet: Quiet = False,
 ) -> int:
     """REGAL's synthetic graphs (appendix A.1.4), kept where BRKGA 10K is at least 18% better than BRKGA 1K."""
     from placewright.cli.counting import counting
     from placewright.datasets.synthetic import write_synthetic
 
+    reading = parse_control(control)
     with counting(count, "graphs kept") as advance:
-        files = write_synthetic(out, count, seed, on_kept=lambda kept, candidates: advance(kept, f"of {candidates:,}"))
+        files = write_synthetic(out, count, seed, lambda kept, candidates: advance(kept, f"of {candidates:,}"), reading)
     for split, path in files.items():
         emit(f"{split}: {path}")
     return 0

@@ -9,7 +9,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from placewright.cli.printing import be_quiet
-from placewright.problem.objective import Objective
+from placewright.problem.objective import ControlMode, Objective
 from placewright.support.errors import InputError
 from placewright.support.quantities import QUANTITY_LIMIT
 from placewright.support.suggestion import did_you_mean
@@ -44,10 +44,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def parse_objective(text: str) -> Objective:
     """Raises InputError, with the nearest objective, for one that is none."""
-    for objective in get_args(Objective):
-        if text == objective:
-            return cast(Objective, objective)
-    raise InputError(f"unknown objective '{text}'{did_you_mean(text, get_args(Objective))}")
+    return cast(Objective, _known("objective", text, get_args(Objective)))
+
+
+def parse_control(text: str) -> ControlMode:
+    """Raises InputError for what is no reading of control dependencies (docs/semantics.md)."""
+    return cast(ControlMode, _known("control", text, get_args(ControlMode)))
+
+
+def _known(what: str, text: str, known: Sequence[str]) -> str:
+    if text not in known:
+        raise InputError(f"unknown {what} '{text}'{did_you_mean(text, known)}")
+    return text
 
 
 def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -13,12 +14,14 @@ from random import Random
 import numpy as np
 
 from placewright.datasets.headroom import PAPER_MACHINE
+from placewright.datasets.problem_set import PAPER_CONTROL
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.machines import load_machine
 from placewright.problem import Problem
+from placewright.problem.objective import ControlMode
 from placewright.search.metaheuristics.brkga import Brkga
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
@@ -43,11 +46,14 @@ _AT_ONCE = 16
 OnKept = Callable[[int, int], None]
 
 
-def write_synthetic(out: Path, count: int, seed: int, on_kept: OnKept | None = None) -> dict[str, Path]:
+def write_synthetic(
+    out: Path, count: int, seed: int, on_kept: OnKept | None = None, control: ControlMode = PAPER_CONTROL
+) -> dict[str, Path]:
     """Writes train, valid and test sets with `count` graphs in all, split 10 : 1 : 1, to a folder that is made if need
     be; the files by split.
 
-    on_kept: called with the number of graphs kept and of candidates seen so far.
+    on_kept: called with the number of graphs kept and of candidates seen so far. control: how the search whose gain
+    decides reads control dependencies.
 
     Raises InputError when there are fewer than 12 graphs to split, or too many, or a file cannot be written.
     """
@@ -56,22 +62,24 @@ def write_synthetic(out: Path, count: int, seed: int, on_kept: OnKept | None = N
     if count < sum(_PARTS.values()):
         raise InputError(f"{count} graphs cannot be split 10 : 1 : 1; at least {sum(_PARTS.values())} can")
     with locked_folder(out, "another process makes graphs for"):
-        return _write_parts(out, count, seed, list(islice(interesting_graphs(seed, on_kept), count)))
+        return _write_parts(out, count, seed, control, list(islice(interesting_graphs(seed, on_kept, control), count)))
 
 
-def _write_parts(out: Path, count: int, seed: int, graphs: Sequence[Graph]) -> dict[str, Path]:
+def _write_parts(out: Path, count: int, seed: int, control: ControlMode, graphs: Sequence[Graph]) -> dict[str, Path]:
     sizes = {split: count * parts // sum(_PARTS.values()) for split, parts in _PARTS.items()}
     sizes["train"] = count - sizes["valid"] - sizes["test"]
     files, begin = {}, 0
     for split, size in sizes.items():
         files[split] = out / f"{split}{SUFFIX}"
-        metadata = {"source": "REGAL appendix A.1.4", "seed": seed, "count": count, "split": split}
+        metadata = {"source": "REGAL appendix A.1.4", "seed": seed, "count": count, "split": split, "control": control}
         write_graph_set(files[split], graphs[begin : begin + size], metadata)
         begin += size
     return files
 
 
-def interesting_graphs(seed: int, on_kept: OnKept | None = None) -> Iterator[Graph]:
+def interesting_graphs(
+    seed: int, on_kept: OnKept | None = None, control: ControlMode = PAPER_CONTROL
+) -> Iterator[Graph]:
     """Random graphs without end, of those a longer search gains on, no two with one topology.
 
     Topologies are told apart by their in-degrees, sorted, as the paper tells its TensorFlow graphs apart: two graphs
@@ -79,7 +87,7 @@ def interesting_graphs(seed: int, on_kept: OnKept | None = None) -> Iterator[Gra
     """
     seen: set[tuple[int, ...]] = set()
     kept = 0
-    for candidates, (graph, is_interesting) in enumerate(_judged(seed), start=1):
+    for candidates, (graph, is_interesting) in enumerate(_judged(seed, control), start=1):
         topology = in_degrees(graph)
         if is_interesting and topology not in seen:
             seen.add(topology)
@@ -89,22 +97,22 @@ def interesting_graphs(seed: int, on_kept: OnKept | None = None) -> Iterator[Gra
             on_kept(kept, candidates)
 
 
-def _judged(seed: int) -> Iterator[tuple[Graph, bool]]:
+def _judged(seed: int, control: ControlMode) -> Iterator[tuple[Graph, bool]]:
     """Every candidate in order with the filter's verdict; searches run on all cores, a few ahead."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for first in count(step=_AT_ONCE):
             graphs = [random_graph(seed, index) for index in range(first, first + _AT_ONCE)]
-            yield from zip(graphs, pool.map(is_interesting, graphs), strict=True)
+            yield from zip(graphs, pool.map(partial(is_interesting, control=control), graphs), strict=True)
 
 
-def is_interesting(graph: Graph) -> bool:
+def is_interesting(graph: Graph, control: ControlMode = PAPER_CONTROL) -> bool:
     """Whether BRKGA gains at least 18% between 1,000 and 10,000 evaluations on the paper's machine.
 
     The search is that of REGAL's baseline: with other populations the filter would keep next to nothing or everything.
     """
     machine = load_machine(PAPER_MACHINE)
     times = np.array([[op.time_ns] * machine.num_devices for op in graph.ops], np.int64)
-    problem = Problem(graph=graph, machine=machine, time_ns=times, control="order")
+    problem = Problem(graph=graph, machine=machine, time_ns=times, control=control)
     search = Brkga().start(problem, seed=0)
     search.advance(FEW_EVALUATIONS)
     after_few = search.best_objective
