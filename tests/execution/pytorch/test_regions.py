@@ -135,3 +135,31 @@ def test_the_backend_of_torch_compile_takes_the_option(monkeypatch: pytest.Monke
     compiled = torch.compile(copy.deepcopy(model), backend="placewright", options=options, dynamic=False)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
+
+
+class Transposed(nn.Module):
+    """What crosses the counter, which stands between two regions, is not contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = x.transpose(0, 1).tanh().sigmoid()
+        self.calls += 1
+        return (before.exp() + self.calls).cos()
+
+
+def test_a_region_whose_results_would_lie_otherwise_in_memory_runs_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor does so with some views of NASNet; the next region was compiled for the strides of the ops."""
+    monkeypatch.setattr(inductor, "_times", always(True))
+
+    def copying(module: nn.Module, inputs: Sequence[Any], options: Any) -> Any:
+        return lambda *tensors: [tensor.contiguous() for tensor in module.forward(*tensors)]
+
+    monkeypatch.setattr(torch._inductor, "compile", copying)
+    model, x = Transposed().eval(), torch.randn(2, 6)
+    reference = copy.deepcopy(model)
+    with placewright.compile(model, x, devices="cpu:0", inductor=True, solver="input-order") as compiled:
+        assert compiled.num_compiled_regions == 0
+        torch.testing.assert_close(compiled(x), reference(x))

@@ -28,7 +28,9 @@ _COMPILING = threading.Lock()
 class Trial:
     """Stands for a region in one step: computes it op by op, compiles it, and measures both on what it is given.
 
-    compiled: what is faster than the ops one by one; None where nothing is.
+    compiled: what is faster than the ops one by one; None where nothing is, and where its results lie otherwise in
+    memory. Inductor copies what the ops return as a view of a larger tensor, and regions that read it are compiled for
+    the view's strides.
     """
 
     def __init__(self, region: Region, program: TorchProgram) -> None:
@@ -40,10 +42,15 @@ class Trial:
         with _COMPILING:
             compiled = torch._inductor.compile(self._module, list(inputs), {"cpp.threads": torch.get_num_threads()})
             taken = _times([plain, compiled], inputs)
-        if taken[1] < _MOST * taken[0]:
+            result: Sequence[Any] = plain(*inputs)
+            alike = _strides(result) == _strides(compiled(*inputs))
+        if alike and taken[1] < _MOST * taken[0]:
             self.compiled = compiled
-        result: Sequence[Any] = plain(*inputs)
         return result
+
+
+def _strides(tensors: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [tensor.stride() for tensor in tensors]
 
 
 def _times(ways: Sequence[Callable[..., Any]], inputs: Sequence[Any]) -> list[float]:
