@@ -177,6 +177,7 @@ def test_the_files_hold_the_graphs_by_size_and_say_what_they_were_made_with(buil
         assert (built.folder / f"{part}.graphs.gz").stat().st_size == built.summary.size_bytes[f"{part}.graphs.gz"]
 
 
+@pytest.mark.long  # Every process imports PyTorch and five libraries.
 def test_a_second_run_in_processes_of_its_own_writes_equal_bytes(built: Built, tmp_path: Path) -> None:
     summary = build_zoo(tmp_path, networks=a_few, processes=2)
     assert replace(summary, seconds=0) == replace(built.summary, seconds=0)

@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+import pytest
+
 from placewright.datasets.zoo.network import Network
 from placewright.datasets.zoo.pool import Task, capture_all
 
@@ -47,6 +49,7 @@ def test_a_process_that_dies_fails_one_network_and_the_rest_goes_on_in_order() -
     assert failed.failure == "network 'broken' cannot be captured for inference: no such layer"
 
 
+@pytest.mark.long  # Every process imports PyTorch and five libraries.
 def test_who_was_only_waited_for_when_another_died_is_captured_alone() -> None:
     tasks = [Task(networks=slow, index=0, mode="inference"), Task(networks=deadly, index=0, mode="training")]
     waited_for, died = capture_all(tasks, 2)

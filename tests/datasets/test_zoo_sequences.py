@@ -33,12 +33,14 @@ def test_a_recurrent_layer_has_ops_of_its_own_in_every_step() -> None:
     assert products(graph_of("lstm1"))["cells.0"] == 40
 
 
+@pytest.mark.long  # Captures a larger network.
 def test_the_backward_pass_of_an_unrolled_layer_has_two_products_per_step() -> None:
     counts = products(graph_of("lstm1", "training"))
     # forward 40; backward 40 for the weight and 40 for the step before
     assert counts["cells.0"] == 120
 
 
+@pytest.mark.long  # Captures a larger network.
 def test_a_universal_transformer_uses_one_blocks_weights_in_every_step() -> None:
     graph = graph_of("universal6")
     readers = Counter(
@@ -47,6 +49,7 @@ def test_a_universal_transformer_uses_one_blocks_weights_in_every_step() -> None
     assert readers == {6: 1}
 
 
+@pytest.mark.long  # Captures a larger network.
 def test_experts_can_run_side_by_side() -> None:
     graph = graph_of("switch8")
     # no expert reads what another computes: both layers of each stand in modules of their own
@@ -65,6 +68,9 @@ def test_a_graph_network_gathers_and_scatters_in_every_round() -> None:
     assert kinds["gather"] == 6 * 3
 
 
-def test_nothing_of_a_network_is_unknown_to_the_importer() -> None:
-    for name in ("lstm1", "switch8", "dlrm", "message_passing6", "universal6"):
-        assert "warnings" not in graph_of(name).metadata
+LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("switch8", "universal6")]
+
+
+@pytest.mark.parametrize("name", ["lstm1", "dlrm", "message_passing6", *LARGER])
+def test_nothing_of_a_network_is_unknown_to_the_importer(name: str) -> None:
+    assert "warnings" not in graph_of(name).metadata

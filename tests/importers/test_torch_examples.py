@@ -111,6 +111,7 @@ def test_a_gnmt_layer_reads_its_weights_in_every_step() -> None:
     assert set(cells.values()) == {20}
 
 
+@pytest.mark.long  # Another test captures this network again.
 def test_the_script_makes_the_example_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="capturing needs PyTorch")
     if find_spec("torchvision") is None:
