@@ -2,6 +2,10 @@
 
     python benchmarks/egrl.py OUT [--networks NAME ...] [--methods NAME ...] [--seeds 5] [--evaluations 4000]
 
+`placewright bench run benchmarks/suites/egrl.toml` compares the same solvers; this script keeps what rows of `bench` do
+not hold: checkpoints of runs that take hours, the policy at five stages, and of every run its trace and its map, which
+the figures draw.
+
 Prints the speed-ups over the compiler's map, mean and standard deviation over the seeds. OUT holds rows.jsonl, a row as
 soon as its run ends; the checkpoints of runs that have not ended; and each graph policy at five stages. Killed and
 started again it goes on from there, and with more networks, methods or seeds it makes the rows that are missing. A run

@@ -1,21 +1,23 @@
 """Maps of tensors to memory levels: what `auto` reaches in a second, what is proven, and what timing one map costs.
 
     python benchmarks/memory_levels.py [--chip nnpi] [--networks NAME ...] [--seconds 1] [--proof-seconds 60]
-    python benchmarks/memory_levels.py --black-box [--evaluations 4000] [--seeds 5]
+    python benchmarks/memory_levels.py --write-graphs benchmarks/instances/fused-int8.graphs.gz
 
-The second form gives all solvers that see latencies only the same number of them, as the EGRL paper does. Needs the
-extra `levels`. Times are microseconds of the model; seconds are of the wall, so let nothing else run.
+The second form writes the networks as a graph set, on which `placewright bench run` compares solvers at equal numbers
+of evaluations (suites/memory-levels.toml). Needs the extra `levels`. Times are microseconds of the model; seconds are
+of the wall, so let nothing else run.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 
 from placewright.datasets.fused.networks import FUSED, fused_network
+from placewright.importers.graph_set import write_graph_set
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem
@@ -25,9 +27,6 @@ from placewright.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.search_run import SearchRun
 
-BLACK_BOX = ("local-search", "greedy-dp", "random")
-WHITE_BOX = ("density", "marginal", "annealing")
-
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -35,24 +34,21 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--networks", nargs="+", choices=list(FUSED), default=list(FUSED))
     options.add_argument("--seconds", type=float, default=1.0, help="for auto")
     options.add_argument("--proof-seconds", type=float, default=60.0, help="for the exact solver")
-    options.add_argument("--black-box", action="store_true")
-    options.add_argument("--evaluations", type=int, default=4000)
-    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--write-graphs", type=Path, help="writes the networks, and runs nothing")
     return options
 
 
 def main() -> None:
     arguments = parser().parse_args()
-    problems = {
-        name: make_memory_problem(fused_network(name), load_chip(arguments.chip)) for name in arguments.networks
-    }
-    if arguments.black_box:
-        black_box(problems, arguments.evaluations, arguments.seeds)
-    else:
-        white_box(problems, arguments.seconds, arguments.proof_seconds)
+    networks = [fused_network(name) for name in arguments.networks]
+    if arguments.write_graphs is not None:
+        write_graph_set(arguments.write_graphs, networks, {"source": "placewright.datasets.fused"})
+        return
+    problems = {graph.name: make_memory_problem(graph, load_chip(arguments.chip)) for graph in networks}
+    quick_and_proven(problems, arguments.seconds, arguments.proof_seconds)
 
 
-def white_box(problems: dict[str, MemoryProblem], seconds: float, proof_seconds: float) -> None:
+def quick_and_proven(problems: dict[str, MemoryProblem], seconds: float, proof_seconds: float) -> None:
     print(
         "| network | ops | us per map | h6 | h0 | h1 | auto | x of h6 | found by | seconds | best known | bound "
         "| auto above best | best above bound |"
@@ -79,26 +75,10 @@ def white_box(problems: dict[str, MemoryProblem], seconds: float, proof_seconds:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def black_box(problems: dict[str, MemoryProblem], evaluations: int, seeds: int) -> None:
-    """Speed-up over the compiler's map, mean and standard deviation over the seeds."""
-    print(f"| network | {' | '.join((*BLACK_BOX, *WHITE_BOX))} |")
-    print("|---|" + "---:|" * len((*BLACK_BOX, *WHITE_BOX)))
-    for name, problem in problems.items():
-        before = problem.evaluate_one(COMPILERS[BASELINE](problem))[0]
-        cells = []
-        for solver in (*BLACK_BOX, *WHITE_BOX):
-            runs = [solved(problem, solver, evaluations=evaluations, seed=seed) for seed in range(seeds)]
-            gains = [before / run.latency_ps for run in runs]
-            cells.append(f"{statistics.mean(gains):.3f} ± {statistics.pstdev(gains):.3f}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def solved(
-    problem: MemoryProblem, solver: str, *, evaluations: int = UNLIMITED, seconds: float | None = None, seed: int = 0
-) -> MapResult:
+def solved(problem: MemoryProblem, solver: str, *, seconds: float) -> MapResult:
     run_of = make_map_solver(solver)
     assert problem.core.num_ops > 0  # made here, so that it is part of no solver's time
-    return run_of.solve(problem, SearchRun(Budget(evaluations=evaluations, seconds=seconds), seed=seed))
+    return run_of.solve(problem, SearchRun(Budget(evaluations=UNLIMITED, seconds=seconds)))
 
 
 def us_per_map(problem: MemoryProblem, maps: int = 2000, rounds: int = 5) -> float:

@@ -10,7 +10,8 @@ import pytest
 from bench_rows import HEADER, results_of, row, write_results
 
 from placewright.bench.columns import BenchTable
-from placewright.bench.heuristic_tables import graphs_table, heuristics_table, limits_table
+from placewright.bench.graph_tables import graphs_table
+from placewright.bench.heuristic_tables import heuristics_table, limits_table
 from placewright.bench.report import TABLES, read_report, write_tables
 from placewright.bench.rows import Row
 from placewright.bench.summaries import best_heuristic, summaries

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from learning.networks import SMALL, random_policy
 
+from placewright.bench.plan_rows import policy_of
+from placewright.bench.protocol import Run
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
-from placewright.bench.suite import Suite, header_of, read_suite
-from placewright.bench.work import Failure, Job, Run, policy_of
+from placewright.bench.suite import Suite, read_suite
+from placewright.bench.work import Failure, Job
 from placewright.bounds import lower_bound
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
@@ -40,7 +42,7 @@ class Harness:
 
     def __init__(self, suite: Path, out: Path) -> None:
         self.suite = suite
-        self.results = Results(out, header_of(read_suite(suite)))
+        self.results = Results(out, read_suite(suite).header())
         self.failures: list[Failure] = []
         self.deaths: list[str] = []
 
@@ -82,17 +84,17 @@ def test_a_known_optimum_is_the_bound_of_its_rows(suite: Path, tmp_path: Path) -
     assert bounds == {instances.labels[0]: first, instances.labels[1]: proven + 1}
 
 
-def test_methods_that_use_no_seed_run_once() -> None:
-    runs = plan_runs(["brkga", "etf"], [100, 200], [1.5], num_seeds=2)
+def test_methods_that_use_no_seed_run_once(suite: Path) -> None:
+    runs = plan_runs(read_suite(suite), ["brkga", "etf"], [100, 200], [1.5], num_seeds=2)
     assert [run for run in runs if run.solver == "etf"] == [Run(solver="etf", evaluations=None, seconds=None, seed=0)]
     limits = [(run.evaluations, run.seconds, run.seed) for run in runs if run.solver == "brkga"]
     assert limits == [(100, None, 0), (100, None, 1), (200, None, 0), (200, None, 1), (None, 1.5, 0), (None, 1.5, 1)]
     with pytest.raises(InputError, match="there is no solver 'brkgaa'"):
-        plan_runs(["brkgaa"], [1], [], 1)
+        plan_runs(read_suite(suite), ["brkgaa"], [1], [], 1)
 
 
-def test_limits_that_are_given_twice_run_once() -> None:
-    assert len(plan_runs(["brkga", "brkga"], [100, 100], [1.5, 1.5], num_seeds=1)) == 2
+def test_limits_that_are_given_twice_run_once(suite: Path) -> None:
+    assert len(plan_runs(read_suite(suite), ["brkga", "brkga"], [100, 100], [1.5, 1.5], num_seeds=1)) == 2
 
 
 def test_only_missing_rows_are_wanted() -> None:
@@ -139,7 +141,7 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
 
 
 def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_path: Path) -> None:
-    results = Results(tmp_path / "r", header_of(read_suite(suite)))
+    results = Results(tmp_path / "r", read_suite(suite).header())
     deaths: list[str] = []
     with Pool(suite, 1) as pool:
         process = pool._workers[0].process
@@ -151,7 +153,7 @@ def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_pa
 
 
 def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_path: Path) -> None:
-    results = Results(tmp_path / "r", header_of(read_suite(suite)))
+    results = Results(tmp_path / "r", read_suite(suite).header())
     jobs = jobs_of(suite, RUN)
     suite.unlink()
     with Pool(suite, 1) as pool, pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"):
@@ -180,9 +182,9 @@ def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) 
 
 
 def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from placewright.bench import work
+    from placewright.bench import plan_rows, work
 
-    monkeypatch.setattr(work, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
+    monkeypatch.setattr(plan_rows, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
     job = jobs_of(suite, RUN)[0]
     (failure,) = work._messages(read_suite(suite), job)
     assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
@@ -192,14 +194,14 @@ def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monk
 def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
     suite: Path, monkeypatch: pytest.MonkeyPatch, error: PlacewrightError
 ) -> None:
-    from placewright.bench import work
+    from placewright.bench import plan_rows, work
 
     def refuse(*_: object, **__: object) -> None:
         raise error
 
     job = jobs_of(suite, RUN)[0]
     if isinstance(error, InputError):
-        monkeypatch.setattr(work, "make_method", refuse)
+        monkeypatch.setattr(plan_rows, "make_method", refuse)
         assert list(work._messages(read_suite(suite), job)) == [
             Failure(label=job.label, run=RUN, reason="no limit is given")
         ]
@@ -208,12 +210,12 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
 
 
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from placewright.bench import work
+    from placewright.bench import plan_rows, work
 
     def broken(name: str, **_: object) -> None:
         raise ZeroDivisionError("in the method")
 
-    monkeypatch.setattr(work, "make_method", broken)
+    monkeypatch.setattr(plan_rows, "make_method", broken)
     job = jobs_of(suite, RUN, replace(RUN, seed=1))[0]
     messages = list(work._messages(read_suite(suite), job))
     assert [type(message) for message in messages] == [Failure, Failure]
@@ -236,16 +238,16 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
         None,
     ]
     with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
-        plan_runs(["regal:runtime-synthetik"], [500], [], 1)
+        plan_runs(read_suite(suite), ["regal:runtime-synthetik"], [500], [], 1)
     with pytest.raises(InputError, match="solver 'brkga' does not take policy 'runtime-synthetic'"):
-        plan_runs(["brkga:runtime-synthetic"], [500], [], 1)
+        plan_runs(read_suite(suite), ["brkga:runtime-synthetic"], [500], [], 1)
     with pytest.raises(InputError, match="solver 'gas' does not take policy 'runtime-synthetic'"):
-        plan_runs(["gas:runtime-synthetic"], [500], [], 1)
+        plan_runs(read_suite(suite), ["gas:runtime-synthetic"], [500], [], 1)
     with pytest.raises(InputError, match=r"cannot read '\.'"):
-        plan_runs(["heft:"], [500], [], 1)
+        plan_runs(read_suite(suite), ["heft:"], [500], [], 1)
 
 
 def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
-    from placewright.bench import work
+    from placewright.bench import plan_rows
 
-    assert vars(work)["check_plan"] is check_plan
+    assert vars(plan_rows)["check_plan"] is check_plan

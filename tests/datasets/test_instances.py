@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from placewright.bench.suite import Suite, read_suite
+from placewright.datasets.fused.networks import FUSED, fused_network
 from placewright.datasets.split import in_degrees
 from placewright.datasets.synthetic import is_interesting, random_graph
 from placewright.graph import Graph
@@ -22,6 +23,12 @@ PARTS = ("train", "valid", "test")
 @pytest.fixture(scope="module")
 def zoo() -> dict[str, GraphSet]:
     return {part: read_graph_set(BENCHMARKS / "instances" / f"zoo-{part}.graphs.gz") for part in PARTS}
+
+
+def test_the_networks_to_map_are_those_that_the_package_writes() -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "fused-int8.graphs.gz")
+    assert graphs.labels == tuple(FUSED)
+    assert [graph.fingerprint for graph in graphs] == [fused_network(name).fingerprint for name in FUSED]
 
 
 def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter() -> None:

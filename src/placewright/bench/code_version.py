@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from placewright.bench.work import method_of
+from placewright.bench.plan_rows import method_of
 from placewright.graph import Graph, Op, Tensor
 from placewright.learning.protocols import Policy
 from placewright.learning.regal.features import FEATURE_EVALUATIONS
@@ -46,6 +46,11 @@ def code_of(solver: str, policies: Sequence[Policy] = ()) -> str:
     evaluations = _LEARNING_EVALUATIONS if name in PLACERS else _EVALUATIONS
     budget = Budget(evaluations=evaluations + (FEATURE_EVALUATIONS if name in GUIDED else 0))
     decided = [_decisions(_quick(method), problem, budget) for problem in _probes()]
+    return digest_of(decided)
+
+
+def digest_of(decided: list[Any]) -> str:
+    """What a row calls code that decides this, JSON values."""
     return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:_DIGITS]
 
 

@@ -24,7 +24,7 @@ def facts(results: ResultSet) -> list[tuple[str, str]]:
     header, seeds = results.header, results.seeds
     listed = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     copies = f" and {counted(header.copies, 'noisy copy', 'noisy copies')} of each" if header.copies else ""
-    return [
+    told = [
         ("Suite", f"{header.suite} (digest {header.digest})"),
         ("Machine", header.machine),
         ("Objective", header.objective),
@@ -35,6 +35,7 @@ def facts(results: ResultSet) -> list[tuple[str, str]]:
         ("Processor", ", ".join(results.processors)),
         ("Version", ", ".join(results.versions)),
     ]
+    return [(name, text) for name, text in told if text]
 
 
 def markdown(results: ResultSet, tables: Sequence[AnyTable]) -> str:

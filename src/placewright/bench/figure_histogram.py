@@ -1,4 +1,4 @@
-"""Figure 2: on how many graphs a solver is better or worse than BRKGA 5K, and by how much."""
+"""Figure 2: on how many graphs a solver is better or worse than the reference, and by how much."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
 from placewright.bench.number_text import format_number
 from placewright.bench.result_set import ResultSet
-from placewright.bench.solver_setting import REFERENCE
 from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
@@ -24,7 +23,7 @@ def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
 
     chosen = main_settings(found)[:_MAX_PANELS]
     if not chosen:
-        return "nothing was run beside BRKGA 5K on the same graphs"
+        return f"nothing was run beside {results.measure.reference_name} on the same graphs"
     columns = min(_COLUMNS, len(chosen))
     rows = math.ceil(len(chosen) / columns)
     figure: Any = Figure(figsize=(3.3 * columns if columns > 1 else 5.2, 0.75 + 2.25 * rows), layout="constrained")
@@ -35,23 +34,29 @@ def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
             _panel(panel, chosen[index], first=index % columns == 0, last=index + columns >= len(chosen))
         else:
             panel.set_axis_off()
-    headline(figure, f"{results.name}: improvement over BRKGA 5K by graph", _subtitle(results, columns))
+    headline(
+        figure,
+        f"{results.name}: improvement over {results.measure.reference_name} by graph",
+        _subtitle(results, columns),
+    )
     return figure
 
 
 def main_settings(found: Sequence[Summary]) -> list[Summary]:
-    """One per solver beside BRKGA, in the sequence given: under the paper's limit or none, else the first there is."""
+    """One per solver beside the reference, in the sequence given: under its limit or none, else the first there is."""
     chosen: dict[str, Summary] = {}
-    comparable = [one for one in found if one.improvement and one.setting.solver != REFERENCE.solver]
+    comparable = [
+        one for one in found if one.improvement and one.setting.solver != one.results.measure.reference.solver
+    ]
     for summary in comparable:
         first = chosen.setdefault(summary.setting.solver, summary)
-        if _as_in_paper(summary) and not _as_in_paper(first):
+        if _as_reference(summary) and not _as_reference(first):
             chosen[summary.setting.solver] = summary
     return [summary for summary in comparable if chosen[summary.setting.solver] is summary]
 
 
-def _as_in_paper(summary: Summary) -> bool:
-    return summary.setting.evaluations_limit in (None, REFERENCE.evaluations_limit)
+def _as_reference(summary: Summary) -> bool:
+    return summary.setting.evaluations_limit in (None, summary.results.measure.reference.evaluations_limit)
 
 
 def _subtitle(results: ResultSet, columns: int) -> str:

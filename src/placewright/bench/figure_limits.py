@@ -1,4 +1,4 @@
-"""Figure 3: improvement over BRKGA 5K as the limit on evaluations grows."""
+"""Figure 3: improvement over the reference as the limit on evaluations grows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_limit(results: ResultSet, found: Sequence[Summary]) -> Any:
 
     lines = lines_by_solver(found)
     if not lines:
-        return "no solver ran under several evaluation limits on graphs that BRKGA 5K ran on"
+        return f"no solver ran under several evaluation limits on graphs that {results.measure.reference_name} ran on"
     figure: Any = Figure(figsize=(7.2, 5.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 5.4))
     axes = figure.subplots()
@@ -33,6 +33,7 @@ def by_limit(results: ResultSet, found: Sequence[Summary]) -> Any:
     for solver, line in lines.items():
         _draw(axes, look_of[solver], line)
     _finish(axes, sorted({evaluations for line in lines.values() for evaluations, _ in line}))
+    axes.set_ylabel(f"% improvement over {results.measure.reference_name}")
     headline(figure, f"{results.name}: improvement by evaluation limit", _subtitle(results, num_graphs))
     labels = [_label(look_of[solver][0], solver, line, num_graphs) for solver, line in lines.items()]
     # From above, labels that make way for each other do so in the sequence of their lines.
@@ -98,4 +99,3 @@ def _finish(axes: Any, limits: Sequence[int]) -> None:
     # Room at the right for the labels at the lines' ends.
     axes.set_xlim(limits[0] / 1.3, limits[-1] * (limits[-1] / limits[0]) ** 0.35)
     axes.set_xlabel("evaluation limit per graph (log scale)")
-    axes.set_ylabel("% improvement over BRKGA 5K")

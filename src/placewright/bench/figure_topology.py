@@ -8,7 +8,6 @@ from typing import Any
 
 from placewright.bench.figure_style import BETTER, QUIET, WORSE, headline
 from placewright.bench.result_set import ResultSet
-from placewright.bench.solver_setting import REFERENCE
 from placewright.bench.summaries import Summary
 from placewright.support.quantities import counted
 
@@ -24,7 +23,7 @@ def by_topology(results: ResultSet, found: Sequence[Summary]) -> Any:
 
     groups = improvements_by_topology(results, found)
     if not groups:
-        return f"no graph has {_FEWEST} instances on which '{_SOLVER}' and BRKGA 5K ran"
+        return f"no graph has {_FEWEST} instances on which '{_SOLVER}' and {results.measure.reference_name} ran"
     names = sorted(groups, key=lambda name: median(groups[name]))
     figure: Any = Figure(figsize=(max(5.6, 1.4 + 0.15 * len(names)), 5.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.62 / 5.2))
@@ -38,7 +37,7 @@ def by_topology(results: ResultSet, found: Sequence[Summary]) -> Any:
     axes.axhline(0, color=QUIET, linewidth=0.8)
     axes.grid(visible=False, axis="x")
     axes.set_xticks(range(1, len(names) + 1), names, rotation=90, size=6)
-    axes.set_ylabel("% improvement over BRKGA 5K")
+    axes.set_ylabel(f"% improvement over {results.measure.reference_name}")
     counts = sorted({len(group) for group in groups.values()})
     headline(
         figure,
@@ -53,11 +52,11 @@ def _of_each(fewest: int, most: int) -> str:
 
 
 def improvements_by_topology(results: ResultSet, found: Sequence[Summary]) -> dict[str, list[float]]:
-    """Percent on each of a topology's graphs, under the limit of BRKGA 5K, where there are enough of them."""
+    """Percent on each of a topology's graphs, under the limit of the reference, where there are enough of them."""
     groups: dict[str, list[float]] = {}
     for summary in found:
         setting = summary.setting
-        if setting.solver == _SOLVER and setting.limit == REFERENCE.limit:
+        if setting.solver == _SOLVER and setting.limit == results.measure.reference.limit:
             for graph, value in summary.improvement.items():
                 groups.setdefault(results.topology_of(graph), []).append(value)
     return {name: values for name, values in groups.items() if len(values) >= _FEWEST}

@@ -1,4 +1,4 @@
-"""Tables that the paper has not: beside the best of all heuristics, by limit, and graph by graph."""
+"""Tables that the paper has not: beside the best of all heuristics, and by limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from placewright.bench.result_set import ResultSet
 from placewright.bench.solver_setting import SolverSetting
 from placewright.bench.summaries import Summary, best_heuristic
 from placewright.bench.tables import CONTESTANT, GAP_BOUND, MS
-from placewright.support.quantities import format_bytes, format_time_ns
 
-#: A result set of more graphs has no table of single ones; of searches it has the best.
-_MAX_LINES = 100
-_MAX_SEARCHES = 6
 NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these results"
 
 
@@ -24,7 +20,7 @@ def heuristics_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable
     if best is None:
         return NO_HEURISTIC
     columns = [CONTESTANT, _FEASIBLE, _GAIN, _MAX_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
-    rows = sorted(found, key=_by_gain)
+    rows = sorted(found, key=by_gain)
     return BenchTable(
         name="table-heuristics",
         title="Beside the best of all heuristics",
@@ -73,76 +69,14 @@ def limits_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str
     )
 
 
-def _by_gain(summary: Summary) -> float:
+def by_gain(summary: Summary) -> float:
+    """For sorting, the largest gain over the best heuristic first."""
     return -fmean(summary.gain.values()) if summary.gain else float("inf")
 
 
 def _by_limit(setting: SolverSetting) -> tuple[float, float]:
     """Evaluations before seconds, both ascending."""
     return setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0
-
-
-def graphs_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
-    """Every graph: what one device takes, and which share of it the best do; a sentence without one or of too many."""
-    num_ops = {row.graph: row.num_ops for row in results.rows}
-    best = best_heuristic(results)
-    if best is None:
-        return NO_HEURISTIC
-    if not best.share:
-        return "no solver among these results uses one device alone; single-device does"
-    if len(num_ops) > _MAX_LINES:
-        return f"it is for up to {_MAX_LINES} graphs, and these are {len(num_ops):,}"
-    searches = sorted((summary for summary in found if not summary.setting.is_heuristic), key=_by_gain)
-    shown = [best, *searches[:_MAX_SEARCHES]]
-    write = format_bytes if results.header.objective == "peak-memory" else format_time_ns
-    fixed = [
-        Column[str](name="graph", heading="graph", meaning="its label in the suite", value=lambda graph: graph),
-        Column[str](name="ops", heading="ops", meaning="to schedule", value=num_ops.__getitem__, spare=1),
-        Column[str](
-            name="one_device",
-            heading="one device",
-            meaning="objective with everything on one device, in the best of the simple orders",
-            value=lambda graph: (
-                write(round(100 * best.entry.value[graph] / best.share[graph])) if graph in best.share else None
-            ),
-            spare=1,
-        ),
-        Column[str](
-            name="found_by",
-            heading="by",
-            meaning="the heuristic that is best",
-            value=lambda graph: _winner(graph, found),
-            spare=2,
-        ),
-    ]
-    return BenchTable(
-        name="table-graphs",
-        title="% of one device, graph by graph",
-        results=results,
-        columns=(*fixed, *(_share_of(summary) for summary in shown)),
-        rows=tuple(sorted(num_ops)),
-    )
-
-
-def _share_of(summary: Summary) -> Column[str]:
-    label = summary.setting.label
-    return Column(
-        name=label.replace(" ", "_"),
-        heading=label,
-        meaning="100 * objective / objective of one device; lower is better, nothing where no plan is feasible",
-        value=summary.share.get,
-        show=lambda share: "" if share is None else f"{share:.1f}",
-    )
-
-
-def _winner(graph: str, found: Sequence[Summary]) -> str:
-    """The heuristic with the least objective on the graph, of equals the first by name; "" where none is feasible."""
-    values = [
-        (summary.entry.value[graph], summary.setting.solver)
-        for summary in found
-        if summary.setting.is_heuristic and graph in summary.entry.value
-    ]
-    return min(values)[1] if values else ""
 
 
 def _share_columns(found: Sequence[Summary]) -> list[Column[Summary]]:
@@ -195,6 +129,6 @@ _OPTIMAL = Column[Summary](
     name="optimal",
     heading="optimal",
     meaning="on how many of the graphs it ran on it reaches the largest bound, so that its plan is proven optimal",
-    value=_of_graphs(lambda summary: sum(gap == 0 for gap in summary.gap_bound.values())),
+    value=_of_graphs(lambda summary: summary.num_optimal),
     spare=3,
 )

@@ -69,9 +69,10 @@ def paper_row(setting: SolverSetting) -> PaperRow | None:
     return next((row for row in PAPER_ROWS if row.covers(setting)), None)
 
 
-def paper_position(setting: SolverSetting) -> int:
-    """Place in the paper's sequence, or NOT_IN_PAPER, which is after all."""
-    row = paper_row(setting)
+def paper_position(setting: SolverSetting, reference: SolverSetting) -> int:
+    """Place in the paper's sequence, or NOT_IN_PAPER, which is after all; of everything where the paper's BRKGA is not
+    what others are measured against."""
+    row = paper_row(setting) if paper_row(reference) else None
     return NOT_IN_PAPER if row is None else PAPER_ROWS.index(row)
 
 

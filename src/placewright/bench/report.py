@@ -9,7 +9,8 @@ from pathlib import Path
 
 from placewright.bench.columns import AnyTable
 from placewright.bench.documents import csv_text, markdown
-from placewright.bench.heuristic_tables import graphs_table, heuristics_table, limits_table
+from placewright.bench.graph_tables import graphs_table
+from placewright.bench.heuristic_tables import heuristics_table, limits_table
 from placewright.bench.result_set import ResultSet, read_result_sets
 from placewright.bench.summaries import Summary, summaries
 from placewright.bench.tables import table_1, table_3

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from placewright.bench.measure import Measure, measure_of
 from placewright.bench.paper import check_column
 from placewright.bench.rows import Header, Key, Row, read_results
 from placewright.support.errors import InputError, shown
@@ -24,6 +25,10 @@ class ResultSet:
     rows: tuple[Row, ...]
     started: tuple[str, ...]
     processors: tuple[str, ...]
+
+    @property
+    def measure(self) -> Measure:
+        return measure_of(self.header.objective)
 
     @property
     def seeds(self) -> list[int]:
@@ -56,6 +61,7 @@ def read_result_sets(folders: Sequence[Path]) -> tuple[list[ResultSet], list[str
             raise InputError(damaged[0] if damaged else f"'{shown(folder)}' holds no results yet")
         with placing(f"'{shown(folder)}'"):
             check_column(header.paper)
+            measure_of(header.objective)
         own = next((group for group in groups if group[0][0].identity() == header.identity()), None)
         if own is None:
             groups.append([(header, rows)])

@@ -14,9 +14,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from placewright.bench.protocol import BenchSuite, Run
 from placewright.bench.rows import Key, Results, Row
-from placewright.bench.work import Done, Failure, Job, Message, Refusal, Run, method_of, serve
-from placewright.search.constructive.baseline import Baseline
+from placewright.bench.work import Done, Failure, Job, Message, Refusal, serve
 from placewright.support.errors import InputError
 
 #: How often a run whose worker died is tried.
@@ -30,6 +30,7 @@ OnDeath = Callable[[str], None]
 
 
 def plan_runs(
+    suite: BenchSuite,
     solvers: Sequence[str],
     evaluations: Sequence[int],
     seconds: Sequence[float],
@@ -45,14 +46,14 @@ def plan_runs(
     runs: list[Run] = []
     for solver in dict.fromkeys(solvers):
         code = (codes or {}).get(solver, "")
-        if isinstance(method_of(solver), Baseline):
-            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0, code=code))
-        else:
+        if suite.is_limited(solver):
             runs += [
                 Run(solver=solver, evaluations=count, seconds=limit, seed=seed, code=code)
                 for count, limit in limits
                 for seed in range(num_seeds)
             ]
+        else:
+            runs.append(Run(solver=solver, evaluations=None, seconds=None, seed=0, code=code))
     return runs
 
 
@@ -114,7 +115,7 @@ def _one_thread_for_products() -> Iterator[None]:
 
 
 class Pool:
-    """So many workers on one suite; devices and dims as `read_suite` takes them, plugins as `load_plugins` does.
+    """So many workers on one suite; devices and dims as `find_suite` takes them, plugins as `load_plugins` does.
 
     A context: within it they live, at its end none is left.
 

@@ -50,9 +50,6 @@ class SolverSetting:
         return " ".join(parts)
 
 
-#: What improvements are measured against (REGAL 5.3).
-REFERENCE = SolverSetting("brkga", 5000)
-
 #: Stands for whichever heuristic is best on a graph.
 BEST_HEURISTIC = SolverSetting("best heuristic")
 #: Everything on one device, in the best of the simple orders.

@@ -1,4 +1,4 @@
-"""A suite: graphs, a machine and an objective, as a small TOML file states them (docs/formats.md)."""
+"""A suite of placements: graphs, a machine and an objective, as a small TOML file states them (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import csv
 import hashlib
 import io
 import json
-import platform
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from placewright.bench.code_version import code_of
+from placewright.bench.host import now, processor
 from placewright.bench.paper import check_column
-from placewright.bench.rows import Header
+from placewright.bench.plan_rows import method_of, plan_row, policy_of
+from placewright.bench.protocol import Run
+from placewright.bench.rows import Header, Row
 from placewright.datasets.headroom import PAPER_MACHINE
 from placewright.datasets.problem_set import PAPER_CONTROL, ProblemSet
+from placewright.importers.graph_set import GraphSet, joined
 from placewright.importers.sources import load_graphs
 from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.machines import load_machine
+from placewright.problem import Problem
 from placewright.problem.objective import ControlMode, Objective
+from placewright.search.constructive.baseline import Baseline
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text
@@ -54,30 +58,36 @@ class Suite(ProblemSet):
         facts = [*self.facts, *([dict(self.optima)] if self.optima else [])]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
+    def header(self) -> Header:
+        return Header(
+            suite=self.name,
+            digest=self.digest,
+            num_graphs=len(self.graphs),
+            copies=self.copies,
+            machine=self.machine.name,
+            objective=self.objective,
+            control=self.control,
+            paper=self.paper,
+            started=now(),
+            processor=processor(),
+        )
 
-def header_of(suite: Suite) -> Header:
-    """What results of this suite start with, made now and here."""
-    return Header(
-        suite=suite.name,
-        digest=suite.digest,
-        num_graphs=len(suite.graphs),
-        copies=suite.copies,
-        machine=suite.machine.name,
-        objective=suite.objective,
-        control=suite.control,
-        paper=suite.paper,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        processor=_processor(),
-    )
+    def is_limited(self, solver: str) -> bool:
+        return not isinstance(method_of(solver, self.policies), Baseline)
 
+    def policy_of(self, solver: str) -> Policy | None:
+        return policy_of(solver, self.policies)
 
-def _processor() -> str:
-    """The model of this machine's processor as Linux names it, elsewhere its architecture."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+    def code_of(self, solver: str) -> str:
+        return code_of(solver, self.policies)
+
+    def problem_at(self, index: int) -> Problem:
+        problem = self.problem(self.graph(index))
+        assert problem.core.num_ops > 0  # The core's problem is made here, so that no method's time includes it.
+        return problem
+
+    def row(self, problem: Problem, label: str, run: Run) -> Row:
+        return plan_row(problem, label, run, self.policies, self.optima.get(label, 0))
 
 
 def read_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, int] | None = None) -> Suite:
@@ -87,29 +97,43 @@ def read_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, 
     Raises InputError naming the file and what is wrong with it.
     """
     path = Path(path)
-    if path.suffix != ".toml":
-        graphs = load_graphs(path, dims=dims)
-        return Suite(
-            name=graphs.name.split(".")[0] or "graphs", graphs=graphs, machine=load_machine(devices or PAPER_MACHINE)
-        )
+    if path.suffix == ".toml":
+        table = suite_table(path, devices, dims)
+        with placing(f"'{shown(path)}'"):
+            return _suite(Fields(table), path)
+    graphs = load_graphs(path, dims=dims)
+    return Suite(
+        name=graphs.name.split(".")[0] or "graphs", graphs=graphs, machine=load_machine(devices or PAPER_MACHINE)
+    )
+
+
+def suite_table(path: Path, devices: str | None, dims: Mapping[str, int] | None) -> dict[str, Any]:
+    """What a TOML file says. Raises InputError where it cannot be read, or does not leave the others open."""
     if devices is not None:
         raise InputError(f"'{shown(path)}' is a suite, which says its own devices, so --devices cannot")
     if dims:
         raise InputError(f"--dim is for a graph or a folder of graphs, and '{shown(path)}' is a suite")
     try:
-        table = tomllib.loads(read_text(path))
+        return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"'{shown(path)}': {parser_message(error)}") from error
-    with placing(f"'{shown(path)}'"):
-        return _suite(Fields(table), path)
+
+
+def suite_graphs(fields: Fields, folder: Path) -> GraphSet:
+    """What the key `graphs` names: a source or several, from the suite's folder."""
+    named = required("graphs", fields.take("graphs"))
+    sources = named if isinstance(named, list) else [named]
+    if not sources or not all(isinstance(source, str) and source for source in sources):
+        raise InputError(f"graphs must be a non-empty text or a list of them, not {shown(repr(named))}")
+    found = [load_graphs(source if source.startswith("example:") else folder / source) for source in sources]
+    return found[0] if len(found) == 1 else joined(found)
 
 
 def _suite(fields: Fields, path: Path) -> Suite:
-    graphs = required("graphs", fields.text("graphs"))
     optima, policies = fields.text("optima"), fields.text("policies") or ""
     suite = Suite(
         name=path.stem,
-        graphs=load_graphs(graphs if graphs.startswith("example:") else path.parent / graphs),
+        graphs=suite_graphs(fields, path.parent),
         machine=load_machine(fields.text("devices") or PAPER_MACHINE),
         objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
         control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or PAPER_CONTROL),

@@ -14,7 +14,6 @@ from placewright.bench.rows import Row
 from placewright.bench.solver_setting import (
     BEST_HEURISTIC,
     ONE_DEVICE,
-    REFERENCE,
     SolverSetting,
     code_name,
     setting_of,
@@ -46,9 +45,9 @@ class Entry:
 class Summary:
     """One solver under one limit against the others. All in percent, by graph; empty where nothing is to compare with.
 
-    improvement: over the mean of BRKGA 5K. gap_best: from the least objective anybody reached. gap_bound: from the
-    largest bound anybody proved. gain: over the best heuristic of each graph. share: of what one device takes, which
-    may be over the memory limits.
+    improvement: over the mean of the reference. gap_best: from the least objective anybody reached. gap_bound: from
+    the largest bound anybody proved. gain: over the best heuristic of each graph. share: of what one device takes,
+    which may be over the memory limits.
     """
 
     results: ResultSet
@@ -72,8 +71,13 @@ class Summary:
         return self.mean(self.improvement)
 
     @property
+    def num_optimal(self) -> int:
+        """Of graphs on which it reaches the largest bound."""
+        return sum(gap <= 100 * self.results.measure.tolerance for gap in self.gap_bound.values())
+
+    @property
     def percent_matched(self) -> float | None:
-        """Share of the graphs on which it is at least as good as BRKGA 5K."""
+        """Share of the graphs on which it is at least as good as the reference."""
         if not self.improvement:
             return None
         return 100 * sum(value >= 0 for value in self.improvement.values()) / len(self.improvement)
@@ -134,7 +138,7 @@ def _bases(results: ResultSet, entries: Sequence[Entry]) -> _Bases:
         for graph, value in entry.value.items() if entry.setting.is_heuristic else ():
             heuristic[graph] = min(value, heuristic.get(graph, value))
     return _Bases(
-        reference=next((entry.value for entry in entries if entry.setting == REFERENCE), {}),
+        reference=next((entry.value for entry in entries if entry.setting == results.measure.reference), {}),
         best=best,
         bound=bound,
         heuristic=heuristic,
@@ -157,7 +161,7 @@ def _standing(results: ResultSet, entry: Entry, bases: _Bases) -> Summary:
 def num_proven(results: ResultSet) -> int:
     """Graphs whose best known objective is proven optimal: it equals the largest bound."""
     best, bound = _best_and_bound(results.rows)
-    return sum(best[graph] == bound[graph] for graph in best)
+    return sum(results.measure.is_optimal(best[graph], bound[graph]) for graph in best)
 
 
 def _best_and_bound(rows: Iterable[Row]) -> tuple[dict[str, int], dict[str, int]]:
@@ -233,7 +237,7 @@ def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1)
 
 def _sequence(summary: Summary) -> tuple[int, float, float, str]:
     """The paper's methods by their place there and their limits, the others by improvement, or else by their gap."""
-    setting, position = summary.setting, paper_position(summary.setting)
+    setting, position = summary.setting, paper_position(summary.setting, summary.results.measure.reference)
     if position < NOT_IN_PAPER:
         return position, setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0, setting.label
     mean, gap = summary.mean_improvement, summary.mean(summary.gap_best)

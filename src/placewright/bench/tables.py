@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from placewright.bench.columns import BenchTable, Column
 from placewright.bench.paper import paper_row
 from placewright.bench.result_set import ResultSet
-from placewright.bench.solver_setting import REFERENCE, code_name
+from placewright.bench.solver_setting import code_name
 from placewright.bench.summaries import Summary, num_proven
 from placewright.support.quantities import counted, format_time_ns
 
 
 def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
-    """Quality: improvement over BRKGA 5K, gaps from the best known and from the bound, time."""
+    """Quality: improvement over the reference, gaps from the best known and from the bound, time."""
     columns = [CONTESTANT, _GRAPHS]
     if any(summary.entry.trained for summary in found):
         columns.insert(1, _TRAINED)
     if any(summary.entry.num_infeasible for summary in found):
         columns.append(_INFEASIBLE)
-    columns += [_IMPROVEMENT, *_paper_columns(results)[:1], _GAP_BEST, *_paper_columns(results)[1:], GAP_BOUND]
-    columns += [_MATCHED, _HIGHEST, _LOWEST, MS]
+    columns += [_improvement(results), *_paper_columns(results)[:1], _GAP_BEST, *_paper_columns(results)[1:], GAP_BOUND]
+    columns += [_matched(results), _HIGHEST, _LOWEST, MS]
     columns.append(_CODE)
     notes = [
-        *_reference_notes(found),
+        *_reference_notes(results, found),
         f"Proven optimal: the best known on {_of_graphs(num_proven(results), results)}.",
     ]
     return BenchTable(
@@ -54,14 +54,15 @@ def _of_graphs(count: int, results: ResultSet) -> str:
     return f"{count:,} of {len({row.graph for row in results.rows}):,} graphs"
 
 
-def _reference_notes(found: Sequence[Summary]) -> list[str]:
-    """What to know about BRKGA 5K, where it did not run on all graphs."""
-    reference = next((summary for summary in found if summary.setting == REFERENCE), None)
+def _reference_notes(results: ResultSet, found: Sequence[Summary]) -> list[str]:
+    """What to know about the reference, where it did not run on all graphs."""
+    name = results.measure.reference_name
+    reference = next((summary for summary in found if summary.setting == results.measure.reference), None)
     if reference is None or not reference.entry.value:
-        return ["No improvements: BRKGA 5K, which they are measured against, is not among these results."]
+        return [f"No improvements: {name}, which they are measured against, is not among these results."]
     missing = {graph for summary in found for graph in summary.entry.value} - set(reference.entry.value)
     if missing:
-        return [f"Improvements leave out {counted(len(missing), 'graph')} on which there is nothing of BRKGA 5K."]
+        return [f"Improvements leave out {counted(len(missing), 'graph')} on which there is nothing of {name}."]
     return []
 
 
@@ -115,6 +116,27 @@ def _unaugmented(summary: Summary, index: int) -> float | None:
     return None if seconds is None else seconds[index]
 
 
+def _improvement(results: ResultSet) -> Column[Summary]:
+    name = results.measure.reference_name
+    return Column(
+        name="improvement_percent",
+        heading=f"% vs {name}",
+        meaning=f"100 * (1 - objective / mean objective of {name} over its seeds); higher is better",
+        value=lambda summary: summary.mean_improvement,
+        sign="+",
+    )
+
+
+def _matched(results: ResultSet) -> Column[Summary]:
+    return Column(
+        name="matched_percent",
+        heading="% ≥",
+        meaning=f"share of the graphs on which it is at least as good as {results.measure.reference_name}",
+        value=lambda summary: summary.percent_matched,
+        spare=3,
+    )
+
+
 CONTESTANT = Column[Summary](
     name="setting",
     heading="solver",
@@ -133,13 +155,6 @@ _INFEASIBLE = Column[Summary](
     meaning="its plans over the memory limits, which have no objective and are left out of every mean",
     value=lambda summary: summary.entry.num_infeasible,
 )
-_IMPROVEMENT = Column[Summary](
-    name="improvement_percent",
-    heading="% vs BRKGA 5K",
-    meaning="100 * (1 - objective / mean objective of BRKGA 5K over its seeds); higher is better",
-    value=lambda summary: summary.mean_improvement,
-    sign="+",
-)
 _GAP_BEST = Column[Summary](
     name="gap_best_percent",
     heading="% gap best",
@@ -152,13 +167,6 @@ GAP_BOUND = Column[Summary](
     heading="% gap bound",
     meaning="100 * (objective / bound - 1), bound: the largest lower bound that any solver proved; lower is better",
     value=lambda summary: summary.mean(summary.gap_bound),
-)
-_MATCHED = Column[Summary](
-    name="matched_percent",
-    heading="% ≥",
-    meaning="share of the graphs on which it is at least as good as BRKGA 5K",
-    value=lambda summary: summary.percent_matched,
-    spare=3,
 )
 _HIGHEST = Column[Summary](
     name="highest_improvement_percent",

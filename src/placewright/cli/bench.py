@@ -14,10 +14,10 @@ from placewright.cli.options import Dims, Plugins, Quiet, parse_dims
 from placewright.cli.printing import emit
 
 if TYPE_CHECKING:
+    from placewright.bench.protocol import BenchSuite, Run
     from placewright.bench.rows import Results
     from placewright.bench.runner import Pool
-    from placewright.bench.suite import Suite
-    from placewright.bench.work import Job, Run
+    from placewright.bench.work import Job
 
 #: Exit code when rows are missing though the run went to its end.
 ROWS_MISSING = 1
@@ -44,7 +44,9 @@ def run(
     solvers: Annotated[
         str,
         typer.Option(
-            metavar="NAME,...", help="Methods, as plan --solver takes them; regal:P takes policy P.", show_default=False
+            metavar="NAME,...",
+            help="Methods of plan or map, as --solver takes them; regal:P takes policy P.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -82,12 +84,11 @@ def run(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Solve every instance with every method; each plan is checked and becomes a row."""
+    """Solve every instance with every method; each plan or map is checked and becomes a row."""
     import os
 
-    from placewright.bench.code_version import code_of
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
-    from placewright.bench.suite import read_suite
+    from placewright.bench.suites import find_suite
     from placewright.datasets.problem_set import spread
     from placewright.importers.sources import test_part
     from placewright.methods.plugins import load_plugins
@@ -96,9 +97,9 @@ def run(
     load_plugins(plugin or ())
     names, dims = [name.strip() for name in solvers.split(",")], parse_dims(dim)
     limits = _parse_limits(evaluations, time_limit)
-    plan_runs(names, *limits, num_seeds=seeds)  # refuses what is wrong with them before anything is read
-    instances = read_suite(suite, devices, dims)
-    runs = plan_runs(names, *limits, seeds, {name: code_of(name, instances.policies) for name in names})
+    instances = find_suite(suite, devices, dims)
+    plan_runs(instances, names, *limits, num_seeds=seeds)  # refuses a wrong solver before another one's code is found
+    runs = plan_runs(instances, names, *limits, seeds, {name: instances.code_of(name) for name in names})
     if (part := test_part(suite)) is not None:
         _warn(f"'{suite}' is a split set; this runs its test part, {part.name}")
     results, chosen = _opened(out, instances, names), spread(len(instances.labels), take)
@@ -120,12 +121,11 @@ def run(
     return 0
 
 
-def _opened(out: Path, suite: Suite, solvers: Sequence[str]) -> Results:
+def _opened(out: Path, suite: BenchSuite, solvers: Sequence[str]) -> Results:
     """What the folder holds, with warnings of what is odd about it. Raises InputError where it cannot be added to."""
     from placewright.bench.rows import Results
-    from placewright.bench.suite import header_of
 
-    results = Results(out, header_of(suite))
+    results = Results(out, suite.header())
     _warn_of_damage(results.complaints)
     _refuse_other_policies(results, solvers, suite)
     return results
@@ -201,13 +201,12 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
         _warn(f"{rows} {were}not {code_of[solver]}): set aside in rows.stale and made again")
 
 
-def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: Suite) -> None:
+def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: BenchSuite) -> None:
     """Raises InputError where rows that are kept came of another policy than those to come would."""
-    from placewright.bench.work import policy_of
     from placewright.support.errors import InputError, shown
 
     for solver in solvers:
-        if (policy := policy_of(solver, suite.policies)) is None:
+        if (policy := suite.policy_of(solver)) is None:
             continue
         name = solver.partition(":")[0]
         own = f"{name}: {policy.title}"

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,22 @@ class GraphSet:
         digest = hashlib.sha256(f"{self.digest} {label}".encode(errors="surrogateescape")).hexdigest()
         files = self.files[index : index + 1]
         return replace(self, name=label, digest=digest, labels=(label,), load=lambda _: self.load(index), files=files)
+
+
+def joined(sets: Sequence[GraphSet]) -> GraphSet:
+    """The graphs of several sets, one set after the other. Raises InputError where two share a label."""
+    places = [(own, index) for own in sets for index in range(len(own))]
+    labels = tuple(own.labels[index] for own, index in places)
+    if repeated := next((label for label in labels if labels.count(label) > 1), None):
+        raise InputError(f"two graphs are named '{shown(repeated)}'")
+    return GraphSet(
+        name=" ".join(own.name for own in sets),
+        digest=hashlib.sha256(" ".join(own.digest for own in sets).encode()).hexdigest(),
+        metadata={},
+        labels=labels,
+        load=lambda index: places[index][0].load(places[index][1]),
+        files=tuple(file for own in sets for file in own.files),
+    )
 
 
 def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping[str, Any]) -> int:
