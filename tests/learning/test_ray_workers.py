@@ -8,11 +8,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from learning.placer_cases import columns, task_of
+from learning.test_distributed import facts, solved
 from test_trainer import CONFIGURATION, lines
 
 from placewright.learning.checkpoint import Checkpoint
+from placewright.learning.placers.colocrl import ColocRl
 from placewright.learning.trainer import BEST, train
 from placewright.learning.workers import RolloutTask, problem_sets_of
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
@@ -28,9 +32,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
-        assert connect("local", 3)
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
+        assert connect("local", 5)
         yield
         ray.shutdown()
+
+
+def kill(actor: Any) -> None:
+    """Its process."""
+    import ray
+
+    os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
 
 
 def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,18 +68,55 @@ def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tm
 
 @pytest.mark.usefixtures("cluster")
 def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
-    import ray
-
     from placewright.learning.ray_workers import RayWorkers
 
     problem_sets = problem_sets_of(data, SHORT)
     weights = Checkpoint(tmp_path, SHORT, 0, data=[]).weights
-    with pytest.raises(InputError, match="the Ray cluster has 3 cores, too few for 4 actors"):
-        RayWorkers("local", problem_sets, SHORT, 4)
+    with pytest.raises(InputError, match="the Ray cluster has 5 cores, too few for 6 actors"):
+        RayWorkers("local", problem_sets, SHORT, 6)
     with RayWorkers("local", problem_sets, SHORT, 1) as workers:
         with pytest.raises(IndexError):  # as of a process
             workers.gradients(weights, [RolloutTask(graph=9, imitates=False, seeds=(0, 1))])
         [actor] = workers._actors
-        os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+        kill(actor)
         with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
             workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process() -> None:
+    settings: Any = {"controllers": 2, "updates": "deterministic", "evaluations": 60}
+    assert facts(solved(**settings, ray="local", workers=1)) == facts(solved(**settings))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
+    from placewright.learning.distributed.actors import LocalActors
+    from placewright.learning.distributed.checkpoint import Checkpoint
+    from placewright.learning.distributed.ray_actors import RayActors
+    from placewright.learning.distributed.training import Training
+
+    method = ColocRl(hidden=8, samples=4, colocation=(), controllers=1, workers=1, updates="deterministic")
+    task = replace(task_of(columns(3)), evaluations=4 * 12)
+
+    def weights(training: Training, get: Any) -> Any:
+        return [part.tolist() for part in get(training.server.ask("snapshot")).weights]
+
+    with LocalActors() as here:
+        expected = Training(method, task, 1.0, here, Checkpoint(None, method, task))
+        devices = [report.devices.tolist() for reports in expected.rounds() for report in reports]
+        found: list[Any] = []
+        with RayActors("local", 3) as there:
+            training = Training(method, task, 1.0, there, Checkpoint(None, method, task))
+            rounds = training.rounds()
+            for victim in (training.workers[0][0], training.controllers[0]):
+                found += [report.devices.tolist() for report in next(rounds)]
+                kill(victim.handle)
+            found += [report.devices.tolist() for _ in range(10) for report in next(rounds)]
+            assert found == devices
+            assert weights(training, there.get) == weights(expected, here.get)
+            # The server's weights are those after ten updates where it is replaced; its two last steps are repeated.
+            training._left = 4 * 2
+            kill(training.server.handle)
+            assert [report.devices.tolist() for reports in rounds for report in reports] == devices[10:]
+            assert weights(training, there.get) == weights(expected, here.get)

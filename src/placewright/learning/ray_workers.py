@@ -66,23 +66,12 @@ class RayWorkers(Workers):
     def _start(
         self, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, actors: int
     ) -> None:
-        try:
-            if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
-                raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
-            graphs = ray.put(dict(problem_sets))
-            make = ray.remote(_Actor).options(num_cpus=1)
-            sent = SentConfiguration.of(configuration)
-            self._actors = [make.remote(graphs, sent, MAX_OPS_KEPT // actors) for _ in range(actors)]
-            versions = ray.get([actor.version.remote() for actor in self._actors], timeout=_SECONDS_TO_START)
-        except GetTimeoutError as error:
-            raise PlacewrightError(
-                f"{actors} actors did not start in {_SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
-            ) from error
-        except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
-            reason = shown(str(error).strip().rpartition("\n")[2])
-            raise PlacewrightError(f"an actor of the training does not start: {reason}") from error
-        if others := set(versions) - {VERSION}:
-            raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
+        check_cores(actors)
+        graphs = ray.put(dict(problem_sets))
+        make = ray.remote(_Actor).options(num_cpus=1)
+        sent = SentConfiguration.of(configuration)
+        self._actors = [make.remote(graphs, sent, MAX_OPS_KEPT // actors) for _ in range(actors)]
+        wait_for_start(self._actors)
 
     def _end(self) -> None:
         if self._is_own_connection:
@@ -118,6 +107,28 @@ class _Actor:
         self, work: Callable[[Weights, Job], Answer], weights: Weights, number: int, job: Job
     ) -> tuple[int, Answer]:
         return number, work(weights.copy(), job)  # a copy, as PyTorch takes no array that cannot be written to
+
+
+def check_cores(actors: int) -> None:
+    """Raises InputError where the cluster has fewer."""
+    if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
+        raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
+
+
+def wait_for_start(actors: Sequence[ActorHandle]) -> None:
+    """Until each has told its `version`. Raises InputError where that is not this one, PlacewrightError when one does
+    not start."""
+    try:
+        versions = ray.get([actor.version.remote() for actor in actors], timeout=_SECONDS_TO_START)
+    except GetTimeoutError as error:
+        raise PlacewrightError(
+            f"{len(actors)} actors did not start in {_SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
+        ) from error
+    except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
+        reason = shown(str(error).strip().rpartition("\n")[2])
+        raise PlacewrightError(f"an actor of the training does not start: {reason}") from error
+    if others := set(versions) - {VERSION}:
+        raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
 
 
 def connect(address: str, cores: int) -> bool:

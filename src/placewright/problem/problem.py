@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,10 @@ class Problem:
             known = did_you_mean(str(self.control), ("order", "transfer", "signal"))
             raise InputError(f"unknown control mode '{self.control}'{known}")
         _check_sums(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made of the fields, such as the core, which stays in its process."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         return f"Problem({self.graph!r}, {self.machine!r}, {self.objective})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +70,9 @@ class FirstComeEnvironment:
     threads: that simulate; nothing else depends on them. reference: what costs are divided by, in ns or bytes.
     """
 
-    def __init__(self, problem: Problem, *, threads: int = 1, noise: Noise | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, problem: Problem, *, threads: int = 1, noise: Noise | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
         self.problem, self.threads, self.noise = problem, threads, noise or Noise()
         self.reference = 1.0
         self._random = np.random.default_rng(seed)
@@ -77,7 +80,10 @@ class FirstComeEnvironment:
     def measure(self, placements: NDArray[np.int32]) -> Trials:
         """placements: [count, num ops]."""
         rows = np.ascontiguousarray(placements, np.int32)
-        time, peak, over = _core.measure_placements(self.problem.core, rows, self.threads)
+        return self.judged(*_core.measure_placements(self.problem.core, rows, self.threads))
+
+    def judged(self, time: NDArray[np.int64], peak: NDArray[np.int64], over: NDArray[np.int64]) -> Trials:
+        """Step times, peaks and bytes over limits as trials."""
         objective, other = (time, peak) if self.problem.objective == "step-time" else (peak, time)
         return Trials(objective=objective, other=other, bytes_over_limit=over, ratio=self._ratio(objective, over))
 

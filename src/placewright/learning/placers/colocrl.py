@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 from placewright.learning.environments.first_come import FAILING_SIGNAL
-from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
+from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, Trying, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
+from placewright.problem.objective import StopReason
+from placewright.support.errors import InputError, shown
+
+Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +21,12 @@ class ColocRl(LearnedPlacer):
 
     samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
     baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal.
+
+    controllers: that draw and measure, each with a baseline of its own, and share a parameter server. updates: how its
+    weights change, by each gradient as it comes (asynchronous), by the mean of all controllers' (synchronous), or one
+    after the other in a fixed order (deterministic). staleness: by how many updates a gradient may be late; later ones
+    are dropped. ray: address of a cluster whose processes they are; None for this one. workers: of each controller,
+    that measure for it; 0 where it does so itself. checkpoint: a folder where a training that was killed goes on.
     """
 
     name: str = "colocrl"
@@ -26,9 +37,33 @@ class ColocRl(LearnedPlacer):
     max_grad_norm: float = 1.0
     baseline_decay: float = 0.9
     cut_off: int = 200
+    controllers: int = 1
+    updates: Updates = "asynchronous"
+    staleness: int = 20
+    workers: int = 0
+    ray: str | None = None
+    checkpoint: str | None = None
 
     def __post_init__(self) -> None:
         check_sizes(self.samples, self.hidden)
+        if self.updates not in get_args(Updates):
+            raise InputError(f"updates is '{shown(self.updates)}'; allowed are {', '.join(get_args(Updates))}")
+        for name, least in (("controllers", 1), ("staleness", 0), ("workers", 0)):
+            if not least <= (value := getattr(self, name)) <= 1024:
+                raise InputError(f"{name} is {value}; it must be from {least} to 1024")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Without where it learns, which decides nothing."""
+        return {name: value for name, value in super().settings.items() if name not in ("workers", "ray", "checkpoint")}
+
+    def learn(self, task: Task, trying: Trying) -> StopReason:
+        if self.controllers == 1 and self.ray is None and self.checkpoint is None:
+            return super().learn(task, trying)
+        with torch_on_one_thread(self.name):
+            from placewright.learning.distributed.training import learn_distributed
+
+            return learn_distributed(self, task, trying)
 
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):

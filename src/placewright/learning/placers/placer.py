@@ -63,7 +63,7 @@ class LearnedPlacer(ABC):
         """As Method.solve."""
         noise = Noise(deviation=self.noise, failures=self.failures)
         environment = FirstComeEnvironment(problem, threads=run.threads, noise=noise, seed=run.seed)
-        trying = _Trying(self.name, environment, run)
+        trying = Trying(self.name, environment, run)
         alone = np.stack([_core.all_on(problem.core, d) for d in range(problem.machine.num_devices)])
         reason = run.reason_to_stop()
         first = trying.measure(alone if reason is None else alone[:1], "one device")
@@ -71,7 +71,7 @@ class LearnedPlacer(ABC):
         reason = self._learn(problem, trying, run)
         return run.result(problem, self.name, stopped_because=reason, configuration=self.settings)
 
-    def _learn(self, problem: Problem, trying: _Trying, run: SearchRun) -> StopReason:
+    def _learn(self, problem: Problem, trying: Trying, run: SearchRun) -> StopReason:
         """Until the budget is spent or nothing is left to learn; why it ended."""
         if (reason := trying.reason_to_stop()) is not None:
             return reason
@@ -79,11 +79,14 @@ class LearnedPlacer(ABC):
         if (units.allowed.sum(1) == 1).all():
             trying.measure(units.placements(units.allowed.argmax(1)[None]), "the only placement")
             return "complete"
-        task = Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left)
+        return self.learn(Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left), trying)
+
+    def learn(self, task: Task, trying: Trying) -> StopReason:
+        """Proposes and is told, until the budget is spent or nothing is left to learn; why it ended."""
         with closing(self.proposals(task)) as learner:
             devices = next(learner)
             while True:
-                trials = trying.measure(units.placements(devices))
+                trials = trying.measure(task.units.placements(devices))
                 if (reason := trying.reason_to_stop()) is not None:
                     return reason
                 try:
@@ -100,26 +103,33 @@ def check_sizes(samples: int, hidden: int) -> None:
         raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
 
 
-class _Trying:
-    """Placements measured within a run's budget; the best is offered to the run."""
+class Trying:
+    """Placements measured within a run's budget; the best is offered to the run.
+
+    environment: what measures them, and what costs are divided by.
+    """
 
     def __init__(self, name: str, environment: FirstComeEnvironment, run: SearchRun) -> None:
-        self._name, self._environment, self._run = name, environment, run
+        self._name, self.environment, self._run = name, environment, run
         self._best: tuple[int, int, int] | None = None
 
     def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
         """Of as many of them as the budget has left, at least one."""
         placements = placements[: max(1, self._run.evaluations_left)]
-        trials = self._environment.measure(placements)
-        best, count = trials.best(), len(placements)
+        trials = self.environment.measure(placements)
+        self.take(placements, trials, found_by, len(placements))
+        return trials
+
+    def take(self, placements: NDArray[np.int32], trials: Trials, found_by: str, evaluations: int) -> None:
+        """What was measured, whoever did it; evaluations: what it took."""
+        best = trials.best()
         if self._best is None or trials.fitness(best) < self._best:
             self._best = trials.fitness(best)
             label = f"{self._name}: {found_by}" if found_by else self._name
-            solution = self._environment.solution(placements[best])
-            self._run.offer(self._environment.problem, solution, self._name, found_by=label, evaluations=count)
+            solution = self.environment.solution(placements[best])
+            self._run.offer(self.environment.problem, solution, self._name, found_by=label, evaluations=evaluations)
         else:
-            self._run.report(self._name, self._best[1], self._best[0], evaluations=count)
-        return trials
+            self._run.report(self._name, self._best[1], self._best[0], evaluations=evaluations)
 
     def reason_to_stop(self) -> StopReason | None:
         assert self._best is not None

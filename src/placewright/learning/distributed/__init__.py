@@ -1,0 +1,1 @@
+"""ColocRL's learning by several controllers: a parameter server, controllers and their workers as actors."""
