@@ -109,7 +109,8 @@ def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() 
         with RayActors("local", 3) as there:
             training = Training(method, task, 1.0, there, Checkpoint(None, method, task))
             rounds = training.rounds()
-            for victim in (training.workers[0][0], training.controllers[0]):
+            victims: list[Any] = [training.workers[0][0], training.controllers[0], training.server]
+            for victim in victims[:2]:
                 found += [report.devices.tolist() for report in next(rounds)]
                 kill(victim.handle)
             found += [report.devices.tolist() for _ in range(10) for report in next(rounds)]
@@ -117,6 +118,6 @@ def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() 
             assert weights(training, there.get) == weights(expected, here.get)
             # The server's weights are those after ten updates where it is replaced; its two last steps are repeated.
             training._left = 4 * 2
-            kill(training.server.handle)
+            kill(victims[2].handle)
             assert [report.devices.tolist() for reports in rounds for report in reports] == devices[10:]
             assert weights(training, there.get) == weights(expected, here.get)

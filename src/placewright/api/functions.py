@@ -57,6 +57,7 @@ def plan(
     seed: int = 0,
     threads: int | None = None,
     policy: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
     on_progress: OnProgress | None = None,
@@ -103,6 +104,8 @@ def plan(
     policy
         Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem. Solver
         `gdp` begins with one, and answers at once unless a budget says to go on.
+    settings
+        Of the solver, by name, in place of its own; a plan's `configuration` says what these are.
     measured
         A CSV file of measured op times, which override the cost model, and workspaces.
     dims
@@ -128,7 +131,7 @@ def plan(
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     cores = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
     guide = None if policy is None else find_policy(str(policy))
-    method = make_method(solver, policy=guide)
+    method = make_method(solver, policy=guide, settings=settings)
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     machine = as_machine(devices)
     limited = memory_limits(memory_limit, machine)

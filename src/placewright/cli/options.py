@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -105,3 +106,24 @@ def parse_groups(texts: Sequence[str] | None) -> list[list[str]]:
         if len(group) < 2 or not all(group):
             raise InputError(f"--colocate '{text}' is not understood; write it like 'embedding*,head*'")
     return groups
+
+
+def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
+    """JSON values by name of "controllers=4"; what is no JSON is text."""
+    settings: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, written = text.partition("=")
+        if not name or not equals:
+            raise InputError(f"--set '{text}' is not understood; write it like controllers=4")
+        value = _json_or_text(written)
+        if name in settings and settings[name] != value:
+            raise InputError(f"--set gives '{name}' two values, {settings[name]} and {value}")
+        settings[name] = value
+    return settings
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -21,6 +21,7 @@ from placewright.cli.options import (
     parse_groups,
     parse_objective,
     parse_rules,
+    parse_settings,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ def plan(
         str | None,
         typer.Option(metavar="NAME", help="Guides regal, idrs, gas or gdp: a file, or one of `placewright policies`."),
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the solver: controllers=4; repeatable."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="colocrl learns on a Ray cluster: auto, local or ray://HOST:PORT.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")
     ] = None,
@@ -115,6 +127,7 @@ def plan(
                 seed=seed,
                 threads=threads,
                 policy=policy,
+                settings=parse_settings(setting) | ({} if ray is None else {"ray": ray}),
                 measured=measured,
                 dims=parse_dims(dim),
                 on_progress=on_progress,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from placewright.learning.gdp.policy import GdpPolicy
 from placewright.learning.placer import Placer
 from placewright.learning.placers.gdp import Gdp
 from placewright.learning.protocols import Policy
 from placewright.methods.built_in import ENTRIES, GUIDED, PLACERS, paper_evaluations
+from placewright.methods.settings import with_settings
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
@@ -38,11 +40,15 @@ def default_evaluations(name: str, problem: Problem, policy: Policy | None = Non
     return (ENTRIES[name].default_evaluations if name in ENTRIES else paper_evaluations)(problem)
 
 
-def make_method(name: str, *, policy: Policy | None = None) -> Method:
-    """The method of that name, guided by the policy where one is given.
+def make_method(name: str, *, policy: Policy | None = None, settings: Mapping[str, Any] | None = None) -> Method:
+    """The method of that name, guided by the policy where one is given, and with these settings in place of its own.
 
-    Raises InputError when there is no such method, or it does not take that policy.
+    Raises InputError when there is no such method, or it does not take that policy or setting.
     """
+    return with_settings(_method_of(name, policy), settings or {})
+
+
+def _method_of(name: str, policy: Policy | None) -> Method:
     if name == PLACER:
         if policy is None:
             raise InputError(f"solver '{PLACER}' needs a policy that chooses devices: --policy FILE")

@@ -25,7 +25,8 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gradient:
-    """version: of the weights it is for. parts: by parameter, None where it has none; empty where nothing was learned."""
+    """version: of the weights it is for. parts: by parameter, None where it has none; empty where nothing was learned
+    from."""
 
     version: int
     parts: Sequence[Array | None]

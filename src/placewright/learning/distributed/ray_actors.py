@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from placewright.learning.distributed.actors import Actor, Actors, ActorLostError, Pending
+from placewright.learning.distributed.actors import Actor, ActorLostError, Actors, Pending
 from placewright.learning.ray_workers import check_cores, connect, wait_for_start
 from placewright.version import VERSION
 

@@ -3,14 +3,14 @@ section 3.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.learning.distributed.actors import Actor, Actors, ActorLostError, LocalActors, Pending
+from placewright.learning.distributed.actors import Actor, ActorLostError, Actors, LocalActors, Pending
 from placewright.learning.distributed.checkpoint import Best, Checkpoint, Kept
 from placewright.learning.distributed.controller import Controller, StepReport, first_state
 from placewright.learning.distributed.parameter_server import ParameterServer
@@ -113,7 +113,7 @@ class Training:
         self._pending: dict[int, tuple[Pending, Pending]] = {}
         self._counts = [0] * len(self._states)  # placements of the steps under way
 
-    def rounds(self) -> Iterator[list[StepReport]]:
+    def rounds(self) -> Generator[list[StepReport], None, None]:
         """Steps that have changed the weights, until all evaluations are spent. Where the server has died, a new one
         goes on from what was kept last; what was tried since is spent."""
         while True:
