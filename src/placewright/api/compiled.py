@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from placewright.api.calibration import Calibration
 from placewright.api.functions import plan as make_plan
+from placewright.api.measured_placements import Runner, check_solver
 from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, of_first_device, write_times
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
@@ -88,6 +89,7 @@ class Compiled:
         profile: Profile,
         inductor: bool,
         options: Mapping[str, Any],
+        measure_placements: bool = False,
     ) -> None:
         self._model = model
         self._machine = machine
@@ -107,6 +109,11 @@ class Compiled:
         self._places = self._local_places = places_of([device.name for device in machine.devices])
         if inductor and any(place.driver is not None for place in self._places):
             raise InputError("inductor compiles ops of CPU devices; leave it out, or the CUDA devices")
+        self._measure_placements = measure_placements
+        if measure_placements:
+            check_solver(options.get("solver", "auto"))
+            if any(place.driver is not None for place in self._places):
+                raise InputError("placements are measured on CPU devices; leave out measure_placements, or the others")
         self._start()
         self._lock = threading.RLock()
         #: By what the module is called with.
@@ -291,7 +298,16 @@ class Compiled:
             times = self._times(program, parameters, tensors, folder)
             alone = make_plan(program.graph, first_device(self._machine), measured=times.alone, solver="input-order")
             if self._given is None:
-                plan = make_plan(program.graph, self._machine, measured=times.shared, **self._options)
+                options = dict(self._options)
+                if self._measure_placements:
+                    options = Runner(
+                        program=program,
+                        parameters=parameters,
+                        tensors=tensors,
+                        optimizer=self._optimizer,
+                        workers=self._workers,
+                    ).options(options)
+                plan = make_plan(program.graph, self._machine, measured=times.shared, **options)
             else:
                 find_graph(self._given, program.graph, measured=times.shared)
                 plan = Plan.of(self._given)

@@ -35,6 +35,7 @@ def compile(
     profile: str | Path | None = None,
     inductor: bool = False,
     timeout: float | None = None,
+    measure_placements: bool = False,
     **options: Any,
 ) -> Compiled:
     """Plan a PyTorch module for devices of this host, or for processes of several, and return it as something to call.
@@ -74,6 +75,10 @@ def compile(
         faster. It takes a second or more for each such region, needs a C++ compiler, and gives other last bits.
     timeout
         Of ranks: how many seconds one waits for another in a step before it gives up, by default 300.
+    measure_placements
+        Whether a solver that tries placements (`post`, `colocrl`, `annealed-placement` and so on) runs each of them
+        here and learns from the time it takes, instead of simulating it: ten steps, the first of which does not count.
+        For small networks, on CPU devices, and with `evaluations` or `time_limit`.
     options
         As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on.
 
@@ -101,13 +106,15 @@ def compile(
     known = Profile(None if profile is None else Path(profile))
     make: Callable[..., Compiled]
     if devices in ("ranks", "ranks:cuda"):
+        if measure_placements:
+            raise InputError("placements are measured on CPU devices of this host, not on ranks")
         from placewright.api.on_ranks import compiled_on_ranks
 
         make = partial(compiled_on_ranks, model, timeout, gpus=devices == "ranks:cuda")
     elif timeout is not None:
         raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
     else:
-        make = partial(Compiled, model, known.machine(devices)[0])
+        make = partial(Compiled, model, known.machine(devices)[0], measure_placements=measure_placements)
     compiled = make(
         training=training,
         loss=loss,

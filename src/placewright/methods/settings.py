@@ -14,6 +14,8 @@ from placewright.support.suggestion import did_you_mean
 
 #: The first names it, and a policy is given as such.
 _NOT_SET = frozenset({"name", "policy"})
+#: Is no value that one could write down.
+_NOT_LISTED = frozenset({"environment"})
 
 
 def with_settings(method: Method, settings: Mapping[str, Any]) -> Method:
@@ -28,7 +30,8 @@ def with_settings(method: Method, settings: Mapping[str, Any]) -> Method:
         if not known:
             raise InputError(f"solver '{method.name}' has no settings, so none is '{shown(name)}'")
         if name not in known:
-            some = f"{did_you_mean(name, known)} (known: {', '.join(known)})"
+            listed = [each for each in known if each not in _NOT_LISTED]
+            some = f"{did_you_mean(name, listed)} (known: {', '.join(listed)})"
             raise InputError(f"solver '{method.name}' has no setting '{shown(name)}'{some}")
     hints = get_type_hints(type(method))
     values = {name: _value(method, name, hints[name], value) for name, value in settings.items()}

@@ -68,7 +68,10 @@ class FirstComeEnvironment:
     transfer models and for every learner.
 
     threads: that simulate; nothing else depends on them. reference: what costs are divided by, in ns or bytes.
+    is_simulated: whether what it says of a placement is what a simulation of its solution says.
     """
+
+    is_simulated = True
 
     def __init__(
         self, problem: Problem, *, threads: int = 1, noise: Noise | None = None, seed: int | Sequence[int] = 0

@@ -60,6 +60,8 @@ class ColocRl(LearnedPlacer):
     def learn(self, task: Task, trying: Trying) -> StopReason:
         if self.controllers == 1 and self.ray is None and self.checkpoint is None:
             return super().learn(task, trying)
+        if not trying.environment.is_simulated:
+            raise InputError("several controllers simulate; one alone, without checkpoint, can measure placements")
         with torch_on_one_thread(self.name):
             from placewright.learning.distributed.training import learn_distributed
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from placewright.learning.placers.colocation import COLOCRL_RULES, Units, units_
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.run.budget import UNLIMITED
-from placewright.search.run.result import Result
+from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
@@ -42,13 +42,15 @@ class LearnedPlacer(ABC):
     costs are divided by, and a candidate like any other.
 
     colocation: the rules that make units, by name (colocation.py). noise, failures: of what the learner is told; what
-    is kept is judged without.
+    is kept is judged without. environment: what measures placements, made of the problem and, by name, threads, noise
+    and seed; None for the simulation.
     """
 
     name: str
     colocation: tuple[str, ...] = COLOCRL_RULES
     noise: float = 0.0
     failures: float = 0.0
+    environment: Callable[..., FirstComeEnvironment] | None = None
 
     @abstractmethod
     def proposals(self, task: Task) -> Proposals:
@@ -62,14 +64,18 @@ class LearnedPlacer(ABC):
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve."""
         noise = Noise(deviation=self.noise, failures=self.failures)
-        environment = FirstComeEnvironment(problem, threads=run.threads, noise=noise, seed=run.seed)
+        make = self.environment or FirstComeEnvironment
+        environment = make(problem, threads=run.threads, noise=noise, seed=run.seed)
         trying = Trying(self.name, environment, run)
         alone = np.stack([_core.all_on(problem.core, d) for d in range(problem.machine.num_devices)])
         reason = run.reason_to_stop()
         first = trying.measure(alone if reason is None else alone[:1], "one device")
         environment.reference = float(max(1, first.objective[first.best()]))
         reason = self._learn(problem, trying, run)
-        return run.result(problem, self.name, stopped_because=reason, configuration=self.settings)
+        settings = replace(self, environment=None).settings  # which is no value to be written down
+        settings["environment"] = "simulated" if environment.is_simulated else "measured"
+        solution = None if environment.is_simulated else trying.solution  # not the one that simulates best
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
 
     def _learn(self, problem: Problem, trying: Trying, run: SearchRun) -> StopReason:
         """Until the budget is spent or nothing is left to learn; why it ended."""
@@ -106,8 +112,10 @@ def check_sizes(samples: int, hidden: int) -> None:
 class Trying:
     """Placements measured within a run's budget; the best is offered to the run.
 
-    environment: what measures them, and what costs are divided by.
+    environment: what measures them, and what costs are divided by. solution: of the best.
     """
+
+    solution: Solution
 
     def __init__(self, name: str, environment: FirstComeEnvironment, run: SearchRun) -> None:
         self._name, self.environment, self._run = name, environment, run
@@ -126,13 +134,17 @@ class Trying:
         if self._best is None or trials.fitness(best) < self._best:
             self._best = trials.fitness(best)
             label = f"{self._name}: {found_by}" if found_by else self._name
-            solution = self.environment.solution(placements[best])
-            self._run.offer(self.environment.problem, solution, self._name, found_by=label, evaluations=evaluations)
+            self.solution = self.environment.solution(placements[best])
+            self._run.offer(
+                self.environment.problem, self.solution, self._name, found_by=label, evaluations=evaluations
+            )
+        elif not self.environment.is_simulated:
+            self._run.spend(evaluations)
         else:
             self._run.report(self._name, self._best[1], self._best[0], evaluations=evaluations)
 
     def reason_to_stop(self) -> StopReason | None:
         assert self._best is not None
-        if self._run.is_optimal(self._best[1], self._best[0]):
+        if self.environment.is_simulated and self._run.is_optimal(self._best[1], self._best[0]):
             return "optimal"
         return self._run.reason_to_stop()

@@ -1,0 +1,64 @@
+"""Placements that a solver tries, run on CPU devices of this host: `compile(..., measure_placements=True)`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import mean
+from typing import Any
+
+from torch.optim import Optimizer
+
+from placewright.execution.pytorch.profile import unchanged
+from placewright.execution.pytorch.program import TorchProgram
+from placewright.execution.pytorch.step import TorchStep
+from placewright.execution.workers import Workers
+from placewright.learning.environments.measured import MeasuredEnvironment
+from placewright.learning.placers.placer import LearnedPlacer
+from placewright.methods.table import METHODS
+from placewright.plans.assemble import assemble_plan
+from placewright.problem import Problem
+from placewright.search.run.result import Solution
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError, shown
+
+#: Of a placement; the first does not count (Mirhoseini et al. 2017, section 4.2).
+STEPS = 10
+
+
+def check_solver(name: str) -> None:
+    """Raises InputError unless it tries placements."""
+    if not isinstance(METHODS.get(name), LearnedPlacer):
+        known = ", ".join(name for name, method in METHODS.items() if isinstance(method, LearnedPlacer))
+        raise InputError(f"solver '{shown(name)}' tries no placements that could be measured; these do: {known}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Runner:
+    """Runs placements of one program with one set of arguments."""
+
+    program: TorchProgram
+    parameters: Sequence[Any]
+    tensors: Sequence[Any]
+    optimizer: Optimizer | None
+    workers: Workers
+
+    def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of `plan`, so that its solver learns from what is measured."""
+        environment = partial(MeasuredEnvironment, self.time_of)
+        return {**options, "settings": {**(options.get("settings") or {}), "environment": environment}}
+
+    def time_of(self, problem: Problem, solution: Solution) -> int:
+        """The mean of all steps but the first, in ns."""
+        result = SearchRun().result(problem, "placement", solution)
+        step = TorchStep(self.program, assemble_plan(problem, result, solver="placement", seconds=0.0), self.workers)
+        with unchanged(step.overwritten(self.parameters, self.tensors), self.optimizer):
+            taken = [self._timed(step) for _ in range(STEPS)]
+        return round(mean(taken[1:]))
+
+    def _timed(self, step: TorchStep) -> int:
+        began = time.perf_counter_ns()
+        step.run(self.parameters, self.tensors)
+        return time.perf_counter_ns() - began
