@@ -144,7 +144,7 @@ def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
 
 
 def is_value(leaf: Any) -> bool:
-    from placewright.execution.pytorch.program import Value
+    from placewright.execution.pytorch.calls import Value
 
     return isinstance(leaf, Value)
 

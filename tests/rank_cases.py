@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from waiting import wait_until
 
 import placewright
 from placewright import RankError
+from placewright.datasets.zoo.catalogue import all_networks
+from placewright.execution.devices import available_cores
 from placewright.importers.torch_trace import default_loss
 
 #: Where the modules of `calls` are divided, whatever their ops take.
@@ -43,6 +46,20 @@ def act(x: torch.Tensor) -> torch.Tensor:
 
 
 torch.library.custom_op("placewright_tests::act", act, mutates_args=()).register_fake(torch.empty_like)
+
+
+class ThreeBranches(nn.Module):
+    """A branch for each of three ranks, all from one input, with normalization and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Dropout(0.1), nn.Linear(32, 8)) for _ in range(3)
+        )
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, second, third = (branch(x) for branch in self.branches)
+        return first + second * third, third.t()
 
 
 class Acts(nn.Module):
@@ -149,6 +166,63 @@ def trains() -> None:
     print("trains: as the module")
 
 
+def three() -> None:
+    """Three ranks, each with a branch: results, gradients, buffers and an optimizer's steps are the module's."""
+    pins = {f"branches.{rank}.*": rank for rank in range(3)}
+    torch.manual_seed(dist.get_rank())  # The parameters of rank 0 count.
+    model, x = ThreeBranches(), torch.arange(80.0).view(5, 16) / 80
+    _adds_gradients(model, (x,), pins)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step = placewright.compile(
+        model, x, devices=DEVICES, training=True, optimizer=optimizer, pins=pins, solver="list"
+    )  # fmt: skip
+    reference = copy.deepcopy(model).train()
+    expected_optimizer = torch.optim.SGD(reference.parameters(), lr=0.1, momentum=0.9)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        loss = default_loss(reference(x))
+        expected_optimizer.zero_grad()
+        loss.backward()
+        expected_optimizer.step()
+        torch.manual_seed(seed)
+        assert_same(step(x), loss.detach())
+    own, other = (f"branches.{(dist.get_rank() + away) % 3}.0.weight" for away in range(2))
+    assert torch.equal(model.state_dict()[own], reference.state_dict()[own])
+    assert not torch.equal(model.state_dict()[other], reference.state_dict()[other])
+    step.synchronize()
+    assert_same(model.state_dict(), reference.state_dict())
+    assert {op.device for op in step.plan.ops} == {0, 1, 2}
+    step.close()
+    print("three: as the module")
+
+
+def network() -> None:
+    """A training step of ResNet-18, whose second half is on rank 1."""
+    torch.manual_seed(0)
+    model, _ = next(each for each in all_networks() if each.name == "resnet18").build()
+    pins = {"model.features.stage[12].*": 0, "model.features.stage[34].*": 1, "model.output": 1}
+    _adds_gradients(model, (torch.randn(2, 3, 224, 224),), pins)
+    print("network: as the module")
+
+
+def _adds_gradients(model: nn.Module, args: tuple[torch.Tensor, ...], pins: dict[str, int]) -> None:
+    """Two training steps, on every rank of the pins."""
+    compiled = placewright.compile(model, args, devices=DEVICES, training=True, pins=pins, solver="list")
+    reference = copy.deepcopy(model).train()
+    for seed in range(2):
+        torch.manual_seed(seed)
+        expected = default_loss(reference(*args))
+        expected.backward()
+        torch.manual_seed(seed)
+        assert_same(compiled(*args), expected.detach())
+        for parameter, want in zip(model.parameters(), reference.parameters(), strict=True):
+            assert_same(parameter.grad, want.grad)
+        assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
+    model.zero_grad()
+    assert {op.device for op in compiled.plan.ops} == set(pins.values())
+    compiled.close()
+
+
 def survives() -> None:
     """What goes wrong on one rank is said on both, and the next step is as if nothing had been."""
     rank = dist.get_rank()
@@ -180,7 +254,7 @@ def survives() -> None:
             print(compiled(torch.zeros(shape) if rank == 0 else x).shape)
         except placewright.InputError as error:
             print("shapes:", error)
-    model = compiled._model
+    model = compiled._planner.model
     kept = model.after.bias
     if rank == 1:
         model.after.bias = nn.Parameter(torch.zeros(9))
@@ -237,13 +311,22 @@ def _is_lost(compiled: Any, x: torch.Tensor, expected: torch.Tensor) -> None:
         except RankError as error:
             print(error)
     with torch.no_grad():
-        assert_same(compiled._model(x), expected)
+        assert_same(compiled._planner.model(x), expected)
     compiled.close()
     print("threads left:", threads(), flush=True)
     os._exit(0)  # Without a word to the group, of which a member is gone.
 
 
+def _on_a_host_of_its_own(rank: int) -> None:
+    """Ranks of one host need a core each; what seem to be hosts may have the same one."""
+    cores = available_cores()
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    socket.gethostname = lambda: f"host-{rank}"
+
+
 if __name__ == "__main__":
+    if int(os.environ["WORLD_SIZE"]) > len(available_cores()):
+        _on_a_host_of_its_own(int(os.environ["RANK"]))
     torch.set_num_threads(1)
     if DEVICES == "ranks:cuda":
         StandIns(2).install(setattr)

@@ -117,3 +117,17 @@ def test_profile_into_a_file_is_refused(placewright: Placewright, net: Path) -> 
     outcome = placewright("profile", f"{net}:build", "-o", net)
     assert outcome.code == 2
     assert "cannot make folder" in outcome.err
+
+
+def test_a_function_that_raises_is_named_with_its_line(placewright: Placewright, tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("import torch\n\ndef build():\n    return torch.nn.Linear('no', 2)\n")
+    outcome = placewright("run", f"{path}:build")
+    assert outcome.code == 2
+    assert f"'{path}:build' failed: TypeError: " in outcome.err
+    assert "(net.py:4)" in outcome.err
+    path.write_text("import nowhere_to_be_found\n")
+    assert (
+        "failed: ModuleNotFoundError: No module named 'nowhere_to_be_found' (net.py:1)"
+        in placewright("run", f"{path}:build").err
+    )

@@ -17,12 +17,14 @@ from typing import Any
 from torch import nn
 
 from placewright.api.compiled import Compiled, Made
+from placewright.api.module_planner import ModulePlanner
 from placewright.api.profiles import only
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.module import PlannedModule
 from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature, signature
 from placewright.execution.pytorch.ranks.group import Ranks
 from placewright.execution.pytorch.ranks.step import RankStep
+from placewright.machine import Machine
 from placewright.plans.file import read_plan, write_plan
 from placewright.support.errors import InputError
 
@@ -31,14 +33,27 @@ _TIMEOUT_S = 300.0
 _MADE: list[weakref.ref[CompiledOnRanks]] = []
 
 
-def compiled_on_ranks(model: nn.Module, timeout: float | None, *, gpus: bool, **given: Any) -> CompiledOnRanks:
-    """Brings the module of every rank to what that of rank 0 is, and makes it run on all of them."""
+def compiled_on_ranks(
+    model: nn.Module, timeout: float | None, *, gpus: bool, inductor: bool, **given: Any
+) -> CompiledOnRanks:
+    """Brings the module of every rank to what that of rank 0 is, and makes it run on all of them.
+
+    timeout: in seconds, of a step; None for the default. given: what `ModulePlanner` takes. Raises InputError on every
+    rank where they differ or one cannot go on.
+    """
     timeout = _TIMEOUT_S if timeout is None else timeout
     if not timeout > 0:
         raise InputError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
     ranks = Ranks(float(timeout), {tensor.device.type for tensor in _held_by(model)}, gpu=gpus)
+    refused = InputError("ranks compute op by op; leave inductor out") if inductor else None
     try:
-        return CompiledOnRanks(model, ranks, **given)
+        with ranks.setting_up():
+            ranks.agree(_description(model), refused)
+            _bring_all_up_to_date()
+            for tensor in _held_by(model):
+                ranks.broadcast(tensor, 0)
+            machine = ranks.machine()
+        return CompiledOnRanks(_planner(model, machine, ranks, given), ranks)
     except BaseException:
         ranks.close()
         raise
@@ -55,29 +70,11 @@ class CompiledOnRanks(Compiled):
         The plan of the latest call.
     """
 
-    def __init__(self, model: nn.Module, ranks: Ranks, **given: Any) -> None:
+    def __init__(self, planner: ModulePlanner, ranks: Ranks) -> None:
         self._ranks = ranks
         #: The parameters that an optimizer has changed, and the rank that alone has their values.
         self._ahead: dict[str, int] = {}
-        refused = None
-        if given["inductor"]:
-            refused = InputError("ranks compute op by op; leave inductor out")
-        with ranks.setting_up():
-            ranks.agree(_description(model), refused)
-            _bring_all_up_to_date()
-            for tensor in _held_by(model):
-                ranks.broadcast(tensor, 0)
-            machine = ranks.machine()
-        super().__init__(model, machine, **given)
-        local = ranks.local_count()
-        named = tuple(replace(machine.devices[0], name=f"cpu:{place}") for place in range(local))
-        self._local = replace(machine, devices=named, links=tuple(row[:local] for row in machine.links[:local]))
-        self._places[ranks.rank] = ranks.place
-        self._local_places = []
-        if ranks.place.driver is not None:
-            own = replace(machine.devices[ranks.rank], name=ranks.place.name)
-            self._local = replace(only(machine, ranks.rank), devices=(own,))
-            self._local_places = [ranks.place]
+        super().__init__(planner, inductor=False)
         _MADE.append(weakref.ref(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -133,9 +130,9 @@ class CompiledOnRanks(Compiled):
             When another rank is gone.
         """
         self._ranks.check()
-        optimizer = self._optimizer
+        optimizer = self._planner.optimizer
         for name, rank in sorted(self._ahead.items()):
-            parameter = attribute(self._model, name)
+            parameter = attribute(self._planner.model, name)
             self._ranks.broadcast(parameter, rank)
             if optimizer is not None:
                 optimizer.state[parameter] = self._ranks.from_rank(rank, partial(optimizer.state.get, parameter))
@@ -153,7 +150,7 @@ class CompiledOnRanks(Compiled):
         subject, refused = "", None
         try:
             key, tensors = self._key(args, kwargs)
-            subject = f"{type(self._model).__name__} with inputs {describe_signature(signature(tensors))}"
+            subject = f"{type(self._planner.model).__name__} with inputs {describe_signature(signature(tensors))}"
             known = self._made.get(key)
             if known is not None:
                 known.module.parameters.now()
@@ -174,24 +171,35 @@ class CompiledOnRanks(Compiled):
     def _made_now(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> Made:
         program, refused = None, None
         try:
-            program = self._program(args, kwargs)
+            program = self._planner.program(args, kwargs)
         except Exception as error:
             refused = error
         self._ranks.agree("" if program is None else f"the graph {program.graph.fingerprint}", refused)
         assert program is not None
         plan = _unpacked(self._ranks.from_rank(0, lambda: _packed(self._planned(program, tensors))))
         step = RankStep(program, plan, self._ranks)
-        return Made(module=PlannedModule(step, self._model), alone=plan, graph=program.graph)
+        return Made(module=PlannedModule(step, self._planner.model), alone=plan, graph=program.graph)
 
     def _planned(self, program: TorchProgram, tensors: Sequence[Any]) -> Plan:
-        options = dict(self._options)
         # The arguments of rank 0 count, so that it is the one to hand them out.
         inputs = {op.name: 0 for op in program.graph.ops if op.kind == "input"}
-        self._options = {**options, "pins": inputs | dict(options.get("pins") or {})}
-        try:
-            return self._plans(program, tensors)[0]
-        finally:
-            self._options = options
+        options = self._planner.options
+        return self._planner.plans(program, tensors, {**options, "pins": inputs | dict(options.get("pins") or {})}).plan
+
+
+def _planner(model: nn.Module, machine: Machine, ranks: Ranks, given: Mapping[str, Any]) -> ModulePlanner:
+    """Times ops on the devices that share this rank's cores: its GPU, or all ranks on them."""
+    planner = ModulePlanner(model, machine, **given)
+    planner.places[ranks.rank] = ranks.place
+    local = ranks.local_count()
+    named = tuple(replace(machine.devices[0], name=f"cpu:{place}") for place in range(local))
+    planner.local = replace(machine, devices=named, links=tuple(row[:local] for row in machine.links[:local]))
+    planner.local_places = []
+    if ranks.place.driver is not None:
+        own = replace(machine.devices[ranks.rank], name=ranks.place.name)
+        planner.local = replace(only(machine, ranks.rank), devices=(own,))
+        planner.local_places = [ranks.place]
+    return planner
 
 
 def _bring_all_up_to_date(but: CompiledOnRanks | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from placewright.api.onnx_compiled import OnnxCompiled
@@ -64,11 +64,11 @@ def compile_onnx(
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, extra, "running an ONNX model")
     from placewright.api.onnx_compiled import OnnxCompiled
-    from placewright.execution.devices import local_machine
+    from placewright.execution.devices import check_device_count, local_machine
 
     machine = local_machine(devices)
-    if plan is not None and plan.machine.num_devices != machine.num_devices:
-        raise InputError(f"the plan is for {plan.machine.num_devices} devices, and devices names {machine.num_devices}")
+    if plan is not None:
+        check_device_count(plan, machine)
     return OnnxCompiled(
         Path(path),
         machine,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,32 +98,33 @@ def compile(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
     from placewright.api.compiled import Compiled
+    from placewright.api.module_planner import ModulePlanner
     from placewright.api.profiles import Profile
 
-    if training is False and (loss is not None or optimizer is not None):
+    if not training and (loss is not None or optimizer is not None):
         raise InputError("a loss and an optimizer are for training steps; training=True makes one")
     known = Profile(None if profile is None else Path(profile))
-    make: Callable[..., Compiled]
+    given: dict[str, Any] = {
+        "training": training,
+        "loss": loss,
+        "optimizer": optimizer,
+        "given": plan,
+        "measured": None if measured is None else Path(measured),
+        "profile": known,
+        "options": options,
+    }
+    compiled: Compiled
     if devices in ("ranks", "ranks:cuda"):
         if measure_placements:
             raise InputError("placements are measured on CPU devices of this host, not on ranks")
         from placewright.api.on_ranks import compiled_on_ranks
 
-        make = partial(compiled_on_ranks, model, timeout, gpus=devices == "ranks:cuda")
+        compiled = compiled_on_ranks(model, timeout, gpus=devices == "ranks:cuda", inductor=inductor, **given)
     elif timeout is not None:
         raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
     else:
-        make = partial(Compiled, model, known.machine(devices)[0], measure_placements=measure_placements)
-    compiled = make(
-        training=training,
-        loss=loss,
-        optimizer=optimizer,
-        given=plan,
-        measured=None if measured is None else Path(measured),
-        profile=known,
-        inductor=inductor,
-        options=options,
-    )
+        planner = ModulePlanner(model, known.machine(devices)[0], **given)
+        compiled = Compiled(planner, inductor=inductor, measure_placements=measure_placements)
     try:
         compiled.prepare(*positional(args), **(kwargs or {}))
     except BaseException:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.options import Json, Quiet
+from placewright.cli.progress import staged
 from placewright.cli.running import LocalDevices, ModelFunction, Training
 
 
@@ -29,8 +30,11 @@ def profile(
     from placewright.importers.python_source import made_by
     from placewright.terminal.profile_table import profile_table
 
-    module, arguments = made_by(model)
-    found = api.profile(module, arguments, devices=devices, folder=output, training=training)
+    with staged() as show:
+        show(f"making {model}")
+        module, arguments = made_by(model)
+        show("capturing the module, timing its ops and links")
+        found = api.profile(module, arguments, devices=devices, folder=output, training=training)
     if as_json:
         print_json(asdict(found.facts))
     else:

@@ -1,9 +1,9 @@
-"""What a running search reports on stderr: only where someone watches."""
+"""What a long command reports on stderr: only where someone watches."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
@@ -11,6 +11,22 @@ from placewright.problem.objective import Objective
 from placewright.search.run.budget import OnProgress, Progress
 from placewright.support.quantities import format_bytes
 from placewright.terminal.text import format_objective, printable
+
+#: Called with what is being done now.
+Show = Callable[[str], None]
+
+
+@contextmanager
+def staged() -> Iterator[Show]:
+    """A line on stderr that says what is being done and is wiped at its end; nothing when stderr is no terminal."""
+    if not is_watched():
+        yield lambda stage: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    with console.status("") as status:
+        yield lambda stage: status.update(printable(stage))
 
 
 @contextmanager

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli.options import Dims, Json, Quiet, parse_dims, parse_objective
+from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from placewright.api.questions import Answer
-    from placewright.plans.record import Plan
+
+    #: What a run found, and the tables of that.
+    Run = tuple[Answer[Any], Callable[[Any], Iterable[RenderableType]]]
 
 
 ModelFunction = Annotated[
@@ -32,6 +35,36 @@ LocalDevices = Annotated[
     typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host: cpu:0, cuda:0, streams cuda:0/0."),
 ]
 Training = Annotated[bool, typer.Option("--training", help="Training steps: forward and backward.")]
+
+
+MeasuredHere = Annotated[
+    Path | None, typer.Option("--measured", metavar="CSV", help="Op times: read where the file exists, else made.")
+]
+ProfileFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile", metavar="FOLDER", help="Op times as `placewright profile` keeps them; new ones are added."
+    ),
+]
+Inductor = Annotated[
+    bool, typer.Option("--inductor", help="Compile runs of ops where that is faster, and measure torch.compile too.")
+]
+Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
+]
+Feeds = Annotated[
+    Path | None,
+    typer.Option("--feeds", metavar="NPZ", help="Inputs of an ONNX model by name; by default random ones."),
+]
+NumSteps = Annotated[
+    int, typer.Option("--steps", metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")
+]
+RunReport = Annotated[
+    Path | None, typer.Option("--report", metavar="HTML", help="Write a report: planned and measured on one axis.")
+]
+RunTrace = Annotated[
+    Path | None, typer.Option("--trace", metavar="TRACE", help="Write a Perfetto trace of both (.json or .json.gz).")
+]
 
 
 def run(
@@ -50,115 +83,109 @@ def run(
     devices: LocalDevices = "cpu:0,cpu:1",
     training: Training = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
-    measured: Annotated[
-        Path | None,
-        typer.Option(metavar="CSV", help="Op times: read where the file exists, else made."),
-    ] = None,
-    profile: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Op times as `placewright profile` keeps them; new ones are added."),
-    ] = None,
-    inductor: Annotated[
-        bool,
-        typer.Option("--inductor", help="Compile runs of ops where that is faster, and measure torch.compile too."),
-    ] = False,
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
-    ] = False,
+    measured: MeasuredHere = None,
+    profile: ProfileFolder = None,
+    inductor: Inductor = False,
+    calibrate: Calibrate = False,
     dim: Dims = None,
-    feeds: Annotated[
-        Path | None,
-        typer.Option(metavar="NPZ", help="Inputs of an ONNX model by name; by default random ones."),
-    ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")] = 20,
+    feeds: Feeds = None,
+    steps: NumSteps = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="HTML", help="Write a report: planned and measured on one axis.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="TRACE", help="Write a Perfetto trace of both (.json or .json.gz).")
-    ] = None,
+    report: RunReport = None,
+    trace: RunTrace = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Run a module or ONNX model as planned here, and measure it."""
-    from placewright import api
     from placewright.cli.outputs import check_outputs
-    from placewright.export.run_trace import write_run_trace
     from placewright.plans.file import read_plan
-    from placewright.report import write_report
-    from placewright.terminal.run_table import run_table
 
-    goal = parse_objective(objective)
-    given: Plan | None = None if plan_file is None else read_plan(plan_file)
     is_onnx = model.lower().endswith(".onnx")
     check_outputs(
         {"--output": output, "--report": report, "--trace": trace},
         inputs=[plan_file, measured, feeds, model if is_onnx else None],
     )
-    if is_onnx:
-        if training or inductor or calibrate or any(path is not None for path in (profile, report, trace)):
-            raise InputError(
-                "--training, --inductor, --calibrate, --profile, --report and --trace are for PyTorch modules, not "
-                "ONNX files"
-            )
-        onnx_options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
-        return _run_onnx(model, dim, feeds, steps, output, as_json, onnx_options)
-    if dim or feeds is not None:
-        raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
-    from placewright.importers.python_source import made_by
+    goal = parse_objective(objective)
+    given = None if plan_file is None else read_plan(plan_file)
+    options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
+    with staged() as show:
+        if is_onnx:
+            if training or inductor or calibrate or any(path is not None for path in (profile, report, trace)):
+                raise InputError(
+                    "--training, --inductor, --calibrate, --profile, --report and --trace are for PyTorch modules, not "
+                    "ONNX files"
+                )
+            drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, options, show)
+        else:
+            if dim or feeds is not None:
+                raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
+            own = {"training": training, "profile": profile, "inductor": inductor}
+            drawn = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
+    _print(*drawn, as_json)
+    return 0
 
-    module, arguments = made_by(model)
-    compiled = api.compile(
-        module,
-        arguments,
-        devices=devices,
-        training=training,
-        plan=given,
-        measured=measured,
-        profile=profile,
-        inductor=inductor,
-        objective=goal,
-    )
-    with compiled:
+
+def _run_module(
+    source: str,
+    calibrate: bool,
+    steps: int,
+    output: Path | None,
+    report: Path | None,
+    trace: Path | None,
+    options: Mapping[str, Any],
+    show: Show,
+) -> Run:
+    from placewright import api
+    from placewright.export.run_trace import write_run_trace
+    from placewright.importers.python_source import made_by
+    from placewright.report import write_report
+    from placewright.terminal.run_table import run_table
+
+    show(f"making {source}")
+    module, arguments = made_by(source)
+    show("capturing the module, timing its ops and planning")
+    with api.compile(module, arguments, **options) as compiled:
         if calibrate:
+            show("running the plan and planning again")
             compiled.calibrate(*arguments, steps=steps)
         if output is not None:
             api.save(compiled.plan, output)
+        show(f"running {steps} steps of each sort")
         found = compiled.compare(*arguments, steps=steps)
         if report is not None:
             write_report(compiled.plan, report, run=found.facts)
         if trace is not None:
             write_run_trace(compiled.plan, trace, found.facts)
-    return _told(found, as_json, run_table)
+    return found, run_table
 
 
 def _run_onnx(
     path: str,
-    dim: list[str] | None,
+    dims: Mapping[str, int],
     feeds: Path | None,
     steps: int,
     output: Path | None,
-    as_json: bool,
     options: Mapping[str, Any],
-) -> int:
+    show: Show,
+) -> Run:
     from placewright import api
     from placewright.execution.onnx_runtime.npz import read_feeds
     from placewright.terminal.onnx_run_table import onnx_run_table
 
     given = None if feeds is None else read_feeds(feeds)
-    with api.compile_onnx(path, dims=parse_dims(dim), feeds=given, **options) as compiled:
+    show("optimising the model, timing its ops and planning")
+    with api.compile_onnx(path, dims=dims, feeds=given, **options) as compiled:
         if output is not None:
             api.save(compiled.plan, output)
+        show(f"running {steps} steps of each sort")
         found = compiled.compare(steps=steps)
-    return _told(found, as_json, onnx_run_table)
+    return found, onnx_run_table
 
 
-def _told(found: Answer[Any], as_json: bool, tables: Callable[[Any], Iterable[RenderableType]]) -> int:
+def _print(found: Answer[Any], tables: Callable[[Any], Iterable[RenderableType]], as_json: bool) -> None:
     from placewright.cli.printing import print_json, print_parts
 
     if as_json:
         print_json(asdict(found.facts))
     else:
         print_parts(*tables(found.facts))
-    return 0

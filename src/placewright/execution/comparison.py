@@ -1,8 +1,11 @@
-"""What a run is compared with: the records."""
+"""A plan beside its run: the records, and how far they agree on when ops start."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +159,10 @@ class RunComparison:
     ops: tuple[OpRun, ...]
     rounds: tuple[CalibrationRound, ...] = ()
     fallbacks: tuple[OpFallback, ...] = ()
+
+
+def correlation(planned: Sequence[float], measured: Sequence[float]) -> float:
+    """Of the start times of the same ops; 1 where there is nothing that could differ."""
+    if len(planned) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
+        return 1.0
+    return float(np.corrcoef(planned, measured)[0, 1])

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from placewright.machine import Device, Link, Machine
 from placewright.machines.detect import detect_cpu
+from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
 
 CPU_NAME = re.compile(r"cpu(?::[0-9]{1,3})?")
 #: A tensor handed to a waiting thread, from the sender's release of a lock to the receiver's next line.
@@ -37,6 +39,13 @@ def device_names(devices: str | Sequence[str], known: re.Pattern[str], examples:
     if not names or len(set(names)) != len(names):
         raise InputError(f"devices names {', '.join(names) or 'none'}; at least one is needed, each named once")
     return names
+
+
+def check_device_count(plan: Plan, machine: Machine) -> None:
+    """Raises InputError unless a plan is for as many devices as a machine has, which are to stand for its own."""
+    if plan.machine.num_devices != machine.num_devices:
+        planned = counted(plan.machine.num_devices, "device")
+        raise InputError(f"the plan is for {planned}, and devices names {machine.num_devices}")
 
 
 def cpu_devices(names: Sequence[str]) -> list[Device]:

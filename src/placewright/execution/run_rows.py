@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from placewright.execution.comparison import RunComparison
 
+#: From here on a number of times says more than percent.
+_MANY_TIMES = 10
+
 
 def step_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
     """Each way to run a step: its name, planned and measured time; None where nothing was planned."""
@@ -28,3 +31,11 @@ def kind_rows(run: RunComparison) -> Iterator[tuple[str, int, int, int]]:
             sums[2] += op.measured_finish_ns - op.measured_start_ns
     for kind, (count, planned, measured) in sorted(kinds.items(), key=lambda entry: -entry[1][2]):
         yield kind, count, planned, measured
+
+
+def difference(planned: int, measured: int) -> str:
+    """By how much more or less was measured, in percent, or how many times as much; empty where nothing was planned."""
+    if not planned:
+        return ""
+    ratio = measured / planned
+    return f"{ratio - 1:+.1%}" if ratio < _MANY_TIMES else f"{ratio:,.0f} times"

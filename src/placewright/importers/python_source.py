@@ -10,24 +10,29 @@ from typing import Any
 from placewright.graph import Graph
 from placewright.importers.jax_function import from_jax
 from placewright.importers.torch_module import from_torch
-from placewright.support.errors import InputError, shown
-from placewright.support.modules import PLUGIN_PREFIX, load_file
+from placewright.support.errors import InputError, PlacewrightError, shown
+from placewright.support.modules import PLUGIN_PREFIX, described, load_file
 
 
 def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
     """The model and its arguments that the function of "FILE.py:FUNCTION" returns.
 
-    Raises InputError where there is no such function or it returns something else, and whatever it raises.
+    Raises InputError where there is no such function, it returns something else, or it raises an error itself.
     """
     path, _, name = source.rpartition(":")
     if not path or not name:
         raise InputError(f"'{shown(source)}' does not name a function; write it like net.py:build")
     if not Path(path).is_file():
         raise InputError(f"cannot read '{shown(path)}': No such file or directory")
-    function = getattr(load_file(Path(path), PLUGIN_PREFIX + Path(path).stem), name, None)
-    if not callable(function):
-        raise InputError(f"'{shown(path)}' has no function '{shown(name)}'")
-    made = function()
+    try:
+        function = getattr(load_file(Path(path), PLUGIN_PREFIX + Path(path).stem), name, None)
+        if not callable(function):
+            raise InputError(f"'{shown(path)}' has no function '{shown(name)}'")
+        made = function()
+    except PlacewrightError:
+        raise
+    except Exception as error:
+        raise InputError(f"'{shown(source)}' failed: {described(error, Path(path))}") from error
     if not (isinstance(made, tuple) and len(made) == 2):
         kind = shown(type(made).__name__)
         raise InputError(f"'{shown(source)}' must return a module and its arguments, not a {kind}")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from placewright.learning.families import FAMILIES
-from placewright.methods.table import BUILT_IN, METHODS, described
+from placewright.methods.table import BUILT_IN, METHODS
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
-from placewright.support.modules import PLUGIN_PREFIX, load_file
+from placewright.support.modules import PLUGIN_PREFIX, described, load_file
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from placewright.learning.gdp.policy import GdpPolicy
@@ -18,6 +17,7 @@ from placewright.methods.settings import with_settings
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
+from placewright.support.modules import described
 from placewright.support.suggestion import did_you_mean
 
 #: Every method by the name users give, with its default configuration.
@@ -129,17 +129,3 @@ def _load_entry_point(entry: EntryPoint) -> None:
         raise InputError(f"{label} failed: {described(error)}") from error
     if entry.name not in METHODS:
         raise InputError(f"{label} has a method of another name; both must be the same")
-
-
-def described(error: Exception) -> str:
-    """What went wrong and in which line: "ZeroDivisionError: division by zero (mine.py:12)"."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError):
-        place = f"{Path(error.filename or '').name}:{error.lineno}"
-    else:
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
-    what = error.msg if isinstance(error, SyntaxError) else str(error)
-    first = shown(what.splitlines()[0] if what else "no message")
-    return f"{type(error).__name__}: {first}{f' ({place})' if place else ''}"

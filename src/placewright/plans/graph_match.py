@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from placewright.graph import Graph, Op
 from placewright.plans.record import Plan, ScheduledOp
-from placewright.support.errors import shown
+from placewright.support.errors import InputError, shown
 
 #: How many differences of one sort are named before they are only counted.
 _NUM_NAMED = 3
@@ -29,6 +30,20 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
         *_listed("differs", "differ", changes),
     ]
     return problems or ["the ops agree, but some of their inputs, sizes, attributes or stated times differ"]
+
+
+def require_match(plan: Plan, graph: Graph, *, source: str, name: str = "the plan") -> None:
+    """Raises InputError unless a plan is one for a graph. source, name: what the error calls the graph and the plan."""
+    if differences := match_graph(plan, graph):
+        raise InputError(f"{name} is not a plan for '{source}': {'; '.join(differences)}")
+
+
+def with_planned_workspaces(graph: Graph, plan: Plan) -> Graph:
+    """The graph with the workspaces that a plan has. They were measured where it was made; another host may measure
+    others, and can run it all the same."""
+    planned = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "workspace"}
+    ops = tuple(replace(op, workspace_bytes=planned.get(op.name, 0)) for op in graph.ops)
+    return replace(graph, ops=ops)
 
 
 def _change(planned: ScheduledOp, op: Op | None, graph: Graph) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
-from placewright.plans.graph_match import match_graph
+from placewright.plans.graph_match import require_match
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 
@@ -31,10 +31,8 @@ def find_graph(
     graph = recorded_graph(plan.configuration, model, dims, name=name)
     if graph.fingerprint != plan.graph_fingerprint:
         graph = with_workspaces(graph, measured or recorded_times(plan))
-    if differences := match_graph(plan, graph):
-        source = model if model is not None else plan.configuration.get("model")
-        named = f"'{graph.name}'" if isinstance(source, Graph) else f"'{source}'"
-        raise InputError(f"{name} is not a plan for {named}: {'; '.join(differences)}")
+    source = model if model is not None else plan.configuration.get("model")
+    require_match(plan, graph, source=graph.name if isinstance(source, Graph) else str(source), name=name)
     return graph
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placewright.execution.comparison import RunComparison
-from placewright.execution.run_rows import kind_rows, step_rows
+from placewright.execution.run_rows import difference, kind_rows, step_rows
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 
@@ -90,9 +90,4 @@ def _compared(planned: int, measured: int, what: str) -> Iterator[Markup]:
     text = format_time_ns if what == "time" else format_bytes
     yield number(text(planned))
     yield number(text(measured))
-    yield number(difference(planned, measured))
-
-
-def difference(planned: int, measured: int) -> str:
-    """By how much more or less was measured."""
-    return f"{measured / planned - 1:+.1%}" if planned else "\u2013"
+    yield number(difference(planned, measured) or "\u2013")

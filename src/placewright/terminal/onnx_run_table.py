@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.execution.onnx_runtime.comparison import OnnxComparison
+from placewright.execution.run_rows import difference
 from placewright.support.quantities import format_bytes, format_time_ns
-from placewright.terminal.run_table import device_rows, difference
+from placewright.terminal.run_table import device_rows
 from placewright.terminal.tables import heading, line, table
 
 _ALONE = "on the first device alone, in the file's order"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from placewright.execution.comparison import DeviceTimes, RunComparison
-from placewright.execution.run_rows import kind_rows, step_rows
+from placewright.execution.run_rows import difference, kind_rows, step_rows
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
@@ -78,8 +78,3 @@ def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
     yield "PyTorch", "", format_bytes(found.eager_peak_bytes), ""
     if found.torch_compile_peak_bytes is not None:
         yield "torch.compile", "", format_bytes(found.torch_compile_peak_bytes), ""
-
-
-def difference(planned: int, measured: int) -> str:
-    """How much more or less was measured."""
-    return f"{measured / planned - 1:+.1%}" if planned else ""

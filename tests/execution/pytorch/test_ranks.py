@@ -48,14 +48,14 @@ def said() -> list[str]:
     return ended_well("equal", "trains", "survives")
 
 
-def ended_well(*cases: str, devices: str = "ranks") -> list[str]:
-    processes = started(*cases, devices=devices)
+def ended_well(*cases: str, count: int = 2, devices: str = "ranks") -> list[str]:
+    processes = started(*cases, count=count, devices=devices)
     try:
         told = [process.communicate(timeout=PATIENCE_S) for process in processes]
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(map("".join, told))
+    assert [process.returncode for process in processes] == [0] * count, "\n".join(map("".join, told))
     return [output for output, _ in told]
 
 
@@ -74,6 +74,16 @@ def test_two_ranks_on_gpus_compute_what_the_module_computes() -> None:
 def test_two_ranks_on_gpus_hand_over_all_that_the_module_has() -> None:
     for output in ended_well("equal", devices="ranks:cuda"):
         assert output == "equal: as the module\n"
+
+
+@pytest.mark.long
+def test_three_ranks_compute_what_the_module_computes() -> None:
+    assert ended_well("three", count=3) == ["three: as the module\n"] * 3
+
+
+@pytest.mark.long
+def test_two_ranks_train_a_real_network_as_it_trains() -> None:
+    assert ended_well("network") == ["network: as the module\n"] * 2
 
 
 def test_the_backend_of_a_group_is_that_of_the_devices_its_tensors_are_on(monkeypatch: pytest.MonkeyPatch) -> None:

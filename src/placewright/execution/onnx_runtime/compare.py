@@ -8,13 +8,14 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from placewright.execution.comparison import DeviceTimes
+from placewright.execution.comparison import DeviceTimes, correlation
 from placewright.execution.onnx_runtime import sessions
 from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.onnx_runtime.memory import measured_peak, planned_peak
@@ -24,6 +25,7 @@ from placewright.execution.onnx_runtime.submodel import submodel
 from placewright.execution.onnx_runtime.trace import read_trace
 from placewright.execution.onnx_runtime.verify import difference
 from placewright.execution.workers import Workers
+from placewright.plans.record import Plan
 
 
 class Usual:
@@ -64,18 +66,7 @@ def compare_run(
     source: the model as its file has it. planned, alone: the plan, and that of one device. cores: of each device.
     workspaces: of ops, by name.
     """
-    whole = source.model.SerializeToString()
-    one = Usual(whole, source.weights, source.name, cores[0])
-    every = Usual(whole, source.weights, source.name, frozenset().union(*cores))
-    try:
-        ways: list[Callable[[], Any]] = [
-            *(lambda: planned.run(feeds), lambda: alone.run(feeds)),
-            *(lambda: one.run(feeds), lambda: every.run(feeds)),
-        ]
-        measured, one_device, usual_one, usual = _in_turn(ways, steps)
-    finally:
-        one.close()
-        every.close()
+    measured, one_device, usual_one, usual = _step_times(source, planned, alone, feeds, cores, steps)
     traces = planned.traced(feeds, max(2, steps // 4))
     start, busy = _times(planned, traces)
     plan = planned.plan
@@ -91,19 +82,11 @@ def compare_run(
         one_device_measured_ns=one_device,
         usual_one_device_ns=usual_one,
         usual_ns=usual,
-        devices=tuple(
-            DeviceTimes(
-                device=device.name,
-                num_ops=sum(op.device == index for op in plan.ops),
-                planned_busy_ns=plan.metrics.busy_ns[index],
-                measured_busy_ns=int(busy[index]),
-            )
-            for index, device in enumerate(plan.machine.devices)
-        ),
+        devices=_devices(plan, busy),
         num_parts=len(traces),
         planned_speedup=alone.plan.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
-        start_correlation=_correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
+        start_correlation=correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
         ran_as_planned=differs is None,
         difference=differs,
         same_outputs=_same_outputs(planned, feeds, cores[0]),
@@ -116,6 +99,25 @@ def compare_run(
     )
 
 
+def _step_times(
+    source: OnnxModel,
+    planned: OnnxStep,
+    alone: OnnxStep,
+    feeds: Mapping[str, Any],
+    cores: Sequence[frozenset[int]],
+    steps: int,
+) -> list[int]:
+    """In ns: as planned, on one device, and without a plan on the cores of one device and of all."""
+    whole = source.model.SerializeToString()
+    one = Usual(whole, source.weights, source.name, cores[0])
+    every = Usual(whole, source.weights, source.name, frozenset().union(*cores))
+    try:
+        return _in_turn([partial(runs.run, feeds) for runs in (planned, alone, one, every)], steps)
+    finally:
+        one.close()
+        every.close()
+
+
 def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[int]:
     """Median time of each way in ns."""
     taken: list[list[int]] = [[] for _ in ways]
@@ -126,6 +128,18 @@ def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[int]:
             if step:  # the first one warms caches and allocators
                 times.append(time.perf_counter_ns() - began)
     return [int(median(times)) for times in taken]
+
+
+def _devices(plan: Plan, busy_ns: Sequence[float]) -> tuple[DeviceTimes, ...]:
+    return tuple(
+        DeviceTimes(
+            device=device.name,
+            num_ops=sum(op.device == index for op in plan.ops),
+            planned_busy_ns=plan.metrics.busy_ns[index],
+            measured_busy_ns=int(busy_ns[index]),
+        )
+        for index, device in enumerate(plan.machine.devices)
+    )
 
 
 def _times(step: OnnxStep, traces: Sequence[PartTrace]) -> tuple[dict[str, float], list[float]]:
@@ -190,9 +204,3 @@ def _as_it_is(cores: frozenset[int]) -> Any:
 def _peak(traces: Sequence[PartTrace], workspaces: Mapping[str, int]) -> int | None:
     (trace,) = traces
     return measured_peak(trace.steps, workspaces)
-
-
-def _correlation(planned: Sequence[float], measured: Sequence[float]) -> float:
-    if len(planned) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
-        return 1.0
-    return float(np.corrcoef(planned, measured)[0, 1])

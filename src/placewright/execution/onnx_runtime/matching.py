@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from placewright.execution.onnx_runtime.model import OnnxModel
-from placewright.plans.graph_match import match_graph
+from placewright.plans.graph_match import match_graph, with_planned_workspaces
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, MissingExtraError, shown
 
@@ -33,7 +33,4 @@ def model_of(plan: Plan, source: OnnxModel, dims: Mapping[str, int], folder: Pat
 
 
 def _with_workspaces(model: OnnxModel, plan: Plan) -> OnnxModel:
-    """What was measured of an op's workspace is in the plan; another host may measure something else."""
-    stated = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "workspace"}
-    ops = tuple(replace(op, workspace_bytes=stated.get(op.name, 0)) for op in model.graph.ops)
-    return replace(model, graph=replace(model.graph, ops=ops))
+    return replace(model, graph=with_planned_workspaces(model.graph, plan))

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from placewright.execution.channels import Channels, StoppedError
+from placewright.execution.pytorch.calls import Call, Value
 from placewright.execution.pytorch.handing import Handing
-from placewright.execution.pytorch.program import Call, TorchProgram, Value
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.sites import Site
 from placewright.execution.steps import (
     HandOver,

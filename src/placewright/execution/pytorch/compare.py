@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -14,13 +15,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from placewright.execution.comparison import DeviceTimes, OpFallback, OpRun, RunComparison
+from placewright.execution.comparison import DeviceTimes, OpFallback, OpRun, RunComparison, correlation
 from placewright.execution.pytorch.memory import allocated_peak
 from placewright.execution.pytorch.places import Driver, drivers_of
 from placewright.execution.pytorch.profile import as_passes, unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
 from placewright.plans.record import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Peaks:
+    """Peak memory in bytes of each way to run a step; None for a way that was not run, or has no one peak."""
+
+    planned: int | None
+    one_device: int
+    eager: int
+    torch_compile: int | None
 
 
 def compare_run(
@@ -39,6 +50,51 @@ def compare_run(
     one call of what `torch.compile` makes of the module, where that is to be measured as well. Afterwards parameters,
     tensors and the generator of random numbers are as they were, but not what `eager` and `compiled` change.
     """
+    with unchanged(planned.overwritten(parameters, tensors), places=planned.places):
+        taken = _in_turn(_ways(planned, alone, parameters, tensors, eager, cores, compiled), steps)
+        timed = planned.timed(parameters, tensors, max(1, steps // 4))
+        peaks = _peaks(planned, alone, parameters, tensors, eager, compiled)
+    plan, single = planned.plan, alone.plan
+    measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
+    ops = ops_of_run(plan, planned.program.graph, timed)
+    return RunComparison(
+        name=plan.graph_name,
+        steps=steps,
+        planned_ns=plan.step_time_ns,
+        measured_ns=measured,
+        one_device_planned_ns=single.step_time_ns,
+        one_device_measured_ns=one_device,
+        eager_one_device_ns=eager_one_device,
+        eager_ns=eager_all,
+        torch_compile_ns=of_compiled[0] if of_compiled else None,
+        measured_range_ns=(min(taken[0]), max(taken[0])),
+        one_device_range_ns=(min(taken[1]), max(taken[1])),
+        eager_range_ns=(min(taken[3]), max(taken[3])),
+        devices=_devices(plan, ops),
+        planned_speedup=single.step_time_ns / max(1, plan.step_time_ns),
+        measured_speedup=one_device / measured,
+        planned_peak_bytes=None if peaks.planned is None else plan.metrics.peak_memory_bytes,
+        measured_peak_bytes=peaks.planned,
+        one_device_planned_peak_bytes=single.metrics.peak_memory_bytes,
+        one_device_measured_peak_bytes=peaks.one_device,
+        eager_peak_bytes=peaks.eager,
+        torch_compile_peak_bytes=peaks.torch_compile,
+        start_correlation=_start_correlation(ops),
+        ops=ops,
+        fallbacks=tuple(OpFallback(op=op, reason=reason) for op, reason in planned.fallbacks.items()),
+    )
+
+
+def _ways(
+    planned: TorchStep,
+    alone: TorchStep,
+    parameters: Sequence[Any],
+    tensors: Sequence[Any],
+    eager: Callable[[], Any],
+    cores: Sequence[frozenset[int]],
+    compiled: Callable[[], Any] | None,
+) -> list[Callable[[], Any]]:
+    """A step as planned, on one device, as PyTorch runs it on the cores of one device and of all, and compiled."""
     all_cores, drivers = len(frozenset().union(*cores)), drivers_of(planned.places)
     ways: list[Callable[[], Any]] = [
         lambda: planned.run(parameters, tensors),
@@ -48,63 +104,58 @@ def compare_run(
     ]
     if compiled is not None:
         ways.append(lambda: _with_threads(all_cores, compiled))
+    return ways
+
+
+def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[list[int]]:
+    """The times of each way's steps in ns."""
     taken: list[list[int]] = [[] for _ in ways]
-    with unchanged(planned.overwritten(parameters, tensors), places=planned.places):
-        for step in range(steps + 1):
-            for way, times in zip(ways, taken, strict=True):
-                # Once before it counts: by then the threads that PyTorch left spinning for the next op are asleep, and
-                # caches hold what this way uses.
-                way()
-                began = time.perf_counter_ns()
-                way()
-                if step:  # the first one warms caches and allocators
-                    times.append(time.perf_counter_ns() - began)
-        timed = planned.timed(parameters, tensors, max(1, steps // 4))
-        peak = planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None
-        one_device_peak = alone.peak_bytes(parameters, tensors)
-        held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
-        home = next((driver for driver in drivers if parameters and driver.holds(parameters[0])), None)
-        eager_peak = held + (allocated_peak(eager) if home is None else _peak_on(home, eager))
-        compiled_peak = None if compiled is None else held + allocated_peak(compiled)
-    measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
-    ops = ops_of_run(planned.plan, planned.program.graph, timed)
-    counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
-    return RunComparison(
-        name=planned.plan.graph_name,
-        steps=steps,
-        planned_ns=planned.plan.step_time_ns,
-        measured_ns=measured,
-        one_device_planned_ns=alone.plan.step_time_ns,
-        one_device_measured_ns=one_device,
-        eager_one_device_ns=eager_one_device,
-        eager_ns=eager_all,
-        torch_compile_ns=of_compiled[0] if of_compiled else None,
-        measured_range_ns=(min(taken[0]), max(taken[0])),
-        one_device_range_ns=(min(taken[1]), max(taken[1])),
-        eager_range_ns=(min(taken[3]), max(taken[3])),
-        devices=tuple(
-            DeviceTimes(
-                device=device.name,
-                num_ops=sum(op.device == index for op in ops),
-                planned_busy_ns=planned.plan.metrics.busy_ns[index],
-                measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
-            )
-            for index, device in enumerate(planned.plan.machine.devices)
-        ),
-        planned_speedup=alone.plan.step_time_ns / max(1, planned.plan.step_time_ns),
-        measured_speedup=one_device / measured,
-        planned_peak_bytes=None if peak is None else planned.plan.metrics.peak_memory_bytes,
-        measured_peak_bytes=peak,
-        one_device_planned_peak_bytes=alone.plan.metrics.peak_memory_bytes,
-        one_device_measured_peak_bytes=one_device_peak,
-        eager_peak_bytes=eager_peak,
-        torch_compile_peak_bytes=compiled_peak,
-        start_correlation=_correlation(
-            [op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted]
-        ),
-        ops=ops,
-        fallbacks=tuple(OpFallback(op=op, reason=reason) for op, reason in planned.fallbacks.items()),
+    for step in range(steps + 1):
+        for way, times in zip(ways, taken, strict=True):
+            # Once before it counts: by then the threads that PyTorch left spinning for the next op are asleep, and
+            # caches hold what this way uses.
+            way()
+            began = time.perf_counter_ns()
+            way()
+            if step:  # the first one warms caches and allocators
+                times.append(time.perf_counter_ns() - began)
+    return taken
+
+
+def _peaks(
+    planned: TorchStep,
+    alone: TorchStep,
+    parameters: Sequence[Any],
+    tensors: Sequence[Any],
+    eager: Callable[[], Any],
+    compiled: Callable[[], Any] | None,
+) -> _Peaks:
+    held = alone.resident_bytes(parameters) + sum(tensor.nbytes for tensor in tensors)
+    drivers = drivers_of(planned.places)
+    home = next((driver for driver in drivers if parameters and driver.holds(parameters[0])), None)
+    return _Peaks(
+        planned=planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None,
+        one_device=alone.peak_bytes(parameters, tensors),
+        eager=held + (allocated_peak(eager) if home is None else _peak_on(home, eager)),
+        torch_compile=None if compiled is None else held + allocated_peak(compiled),
     )
+
+
+def _devices(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
+    return tuple(
+        DeviceTimes(
+            device=device.name,
+            num_ops=sum(op.device == index for op in ops),
+            planned_busy_ns=plan.metrics.busy_ns[index],
+            measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
+        )
+        for index, device in enumerate(plan.machine.devices)
+    )
+
+
+def _start_correlation(ops: Sequence[OpRun]) -> float:
+    counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
+    return correlation([op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted])
 
 
 def training_step(model: nn.Module, args: Sequence[Any], kwargs: Any, loss: Callable[[Any], Any]) -> Callable[[], None]:
@@ -173,9 +224,3 @@ def ops_of_run(plan: Plan, graph: Graph, timed: Sequence[Sequence[int]]) -> tupl
         for op in plan.ops
         if ran[number[op.name]]
     )
-
-
-def _correlation(planned: Sequence[float], measured: Sequence[float]) -> float:
-    if len(planned) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
-        return 1.0
-    return float(np.corrcoef(planned, measured)[0, 1])

@@ -35,7 +35,7 @@ class PlannedModule(Generic[OneStep]):
 
     def __init__(self, step: OneStep, model: nn.Module) -> None:
         self.step = step
-        self.parameters = Parameters(model, list(step.program.parameters.values()))
+        self.parameters = Parameters(model, list(step.program.parameters.values()), trained=step.program.training)
         self._lock = threading.Lock()
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
@@ -57,20 +57,24 @@ class PlannedModule(Generic[OneStep]):
 
 
 class Parameters:
-    """Parameters and buffers of a module by name, as they are when a step begins."""
+    """Parameters and buffers of a module by name, as they are when a step begins.
 
-    def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
+    trained: whether it matters which of them want a gradient.
+    """
+
+    def __init__(self, model: nn.Module, names: Sequence[str], *, trained: bool = False) -> None:
         self._names = names
+        self._trained = trained
         self._places = [_place(model, name) for name in names]
         self._number = {name: number for number, name in enumerate(names)}
         self._known = self._read()
-        self._expected = [_sort_of(tensor) for tensor in self._known]
+        self._expected = [_sort_of(tensor, trained) for tensor in self._known]
 
     def now(self) -> list[Any]:
         """In the order of the names. Raises InputError where one is gone, or of another shape, dtype or device than it
-        was: `.to()` changes a parameter without replacing it."""
+        was, or frozen since then: `.to()` and `requires_grad_()` change a parameter without replacing it."""
         self._known = self._read()
-        found = [_sort_of(tensor) for tensor in self._known]
+        found = [_sort_of(tensor, self._trained) for tensor in self._known]
         if found != self._expected:
             for name, now, before in zip(self._names, found, self._expected, strict=True):
                 if now != before:
@@ -88,19 +92,22 @@ class Parameters:
         return [held.get(key) for held, key in self._places]
 
 
-#: Shape, dtype and device.
-_Sort = tuple[tuple[int, ...], Any, Any]
+#: Shape, dtype, device, and of a training step whether it wants a gradient.
+_Sort = tuple[tuple[int, ...], Any, Any, bool]
 
 
-def _sort_of(tensor: Any) -> _Sort | None:
-    return (tensor.shape, tensor.dtype, tensor.device) if isinstance(tensor, torch.Tensor) else None
+def _sort_of(tensor: Any, trained: bool) -> _Sort | None:
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    return tensor.shape, tensor.dtype, tensor.device, trained and tensor.requires_grad
 
 
 def _described(sort: _Sort | None) -> str:
     if sort is None:
         return "gone"
-    shape, dtype, device = sort
-    return describe_signature([(tuple(shape), dtype)]) + ("" if device.type == "cpu" else f" on {device}")
+    shape, dtype, device, trained = sort
+    where = "" if device.type == "cpu" else f" on {device}"
+    return f"{describe_signature([(tuple(shape), dtype)])}{where}{', with a gradient' if trained else ''}"
 
 
 def _place(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:

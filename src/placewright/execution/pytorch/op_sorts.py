@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from placewright.execution.op_library import BETWEEN_OPS, OpSort
-from placewright.execution.pytorch.program import Call, TorchProgram, Value
+from placewright.execution.pytorch.calls import Call, Value
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.machine import Device
 from placewright.machines.detect import cpu_name
 

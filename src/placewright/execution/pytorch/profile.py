@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from placewright.costs.measured import MeasuredOp
 from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
+from placewright.execution.pytorch.calls import Call, Value, itself
 from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
 from placewright.execution.pytorch.places import Place, Watch, drivers_of
-from placewright.execution.pytorch.program import Call, TorchProgram, Value
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import needs_of, steps_of
 from placewright.execution.workers import Workers
@@ -244,14 +245,10 @@ def _without_optimizer(program: TorchProgram) -> TorchProgram:
     """The program with parameters that stay as they are."""
     ops = [(index, op) for index, op in enumerate(program.graph.ops) if op.kind == "optimizer"]
     instead = {
-        index: Call(function=_itself, args=(Value(op.inputs[0]),), kwargs={}, results=op.outputs, several=False)
+        index: Call(function=itself, args=(Value(op.inputs[0]),), kwargs={}, results=op.outputs, several=False)
         for index, op in ops
     }
     return replace(program, calls={**program.calls, **instead})
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 @contextmanager

@@ -1,48 +1,25 @@
-"""A captured PyTorch module as something that can be run: for every op of its graph the call that computes it.
+"""A captured PyTorch module as something that can be run: its graph, the call behind each op, and what is where.
 
 Imported only where torch is known to be present.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from placewright.execution.pytorch.calls import Call, Value, calls_of
+from placewright.execution.pytorch.optimizer_step import ParameterStep, optimizer_kind
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
 from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import Returned, flatten_arguments, trace
-from placewright.support.errors import InputError, shown
-
-#: Classes of optimizers, by what the cost model calls them.
-_OPTIMIZERS = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """Stands in a call for a tensor of the graph."""
-
-    tensor: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Call:
-    """One op: `results` are the tensors of what `function(*args, **kwargs)` returns, in order, None for those that are
-    dropped. several: whether it returns a sequence."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    results: tuple[int | None, ...]
-    several: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +48,11 @@ class TorchProgram:
     returned: Returned
     random: tuple[int, ...]
 
+    @property
+    def training(self) -> bool:
+        """Whether it is a training step."""
+        return self.graph.metadata.get("mode") == "training"
+
 
 def make_program(
     model: nn.Module,
@@ -89,10 +71,9 @@ def make_program(
     captured = capture(traced)
     leaves, _ = flatten_arguments(model, args, kwargs)
     place = {node: node.meta["desc"].idx for node, (_, role) in captured.sources.items() if role == "input"}
-    kind = _kind_of(optimizer)
-    graph, tensors = translate(captured, type(model).__name__, kind)
+    graph, tensors = translate(captured, type(model).__name__, optimizer_kind(optimizer))
     steps = {
-        name: _StepOfOne(optimizer, model, name)
+        name: ParameterStep(optimizer, model, name)
         for name in (captured.sources[node][0] for node, _ in captured.gradients)
         if optimizer is not None
     }
@@ -150,7 +131,7 @@ def _program(
     held = [(node, name) for node, (name, role) in captured.sources.items() if role in ("parameter", "constant")]
     return TorchProgram(
         graph=graph,
-        calls=_calls(graph, captured, tensors, optimizer_steps),
+        calls=calls_of(graph, captured, tensors, optimizer_steps),
         strides={index: tuple(value.stride()) for index, value in _values(tensors) if value.layout == torch.strided},
         homes={index: value.device for index, value in _values(tensors)},
         parameters={one[node]: name for node, name in held if node.op == "placeholder" and node not in place},
@@ -212,137 +193,3 @@ def attribute(module: Any, path: str) -> Any:
     for name in path.split("."):
         module = getattr(module, name)
     return module
-
-
-def _kind_of(optimizer: torch.optim.Optimizer | None) -> str | None:
-    if optimizer is None:
-        return None
-    kind = _OPTIMIZERS.get(type(optimizer))
-    if kind is None:
-        known = ", ".join(known.__name__ for known in _OPTIMIZERS)
-        raise InputError(
-            f"the optimizer {shown(type(optimizer).__name__)} cannot be planned; {known} can, or leave it out and call "
-            "its step yourself"
-        )
-    return kind
-
-
-def _calls(
-    graph: Graph,
-    captured: Capture,
-    tensors: Mapping[Any, tuple[int | None, ...]],
-    optimizer_steps: Mapping[str, Callable[[Any, Any], Any]],
-) -> dict[int, Call]:
-    op_of = {op.name: index for index, op in enumerate(graph.ops)}
-    calls = {op_of[node.name]: _traced_call(node, tensors) for node in captured.nodes if node.name in op_of}
-    for node, indices in tensors.items():
-        if node.op == "placeholder" and node.name in op_of:
-            calls[op_of[node.name]] = _seed(node, indices)
-    for index, op in enumerate(graph.ops):
-        if index in calls or op.kind == "input":
-            continue
-        updates = op.kind == "optimizer"
-        function = optimizer_steps[op.name.partition(":")[2]] if updates else _itself
-        args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
-        calls[index] = Call(function=function, args=args, kwargs={}, results=op.outputs, several=False)
-    return calls
-
-
-def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Call:
-    def value_of(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.fx.Node):
-            return leaf
-        index = tensors[leaf][0]
-        assert index is not None
-        return Value(index)
-
-    return Call(
-        function=_function(node),
-        args=torch.fx.map_arg(node.args, value_of),
-        kwargs=torch.fx.map_arg(node.kwargs, value_of),
-        results=tensors[node],
-        several=isinstance(node.meta["val"], (tuple, list)),
-    )
-
-
-def _function(node: Any) -> Callable[..., Any]:
-    """What a traced call runs, where that is not what was traced.
-
-    PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
-    backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
-    """
-    if node.target is torch.ops.aten.view.default:
-        reshape: Callable[..., Any] = torch.ops.aten.reshape.default
-        return reshape
-    forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
-    trained = any(reader.target is backward for result in node.users for reader in result.users)
-    if node.target is backward or (node.target is forward and trained):
-        names = [argument.name for argument in node.target._schema.arguments]
-        return partial(_recurrent_in_training, node.target, names.index("train"))
-    function: Callable[..., Any] = node.target
-    return function
-
-
-def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *args: Any) -> Any:
-    # It makes a workspace only where gradients are enabled; autograd itself must not record it.
-    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
-        return function(*args[:place_of_train], True, *args[place_of_train + 1 :])
-
-
-def _seed(node: Any, indices: tuple[int | None, ...]) -> Call:
-    """The gradient of the loss by itself."""
-    value = node.meta["val"]
-    options = {"dtype": value.dtype, "device": value.device}
-    return Call(function=torch.ones, args=(tuple(value.shape),), kwargs=options, results=indices, several=False)
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-class _StepOfOne:
-    """The optimizer's step for one parameter, computed by the optimizer itself from a group that holds only this one;
-    state and settings are its own, so that schedulers, checkpoints and further steps go on from them."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, name: str) -> None:
-        self._optimizer = optimizer
-        self._parameter = attribute(model, name)
-        holding = [
-            number
-            for number, group in enumerate(optimizer.param_groups)
-            if any(parameter is self._parameter for parameter in group["params"])
-        ]
-        if not holding:
-            raise InputError(f"the optimizer does not hold the parameter '{name}', which the loss depends on")
-        self._group = holding[0]
-
-    @property
-    def settings(self) -> str:
-        """What is set, without numbers: an optimizer with momentum takes longer than one without."""
-        group = self._optimizer.param_groups[self._group]
-        return ", ".join(key for key, value in group.items() if key not in ("params", "lr") and value)
-
-    def __call__(self, parameter: Any, gradient: Any) -> Any:
-        """parameter: the module's own, or a copy of it on the device where the gradient is, whose state goes there."""
-        kind, state = type(self._optimizer), self._optimizer.state
-        alone = object.__new__(kind)
-        vars(alone).update(vars(self._optimizer))
-        alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [parameter]}]
-        if parameter is not self._parameter:
-            alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self._parameter])})
-        parameter.grad = gradient
-        # Not alone.step: a scheduler puts a function there that steps the whole optimizer, and asks whether it ran.
-        kind.step(alone)
-        self._optimizer._opt_called = True
-        parameter.grad = None
-        if parameter is not self._parameter:
-            state[self._parameter] = alone.state[parameter]
-        return parameter
-
-
-def _state_on(device: torch.device, state: Mapping[str, Any]) -> dict[str, Any]:
-    """An optimizer's state of one parameter, on a device but for the number of steps, which stays with the host."""
-    return {
-        key: value.to(device) if isinstance(value, torch.Tensor) and key != "step" else value
-        for key, value in state.items()
-    }

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from placewright.execution.pytorch.program import TorchProgram, Value, reads_of
+from placewright.execution.pytorch.calls import Value
+from placewright.execution.pytorch.program import TorchProgram, reads_of
 from placewright.execution.steps import Region, Release, Run, Step, Steps
 
 #: Kinds of ops that Inductor writes loops for.

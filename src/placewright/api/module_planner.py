@@ -1,0 +1,127 @@
+"""How plans of a PyTorch module are made: captured, its ops timed on this host, planned.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from placewright.api.functions import plan as make_plan
+from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, of_first_device, write_times
+from placewright.api.questions import Plan
+from placewright.costs.measured import with_workspaces
+from placewright.execution.devices import check_device_count
+from placewright.execution.pytorch.cuda import places_of
+from placewright.execution.pytorch.module import Parameters
+from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.step import check_readable
+from placewright.graph import Graph
+from placewright.machine import Machine
+from placewright.plans.graph_match import require_match, with_planned_workspaces
+from placewright.plans.record import Plan as PlanRecord
+from placewright.support.files import write_atomically
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plans:
+    """What was planned for arguments of one shape.
+
+    plan: for all devices. alone: with all ops on the first one. graph: with measured workspaces.
+    """
+
+    plan: Plan
+    alone: Plan
+    graph: Graph
+
+
+class ModulePlanner:
+    """Makes a program of a module, and plans for it, whenever arguments of other shapes come.
+
+    machine: the devices of its plans; places: where these compute. local, local_places: those that share this process's
+    cores, on which ops are timed. given: a plan that is taken instead of one that is made. measured: a file of op
+    times. options: as `placewright.plan` takes them.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        machine: Machine,
+        *,
+        training: bool,
+        loss: Callable[[Any], Any] | None,
+        optimizer: Optimizer | None,
+        given: PlanRecord | None,
+        measured: Path | None,
+        profile: Profile,
+        options: Mapping[str, Any],
+    ) -> None:
+        if given is not None:
+            check_device_count(given, machine)
+        self.model = model
+        self.machine = self.local = machine
+        self.places = self.local_places = places_of([device.name for device in machine.devices])
+        self.training = training
+        self.loss = loss
+        self.optimizer = optimizer
+        self.given = given
+        self.options = options
+        self._measured = measured
+        self._profile = profile
+
+    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchProgram:
+        """The module as a program for such arguments. Raises InputError where PyTorch cannot trace it."""
+        return make_program(
+            self.model, args, kwargs, training=self.training, loss=self.loss, optimizer=self.optimizer
+        )  # fmt: skip
+
+    def parameters(self, program: TorchProgram) -> list[Any]:
+        """The module's parameters and buffers as they are now, in the order of the program's."""
+        return Parameters(self.model, list(program.parameters.values())).now()
+
+    def plans(self, program: TorchProgram, tensors: Sequence[Any], options: Mapping[str, Any] | None = None) -> Plans:
+        """Plans with times that are measured now, unless they are known. options: instead of the planner's own.
+
+        Raises InputError where the plan that was given is for another module or other shapes, or a tensor lies where no
+        device can read it.
+        """
+        parameters = self.parameters(program)
+        check_readable(dict(zip(program.parameters.values(), parameters, strict=True)), self.places)
+        check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, self.places)
+        graph, options = program.graph, self.options if options is None else options
+        if self.given is not None:
+            require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
+        with self.kept_times() as folder:
+            times = self._times(program, parameters, tensors, folder)
+            alone = make_plan(graph, first_device(self.machine), measured=times.alone, solver="input-order")
+            plan = self.given or make_plan(graph, self.machine, measured=times.shared, **options)
+            # The file that was named is for the shapes that came first.
+            self._measured = None
+            return Plans(plan=Plan.of(plan), alone=alone, graph=with_workspaces(graph, times.shared))
+
+    @contextmanager
+    def kept_times(self) -> Iterator[Path]:
+        """Where files of op times go: to the profile, where plans find them later, or to a folder for now."""
+        if self._profile.folder is not None:
+            yield self._profile.folder
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+    def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
+        named = self._measured
+        if named is not None and named.exists():
+            return OpTimes(alone=of_first_device(named, self.machine, folder), shared=named)
+        found = self._profile.measure(program, self.local, parameters, tensors, self.optimizer, self.local_places)
+        times = write_times(found, self.local, folder, mode_name(program.graph))
+        if named is not None:
+            write_atomically(named, times.shared.read_bytes())
+        return times

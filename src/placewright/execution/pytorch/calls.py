@@ -1,0 +1,116 @@
+"""The calls behind the ops of a captured module.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from placewright.graph import Graph
+from placewright.importers.torch_capture import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Stands in a call for a tensor of the graph."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """What computes one op: `function(*args, **kwargs)`.
+
+    results: the tensors of the graph that it returns, in order; None for those that nothing reads. several: whether it
+    returns a sequence.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: tuple[int | None, ...]
+    several: bool
+
+
+def calls_of(
+    graph: Graph,
+    captured: Capture,
+    tensors: Mapping[Any, tuple[int | None, ...]],
+    optimizer_steps: Mapping[str, Callable[[Any, Any], Any]],
+) -> dict[int, Call]:
+    """The call of each op of the graph but inputs.
+
+    tensors: of each FX node the tensors of the graph that it makes. optimizer_steps: by name of the parameter.
+    """
+    op_of = {op.name: index for index, op in enumerate(graph.ops)}
+    calls = {op_of[node.name]: _traced_call(node, tensors) for node in captured.nodes if node.name in op_of}
+    for node, indices in tensors.items():
+        if node.op == "placeholder" and node.name in op_of:
+            calls[op_of[node.name]] = _seed(node, indices)
+    for index, op in enumerate(graph.ops):
+        if index in calls or op.kind == "input":
+            continue
+        updates = op.kind == "optimizer"
+        function = optimizer_steps[op.name.partition(":")[2]] if updates else itself
+        args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
+        calls[index] = Call(function=function, args=args, kwargs={}, results=op.outputs, several=False)
+    return calls
+
+
+def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Call:
+    def value_of(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.fx.Node):
+            return leaf
+        index = tensors[leaf][0]
+        assert index is not None
+        return Value(index)
+
+    return Call(
+        function=_function(node),
+        args=torch.fx.map_arg(node.args, value_of),
+        kwargs=torch.fx.map_arg(node.kwargs, value_of),
+        results=tensors[node],
+        several=isinstance(node.meta["val"], (tuple, list)),
+    )
+
+
+def _function(node: Any) -> Callable[..., Any]:
+    """What a traced call runs, where that is not what was traced.
+
+    PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
+    backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
+    """
+    if node.target is torch.ops.aten.view.default:
+        reshape: Callable[..., Any] = torch.ops.aten.reshape.default
+        return reshape
+    forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
+    trained = any(reader.target is backward for result in node.users for reader in result.users)
+    if node.target is backward or (node.target is forward and trained):
+        names = [argument.name for argument in node.target._schema.arguments]
+        return partial(_recurrent_in_training, node.target, names.index("train"))
+    function: Callable[..., Any] = node.target
+    return function
+
+
+def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *args: Any) -> Any:
+    # It makes a workspace only where gradients are enabled; autograd itself must not record it.
+    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+        return function(*args[:place_of_train], True, *args[place_of_train + 1 :])
+
+
+def _seed(node: Any, indices: tuple[int | None, ...]) -> Call:
+    """The gradient of the loss by itself."""
+    value = node.meta["val"]
+    options = {"dtype": value.dtype, "device": value.device}
+    return Call(function=torch.ones, args=(tuple(value.shape),), kwargs=options, results=indices, several=False)
+
+
+def itself(value: Any) -> Any:
+    """What an op runs that only passes on what it reads."""
+    return value
