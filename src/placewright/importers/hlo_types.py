@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
+from placewright.importers.nested_text import Nesting
 from placewright.importers.xla_program import Array, Type, array
 from placewright.support.errors import InputError, shown
 
@@ -32,36 +33,8 @@ _WITHOUT_SIZE = ("token", "opaque")
 _MAX_NESTING = 16
 _ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](?:\{[^{}]*\})?")
 _DIMENSIONS = re.compile(r"\s*(?:(?:<=)?\d{1,19}\s*(?:,\s*(?:<=)?\d{1,19}\s*)*)?")
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{(\[]|[})\]]|,', re.DOTALL)
-
-
-def pieces(text: str) -> Iterator[str]:
-    """What stands between commas outside all brackets and quotes."""
-    depth = begin = 0
-    for match in _PIECE.finditer(text):
-        mark = match[0]
-        if mark in "{([":
-            depth += 1
-        elif mark in "})]":
-            depth -= 1
-        elif mark == "," and depth == 0:
-            yield text[begin : match.start()].strip()
-            begin = match.end()
-    if last := text[begin:].strip():
-        yield last
-
-
-def end_of_brackets(text: str, begin: int) -> int:
-    """Position after the bracket that closes the one at `begin`; -1 where none does."""
-    depth = 0
-    for match in _PIECE.finditer(text, begin):
-        if match[0] in "{([":
-            depth += 1
-        elif match[0] in "})]":
-            depth -= 1
-            if depth == 0:
-                return match.end()
-    return -1
+_NESTING = Nesting(opening="{([", closing="})]")
+pieces, end_of_brackets = _NESTING.pieces, _NESTING.end_of_brackets
 
 
 def type_at(text: str, begin: int) -> tuple[Type, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
+from placewright.importers.nested_text import Nesting
 from placewright.importers.xla_program import Array, Type, array
 from placewright.support.errors import InputError, shown
 
@@ -33,38 +34,10 @@ _ELEMENT_TYPES: Mapping[str, str] = {
 }
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,19}|\?)x)*)(.*)>", re.DOTALL)
 _QUANTISED = re.compile(r"!quant\.uniform<([iu]+\d+)")
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<{(\[]|[>})\]]|,', re.DOTALL)
 _SIGNATURE_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<{(\[]|[>})\]]| : ', re.DOTALL)
 _MAX_NESTING = 16
-
-
-def pieces(text: str) -> Iterator[str]:
-    """What stands between commas outside all brackets and quotes."""
-    depth = begin = 0
-    for match in _PIECE.finditer(text):
-        mark = match[0]
-        if mark in "<{([":
-            depth += 1
-        elif mark in ">})]":
-            depth -= 1
-        elif mark == "," and depth == 0:
-            yield text[begin : match.start()].strip()
-            begin = match.end()
-    if last := text[begin:].strip():
-        yield last
-
-
-def end_of_brackets(text: str, begin: int) -> int:
-    """Position after the bracket that closes the one at `begin`; -1 where none does."""
-    depth = 0
-    for match in _PIECE.finditer(text, begin):
-        if match[0] in "<{([":
-            depth += 1
-        elif match[0] in ">})]":
-            depth -= 1
-            if depth == 0:
-                return match.end()
-    return -1
+_NESTING = Nesting(opening="<{([", closing=">})]")
+pieces, end_of_brackets = _NESTING.pieces, _NESTING.end_of_brackets
 
 
 def split_signature(text: str) -> tuple[str, str]:
