@@ -1,4 +1,4 @@
-"""m-TOPO and m-ETF: placement under memory limits."""
+"""m-TOPO, m-ETF and m-SCT: placement under memory limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
+from placewright.search.constructive.favourite_child import favourite_children
 from placewright.search.constructive.held_memory import HeldMemory
+from placewright.search.constructive.m_etf import MemoryEtf
+from placewright.search.constructive.m_sct import MemorySct
 from placewright.search.constructive.m_topo import op_bytes
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
@@ -137,7 +140,44 @@ def test_memory_is_given_back_once_all_is_placed(problem: Problem) -> None:
     assert used.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("name", ["m-topo", "m-etf"])
+@pytest.mark.parametrize("name", ["m-topo", "m-etf", "m-sct"])
 def test_work_is_spread_without_limits(name: str) -> None:
     graph = graph_of({f"op{index}": ("", 10) for index in range(8)})
     assert set(placement(problem_of(graph, machine_of(2)), name).values()) == {0, 1}
+
+
+BAECHI = {"m-etf": MemoryEtf(), "m-sct": MemorySct()}
+
+
+def fork() -> Problem:
+    """a makes what b and c read, 10 ns each; to move it takes 30 ns. c makes what d and e read."""
+    graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("c", 4)})
+    return problem_of(graph, machine_of(2, Link(latency_ns=30)), [10, 10, 20, 50])
+
+
+def test_the_favourite_child_is_the_one_whose_transfer_delays_the_end() -> None:
+    # Only one of b and c may be spared the transfer. c has 70 ns to go and b 10, so it is c; d reads from c alone.
+    problem = fork()
+    names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
+    child = favourite_children(problem, 60)
+    assert {names[op]: names[each] for op, each in enumerate(child.tolist()) if each >= 0} == {"a": "c", "c": "d"}
+
+
+def test_m_sct_lets_the_favourite_child_go_first_where_m_etf_goes_by_captured_order() -> None:
+    # a ends at 10 on d0. m-ETF: b there until 20, c until 40, d until 90. m-SCT: c until 30 and d until 80, while a's
+    # tensor comes to d1 at 40, where b runs until 50.
+    problem = fork()
+    order = {name: next(method.candidates(problem)).order.tolist() for name, method in BAECHI.items()}
+    assert order == {"m-etf": [0, 1, 2, 3], "m-sct": [0, 2, 3, 1]}
+    assert [solve(problem, name).metrics.step_time_ns for name in ("m-etf", "m-sct")] == [90, 80]
+
+
+@settings(max_examples=60)
+@given(problem=problems(max_ops=10))
+def test_an_op_has_one_favourite_child_and_is_that_of_one(problem: Problem) -> None:
+    child = favourite_children(problem, 60)
+    lowered = problem.lowered
+    read = set(zip(lowered.producer[lowered.inputs].tolist(), lowered.reader.tolist(), strict=True))
+    pairs = [(op, each) for op, each in enumerate(child.tolist()) if each >= 0]
+    assert set(pairs) <= read
+    assert len({each for _, each in pairs}) == len(pairs)

@@ -43,7 +43,7 @@ def read_state(path: Path, take: Callable[[dict[str, Any]], None]) -> None:
 def check_settings(path: Path, settings: dict[str, Any], own: dict[str, Any]) -> None:
     """Raises InputError naming the first setting of a state that is not this training's."""
     if settings != own:
-        other = next(key for key in (*own, *settings) if settings.get(key) != own.get(key))
+        other = next(key for key in (*own, *settings) if settings.get(key, ...) != own.get(key, ...))
         raise InputError(
             f"'{shown(path)}' is of a training with another {other}: "
             f"{shown(settings.get(other))}, not {shown(own.get(other))}"

@@ -23,6 +23,7 @@ from placewright.search.auto import Auto
 from placewright.search.constructive.baselines import BASELINES
 from placewright.search.constructive.graph_partition import GP_DFS, METIS_DFS
 from placewright.search.constructive.m_etf import MemoryEtf
+from placewright.search.constructive.m_sct import MemorySct
 from placewright.search.constructive.m_topo import MemoryTopo
 from placewright.search.exact.cp_sat import CpSat, CpWindows
 from placewright.search.metaheuristics.annealing import Annealing
@@ -182,6 +183,7 @@ def _entries() -> Iterator[MethodEntry]:
         )
     yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
     yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
+    yield _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels")
     yield _peer(GP_DFS, "graph partitioning, then depth first: REGAL's stand-in for XLA")
     yield _peer(METIS_DFS, "the same with METIS", "the extra metis")
     yield _peer(LocalSearch(), "REGAL's local search")
