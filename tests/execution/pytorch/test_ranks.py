@@ -132,6 +132,7 @@ def test_a_rank_that_dies_in_a_step_is_named_and_the_others_end() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_rank_that_does_not_answer_is_waited_for_no_longer_than_said() -> None:
     first, second = started("silent")
     try:

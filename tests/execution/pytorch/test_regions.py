@@ -95,7 +95,7 @@ def always(kept: bool) -> Any:
 
 
 @needs_two_cores
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
 def test_compiled_regions_compute_what_the_module_computes(monkeypatch: pytest.MonkeyPatch, training: bool) -> None:
     monkeypatch.setattr(inductor, "_times", always(True))
     torch.manual_seed(0)
