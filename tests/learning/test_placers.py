@@ -14,7 +14,7 @@ from learning.placer_cases import columns, costs_of_proposals, solved
 from placewright.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment
 from placewright.learning.placers.colocation import units_of
 from placewright.learning.placers.colocrl import ColocRl
-from placewright.learning.placers.controls import AnnealedPlacement, RandomPlacement
+from placewright.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
 from placewright.learning.placers.hdp import Hdp
 from placewright.learning.placers.placer import LearnedPlacer
 from placewright.learning.placers.placeto import Placeto
@@ -81,7 +81,7 @@ def test_where_nothing_runs_nothing_breaks_and_the_least_bad_is_kept() -> None:
     problem = columns(3, memory_limits_bytes=(1, 1))
     small: Any = {"hidden": 4, "samples": 3}
     learners = (Post(), ColocRl(**small, cut_off=2), Hdp(**small, cut_off=2), Spotlight(**small), Placeto(**small))
-    for method in (*learners, RandomPlacement(), AnnealedPlacement()):
+    for method in (*learners, RandomPlacement(), EvolvedPlacement(), AnnealedPlacement()):
         result = method.solve(problem, SearchRun(Budget(evaluations=40), seed=1))
         assert result.metrics.bytes_over_limit > 0
         assert result.evaluations == 40
@@ -99,6 +99,21 @@ def test_annealing_shares_the_chains_out() -> None:
     problem = columns(10, 100)
     assert solved(AnnealedPlacement(colocation=()), problem, 600) <= 180
     assert solved(RandomPlacement(colocation=()), problem, 600) > 200
+
+
+def test_evolution_shares_the_chains_out() -> None:
+    # As above; no better than annealing, which moves runs of ops, but better than what is drawn at random.
+    assert solved(EvolvedPlacement(colocation=()), columns(10, 100), 1500) < 200
+
+
+def test_the_best_live_on_in_a_generation_and_children_have_the_keys_of_two_parents() -> None:
+    method = EvolvedPlacement(population=6, elites=2, mutants=1)
+    keys = np.arange(6.0)[:, None, None] * np.ones((6, 4, 2))
+    children = method._children(keys, np.random.default_rng(0))
+    assert children.shape == (3, 4, 2)
+    for child in children:
+        assert len(set(child.ravel()) & {0, 1}) == 1
+        assert len(set(child.ravel()) & {2, 3, 4, 5}) <= 1
 
 
 def test_the_gradient_of_posts_objective_is_that_of_finite_differences() -> None:
@@ -193,6 +208,8 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
         (lambda: Placeto(rounds=0), "rounds is 0"),
         (lambda: Placeto(measurements=-1), "measurements is -1"),
         (lambda: RandomPlacement(batch=0), "a batch of 0 placements"),
+        (lambda: EvolvedPlacement(population=9, elites=5, mutants=4), "5 elites and 4 mutants must be at least 1 each"),
+        (lambda: EvolvedPlacement(elite_bias=1.0), "elite_bias is 1.0; it must be from 0.5 to below 1"),
         (lambda: AnnealedPlacement(longest_run=2.0), "the longest run is 2.0 of all groups"),
         (lambda: AnnealedPlacement(last_temperature=0.0), "temperatures must be positive and fall"),
     ],

@@ -8,7 +8,7 @@ from typing import Literal
 
 from placewright.learning.guided import Regal
 from placewright.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
-from placewright.learning.placers.controls import AnnealedPlacement, RandomPlacement
+from placewright.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
 from placewright.learning.placers.gdp import GDP_PAPER, Gdp
 from placewright.learning.placers.hdp import HDP_GRAPPLER, HDP_PAPER, Hdp
 from placewright.learning.placers.layer_wise import LayerWise
@@ -193,6 +193,7 @@ def _entries() -> Iterator[MethodEntry]:
     yield _peer(LayerWise(), "whole layers by hand, as learned placers are compared with (Mirhoseini et al. 2017)")
     for control, summary in (
         (RandomPlacement(), "random placements of the groups that learned placers place"),
+        (EvolvedPlacement(), "REGAL's genetic algorithm over such placements alone (Paliwal et al. 2020)"),
         (AnnealedPlacement(), "simulated annealing of such placements (Jia et al. 2019)"),
     ):
         yield MethodEntry(method=control, kind="peer", summary=summary, default_evaluations=_placer_evaluations)

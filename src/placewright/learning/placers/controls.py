@@ -33,6 +33,51 @@ class RandomPlacement(LearnedPlacer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvolvedPlacement(LearnedPlacer):
+    """REGAL's genetic algorithm with keys for placement alone (BRKGA: Gonçalves & Resende 2011; Paliwal et al. 2020,
+    A.12): a key for each group and device it may use, of which the largest decides. The schedule is that of all
+    learners.
+
+    population, elites, mutants: how many there are, live on and are drawn anew in each generation. elite_bias: the
+    share of its keys that a child takes from its better parent.
+    """
+
+    name: str = "brkga-placement"
+    population: int = 100
+    elites: int = 20
+    mutants: int = 15
+    elite_bias: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not (self.elites >= 1 <= self.mutants and self.elites + self.mutants < self.population):
+            raise InputError(
+                f"of a population of {self.population}, {self.elites} elites and {self.mutants} mutants must be at "
+                "least 1 each and leave room for children"
+            )
+        if not 0.5 <= self.elite_bias < 1:
+            raise InputError(f"elite_bias is {self.elite_bias}; it must be from 0.5 to below 1")
+
+    def proposals(self, task: Task) -> Proposals:
+        random, allowed = np.random.default_rng(task.seed), task.units.allowed
+        keys = random.random((self.population, *allowed.shape))
+        cost = np.empty(0)
+        while True:
+            newcomers = keys[len(cost) :]
+            trials = yield np.where(allowed, newcomers, -1.0).argmax(2)
+            keys = keys[order := np.argsort(cost := np.append(cost, trials.cost), kind="stable")]
+            children = self._children(keys, random)
+            mutants = random.random((self.mutants, *allowed.shape))
+            keys, cost = np.concatenate([keys[: self.elites], children, mutants]), cost[order][: self.elites]
+
+    def _children(self, keys: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+        """Each of an elite and another. keys: the best first."""
+        count = self.population - self.elites - self.mutants
+        better = keys[random.integers(self.elites, size=count)]
+        other = keys[random.integers(self.elites, self.population, size=count)]
+        return np.where(random.random(better.shape) < self.elite_bias, better, other)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnealedPlacement(LearnedPlacer):
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983), as FlexFlow searches placements (Jia et al. 2019). It
     begins with the best single device. A move gives a group, or a run of groups that follow each other, another device.
