@@ -7,13 +7,16 @@ Prints tables of the step times of the plans that methods end with, over those o
 evaluations and the seconds of networks and of simulation that they took. OUT holds rows.jsonl, a row as soon as its run
 ends. Killed and started again it goes on from there, and with more of anything it makes the rows that are missing, one
 seed of all before the next; --report makes none. The independent checker judges every plan, and its placement under
-blocking transfers too. Seconds are of the processor. Needs the extras `zoo` and `metis`.
+blocking transfers too. A machine with a share behind it, 4xp100@1.2, has that many times an equal part of the memory of
+what one device would need alone; times stand in ms if no single device holds the network. Seconds are of the
+processor. Needs the extras `zoo` and `metis`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +26,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import placewright._core as _core
 from placewright.datasets.zoo.workloads import capture_workload, with_variables, workloads
 from placewright.graph import Graph
 from placewright.learning.environments.first_come import FirstComeEnvironment
@@ -167,9 +173,19 @@ def tiny() -> Graph:
 
 @cache
 def problem_of(workload: str, machine: str) -> Problem:
-    problem = make_problem(graph_of(workload), load_machine(machine))
+    name, _, share = machine.partition("@")
+    problem = make_problem(graph_of(workload), load_machine(name))
+    if share:
+        limit = math.ceil(float(share) * one_device_bytes(problem) / problem.machine.num_devices)
+        problem = replace(problem, memory_limits_bytes=(limit,) * problem.machine.num_devices)
     assert problem.core.num_ops > 0  # made here, so that it is part of no method's time
     return problem
+
+
+def one_device_bytes(problem: Problem) -> int:
+    """The least peak memory of one device that does everything, first come, first served."""
+    alone = np.stack([_core.all_on(problem.core, device) for device in range(problem.machine.num_devices)])
+    return int(FirstComeEnvironment(problem).measure(alone).other.min())
 
 
 def row_of(job: Job) -> Row:
@@ -297,7 +313,7 @@ def mean_of(rows: Sequence[Row], column: str) -> float | None:
 
 def ratios_of(found: dict[tuple[str, str], list[Row]], case: str, label: str) -> str:
     single, own = step_ms(found, case, "single-device"), step_ms(found, case, label)
-    if not single or own is None:
+    if not single or single == float("inf") or own is None:
         return text_of(own)
     ratios = [row["step_time_ns"] / 1e6 / single for row in found[case, label] if row["bytes_over_limit"] == 0]
     spread = f" ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else ""
