@@ -43,6 +43,8 @@ METHODS = {
 NETWORKS = {"resnet50-int8": "ResNet-50", "resnet101-int8": "ResNet-101", "bert-base-384-int8": "BERT"}
 #: Speed-up of the best map that is known or proven, docs/notes/memory-levels.md.
 OPTIMA = {"resnet50-int8": 1.279, "resnet101-int8": 1.218, "bert-base-384-int8": 1.838}
+#: On the axis of figure 4, what was tuned on the network itself.
+TUNED_AT = 117
 _COLOUR = dict(zip(METHODS, LINE_COLOURS, strict=True))
 
 
@@ -120,38 +122,50 @@ def figure_3(rows: Sequence[Row]) -> Any:
         for method in reversed(METHODS):
             if runs := runs_of(rows, network, method):
                 final[method] = drawn_curve(axis, runs, method)
+        axis.axhline(1, color=QUIET, linewidth=0.9, linestyle=":", label="compiler")
+        title = NETWORKS.get(network, network)
         if network in OPTIMA:
-            axis.axhline(OPTIMA[network], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
-            axis.annotate(
-                f"optimum {OPTIMA[network]:.3f}", (0.02, OPTIMA[network]), xycoords=("axes fraction", "data"),
-                xytext=(0, 3), textcoords="offset points", size=8, color=INK,
-            )  # fmt: skip
-        axis.axhline(1, color=QUIET, linewidth=0.9, linestyle=":")
-        axis.annotate("compiler", (0.98, 1), xycoords=("axes fraction", "data"), xytext=(0, -3),
-                      textcoords="offset points", size=8, color=QUIET, ha="right", va="top")  # fmt: skip
-        top = max([OPTIMA.get(network, 0), *final.values()])
-        axis.set(title=NETWORKS.get(network, network), xlabel="evaluations", ylim=(0, top * 1.09), xlim=(0, None))
+            axis.axhline(OPTIMA[network], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label="optimum")
+            title = f"{title}, optimum {OPTIMA[network]:.3f}"
+        axis.set(title=title, xlabel="evaluations", xlim=(0, 1.03 * max(row["evaluations"] for row in rows)))
+        axis.set_ylim(*around([1, OPTIMA.get(network, 1), *final.values()]))
     axes[0].set_ylabel("speed-up")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=len(labels), frameon=False)
+    order = sorted(range(len(labels)), key=lambda index: (labels[index] in ("compiler", "optimum"), -index))
+    figure.legend(
+        [handles[index] for index in order], [labels[index] for index in order],
+        loc="outside lower center", ncols=len(labels), frameon=False, columnspacing=1.4, handlelength=1.6,
+    )  # fmt: skip
     return figure
+
+
+def around(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of an axis of ratios: what ends far below the others is still on it, what only begins there is not."""
+    low, high = min(values), max(values)
+    return max(0, low - 0.25 * (high - low) - 0.02), high + 0.06 * (high - low) + 0.01
 
 
 def drawn_curve(axis: Any, runs: Sequence[Row], method: str) -> float:
     """Where its mean ends."""
-    steps = np.unique(np.linspace(1, max(row["evaluations"] for row in runs), 400).astype(int))
+    steps = np.unique(np.linspace(1, max(row["evaluations"] for row in runs), 250).astype(int))
     curves = np.array([curve(row, steps) for row in runs])
     mean, spread = curves.mean(axis=0), curves.std(axis=0)
+    # Steps are level between their changes, so only these are drawn; it keeps the file small.
+    kept = np.flatnonzero(np.r_[True, np.any(np.diff(curves, axis=1) != 0, axis=0)])
+    kept = np.unique([*kept, len(steps) - 1])
+    steps, mean, spread = steps[kept], mean[kept], spread[kept]
     width = 2.2 if method == "egrl" else 1.4
-    axis.plot(steps, mean, label=METHODS[method], color=_COLOUR[method], linewidth=width)
-    axis.fill_between(steps, mean - spread, mean + spread, color=_COLOUR[method], alpha=0.18, linewidth=0)
+    look = {"color": _COLOUR[method], "drawstyle": "steps-post", "marker": "o", "markersize": width + 2}
+    # Its end is marked: a method that times all its maps at once has no other point.
+    axis.plot(steps, mean, label=METHODS[method], linewidth=width, markevery=[-1], **look)
+    axis.fill_between(steps, mean - spread, mean + spread, step="post", color=_COLOUR[method], alpha=0.15, linewidth=0)
     return float(mean[-1])
 
 
 def curve(row: Row, steps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The best speed-up after so many evaluations; 0 before a map that fits."""
+    """The best speed-up after so many evaluations; nan before a map that fits."""
     after = np.array([point[0] for point in row["trace"]])
-    values = np.array([0.0, *(row["compiler_ps"] / point[1] for point in row["trace"])])
+    values = np.array([np.nan, *(row["compiler_ps"] / point[1] for point in row["trace"])])
     return values[np.searchsorted(after, steps, side="right")]
 
 
@@ -161,8 +175,7 @@ def figure_4(moved: Sequence[Row]) -> Any:
         len(targets),
         4.1,
         "Policies on networks that they did not learn on",
-        "speed-up over the compiler's map by stage of the training, no further learning; mean and standard deviation "
-        "over policies",
+        "speed-up over the compiler's map by stage of the training; mean and standard deviation over policies",
     )
     colour_of = dict(zip(targets, LINE_COLOURS, strict=False))
     for axis, target in zip(axes, targets, strict=True):
@@ -172,7 +185,10 @@ def figure_4(moved: Sequence[Row]) -> Any:
         axis.axhline(1, color=QUIET, linewidth=0.9, linestyle=":", label="compiler")
         for source in networks_of([row for row in of_target if row["source"]], "source"):
             drawn_transfer(axis, [row for row in of_target if row["source"] == source], source, colour_of[source])
-        axis.set(title=f"on {NETWORKS.get(target, target)}", xlabel="% of the training", xlim=(10, 108), ylim=(0, None))
+        axis.set(title=f"on {NETWORKS.get(target, target)}", xlabel="% of the training", xlim=(10, 125))
+        axis.set_xticks([*(100 * stage // STAGES for stage in range(1, STAGES + 1)), TUNED_AT], [
+            *(f"{100 * stage // STAGES}" for stage in range(1, STAGES + 1)), "tuned",
+        ])  # fmt: skip
     axes[0].set_ylabel("speed-up")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     labels = sorted(handles, key=lambda label: (label in ("untrained", "compiler"), label))
@@ -196,7 +212,7 @@ def drawn_transfer(axis: Any, rows: Sequence[Row], source: str, colour: str) -> 
     )  # fmt: skip
     tuned = [row["speedup"] for row in rows if row["kind"] == "fine-tuned"]
     if tuned:
-        axis.plot([104], [statistics.mean(tuned)], marker="*", markersize=10, linestyle="none", color=colour,
+        axis.plot([TUNED_AT], [statistics.mean(tuned)], marker="*", markersize=10, linestyle="none", color=colour,
                   label=f"{name}, fine-tuned")  # fmt: skip
 
 

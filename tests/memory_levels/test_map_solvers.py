@@ -12,6 +12,8 @@ from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.lowering import make_memory_problem
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapResult
+from placewright.memory_levels.solvers import auto
+from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.exact import is_proven
 from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.search.run.budget import Budget
@@ -121,3 +123,19 @@ def test_greedy_dp_spends_nine_evaluations_per_op_and_pass() -> None:
     result = solved(problem, "greedy-dp", 10**6)
     assert result.evaluations % (9 * problem.num_ops) == 0
     assert result.stopped_because == "complete"
+
+
+def test_annealing_leaves_the_program_most_of_a_long_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It never ends by itself; a limit of a week must not keep it from a proof that takes a second.
+    given: list[float | None] = []
+
+    class Recorder(LevelAnnealing):
+        def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
+            given.append(run.budget.seconds)
+            return super().solve(problem, SearchRun(Budget(evaluations=100), seed=run.seed))
+
+    monkeypatch.setattr(auto, "LevelAnnealing", Recorder)
+    problem = make_memory_problem(fused_network("resnet18-int8"), load_chip("nnpi"))
+    found = make_map_solver("auto").solve(problem, SearchRun(Budget(seconds=604_800.0)))
+    assert given == [20.0]
+    assert is_proven(found.latency_ps, found.bound_ps)

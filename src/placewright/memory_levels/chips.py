@@ -41,7 +41,7 @@ def _read_chip(path: Path) -> Chip:
     except (ValueError, RecursionError) as error:
         raise InputError(f"'{shown(path)}': {parser_message(error)}") from error
     with placing(f"'{shown(path)}'"):
-        return _chip_of(table.get("name") or path.stem, table, _tables())
+        return _chip_of(path.stem, table, _tables())
 
 
 @cache
@@ -54,13 +54,13 @@ def _presets() -> Mapping[str, Chip]:
     return {name: _chip_of(name, table, _tables()) for name, table in _tables().items()}
 
 
-def _chip_of(name: object, table: Mapping[str, Any], presets: Mapping[str, dict[str, Any]]) -> Chip:
+def _chip_of(name: str, table: Mapping[str, Any], presets: Mapping[str, dict[str, Any]]) -> Chip:
+    """The chip of a table, which may give it another name."""
     fields = Fields(_extended(table, presets))
-    fields.take("name")
     levels = required("levels", fields.rows("levels"))
     assumptions = fields.rows("assumptions") or []
     chip = Chip(
-        name=str(name),
+        name=fields.text("name") or name,
         levels=tuple(_level_of(level, f"levels[{number}]") for number, level in enumerate(levels)),
         mac_rate=required("mac_rate", fields.number("mac_rate")),
         vector_rate=required("vector_rate", fields.number("vector_rate")),
@@ -80,7 +80,7 @@ def _extended(table: Mapping[str, Any], presets: Mapping[str, dict[str, Any]]) -
     base = own.pop("extends", None)
     if base is None:
         return own
-    if base not in presets:
+    if not isinstance(base, str) or base not in presets:
         raise InputError(f"extends names the unknown chip '{shown(base)}'{did_you_mean(str(base), presets)}")
     return _extended(presets[base], presets) | own
 

@@ -29,6 +29,8 @@ _BLACK_BOX_OPS = 20_000_000
 _MAX_VARIABLES = 40_000
 #: Of the time, for annealing; the program has most of the rest.
 _ANNEALING_SHARE = 0.35
+#: And no more than so long, as annealing never ends by itself where the program may prove the map in a second.
+_MOST_ANNEALING_SECONDS = 20.0
 #: A part whose time is over still gets so much.
 _LEAST_SECONDS = 1e-3
 
@@ -101,8 +103,10 @@ class _Course:
             self._descend(start, "descent")
 
     def _anneal(self) -> None:
-        left, share = self.run.seconds_left, _ANNEALING_SHARE if self._has_program() else 0.9
-        seconds = None if left is None else max(_LEAST_SECONDS, left * share)
+        left, seconds = self.run.seconds_left, None
+        if left is not None:
+            part = min(left * _ANNEALING_SHARE, _MOST_ANNEALING_SECONDS) if self._has_program() else left * 0.9
+            seconds = max(_LEAST_SECONDS, part)
         self._try(LevelAnnealing(), replace(self.run.budget, seconds=seconds))
 
     def _black_box(self) -> None:
