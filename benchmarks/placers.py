@@ -45,7 +45,7 @@ from placewright.support.files import locked_folder
 from placewright.verification.checker import check_plan
 
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
-SEARCHES = ("random-placement", "annealed-placement", "brkga-placement", "auto")
+SEARCHES = ("random-placement", "shared-noise-placement", "annealed-placement", "brkga-placement", "auto")
 CHEAP = ("single-device", "layer-wise", "contiguous-split", "metis-dfs", "gp-dfs", "heft", "m-topo", "m-etf", "m-sct")
 #: Also run under a limit in seconds.
 TIMED = ("annealed-placement", "auto")

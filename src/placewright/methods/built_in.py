@@ -8,7 +8,12 @@ from typing import Literal
 
 from placewright.learning.guided import Regal
 from placewright.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
-from placewright.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
+from placewright.learning.placers.controls import (
+    AnnealedPlacement,
+    EvolvedPlacement,
+    RandomPlacement,
+    SharedNoisePlacement,
+)
 from placewright.learning.placers.gdp import GDP_PAPER, Gdp
 from placewright.learning.placers.hdp import HDP_GRAPPLER, HDP_PAPER, Hdp
 from placewright.learning.placers.layer_wise import LayerWise
@@ -112,7 +117,7 @@ _GUIDED = {
     "gas": "BRKGA guided by a policy that reads the ops in order",
     "rule": "BRKGA guided by the best rule over a policy's features, without a network",
 }
-#: Each learns a placement by trying some.
+#: Each learns a placement by trying some; the last learns nothing, and draws as some of them do.
 PLACERS: dict[str, LearnedPlacer] = {
     method.name: method
     for method in (
@@ -127,6 +132,7 @@ PLACERS: dict[str, LearnedPlacer] = {
         PLACETO_PAPER,
         Gdp(),
         GDP_PAPER,
+        SharedNoisePlacement(),
     )
 }
 _PLACERS = {
@@ -141,6 +147,7 @@ _PLACERS = {
     "placeto-paper": "the same with the settings of its paper",
     "gdp": "a graph network with attention that learns to place all ops at once (Zhou et al. 2020)",
     "gdp-paper": "the same in the size and with the settings of its paper",
+    "shared-noise-placement": "random placements in which ops that exchange much stand together",
 }
 
 
@@ -176,7 +183,7 @@ def _entries() -> Iterator[MethodEntry]:
     for placer in PLACERS.values():
         yield MethodEntry(
             method=placer,
-            kind="learner",
+            kind="peer" if isinstance(placer, SharedNoisePlacement) else "learner",
             summary=_PLACERS[placer.name],
             needs=_needs(placer),
             default_evaluations=_placer_evaluations,

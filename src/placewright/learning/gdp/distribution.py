@@ -11,6 +11,7 @@ from torch import Tensor
 
 from placewright.learning.gdp.observation import Observation
 from placewright.learning.placers.placement_policy import Likelihood, likelihood
+from placewright.learning.placers.shared_noise import choices
 from placewright.learning.protocols import Actions
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 
 
 class DeviceDistribution:
-    """logits: [units, devices]. Actions are [units, 1]."""
+    """logits: [units, devices]. shared_noise: as in GdpConfiguration. Actions are [units, 1]."""
 
-    def __init__(self, logits: Tensor) -> None:
-        self._logits = logits
+    def __init__(self, logits: Tensor, observation: Observation, shared_noise: float) -> None:
+        self._logits, self._observation, self._shared_noise = logits, observation, shared_noise
 
     def sample(self, seed: int) -> Actions:
-        return drawn(self._logits, 1, torch.Generator().manual_seed(seed))[0].numpy()[:, None]
+        generator = torch.Generator().manual_seed(seed)
+        devices = drawn(self._logits, self._observation, self._shared_noise, 1, generator)
+        return devices[0].numpy()[:, None]
 
     def choose(self, seed: int) -> Actions:
         """The likeliest device of each; no seed matters."""
@@ -52,13 +55,18 @@ class GraphPolicy:
         """The likeliest placement, then so many that are drawn. [1 + count, units]"""
         with torch.no_grad():
             logits = self.network(self.observation)
-        return torch.cat([logits.argmax(1)[None], drawn(logits, count, generator)])
+        devices = drawn(logits, self.observation, self.network.shared_noise, count, generator)
+        return torch.cat([logits.argmax(1)[None], devices])
 
     def evaluate(self, actions: Tensor) -> Likelihood:
         return likelihood(self.network(self.observation).expand(len(actions), -1, -1), actions)
 
 
-def drawn(logits: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """[units, devices] -> [count, units]."""
+def drawn(
+    logits: Tensor, observation: Observation, shared_noise: float, count: int, generator: torch.Generator
+) -> Tensor:
+    """[units, devices] -> [count, units]: each unit by its own probabilities, or the likeliest with noise."""
+    if shared_noise:
+        return choices(logits.detach(), observation.noise, shared_noise, count, generator, observation.fixed)
     probability = torch.softmax(logits.detach(), 1)
     return torch.multinomial(probability, count, replacement=True, generator=generator).T

@@ -121,6 +121,7 @@ class GdpNetwork(nn.Module):
     def __init__(self, configuration: GdpConfiguration) -> None:
         super().__init__()
         self.settings = settings = configuration.network
+        self.shared_noise = configuration.shared_noise
         width = settings.width
         self.embedding = GraphEmbedding(settings)
         self.layers = nn.ModuleList([PlacerLayer(settings) for _ in range(settings.layers)])
@@ -154,7 +155,7 @@ class GdpNetwork(nn.Module):
         return 2 * torch.sigmoid(factors) if self.settings.superposition == "sigmoid" else factors
 
     def distribution(self, observation: Observation) -> DeviceDistribution:
-        return DeviceDistribution(self(observation))
+        return DeviceDistribution(self(observation), observation, self.shared_noise)
 
     def guide(self, problem: Problem, observation: Observation, actions: Actions) -> Placement:
         return Placement(device_of=observation.units.placements(actions[:, 0][None])[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,9 @@ from placewright.learning.placers.features import (
 from placewright.learning.regal.actions import fixed_op_of
 from placewright.problem import Problem
 
+if TYPE_CHECKING:
+    from placewright.learning.placers.shared_noise import SharedNoise
+
 Float = NDArray[np.float32]
 _PHASES = ("forward", "backward", "optimizer")
 NUM_FEATURES = NUM_KINDS + SHAPE_OUTPUTS * SHAPE_EXTENTS + 7 + len(_PHASES)
@@ -28,13 +33,22 @@ _LARGE, _SMALL = 32.0, 12.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """features: [num units, NUM_FEATURES]. edges: int64 [2, num edges], from unit to unit. allowed: [num units, num
-    devices] those that a unit may be given to; where devices are alike, the heaviest unit stands on the first."""
+    """features: [num units, NUM_FEATURES]. edges: int64 [2, num edges], from unit to unit; bytes_on: what passes on
+    each. allowed: [num units, num devices] those that a unit may be given to; where devices are alike, the heaviest
+    unit, `fixed`, stands on the first."""
 
     units: Units
     features: Float
     edges: NDArray[np.int64]
+    bytes_on: NDArray[np.float64]
     allowed: NDArray[np.bool_]
+    fixed: int | None = None
+
+    @cached_property
+    def noise(self) -> SharedNoise:
+        from placewright.learning.placers.shared_noise import SharedNoise
+
+        return SharedNoise(self.edges, self.bytes_on, self.units.count)
 
 
 def observe(problem: Problem, units: Units) -> Observation:
@@ -51,7 +65,13 @@ def observe(problem: Problem, units: Units) -> Observation:
         axis=1,
         dtype=np.float32,
     )
-    return Observation(units=units, features=features, edges=known.edges, allowed=_allowed(problem, units))
+    op, allowed = fixed_op_of(problem), units.allowed.copy()
+    fixed = None if op is None else int(units.of_op[op])
+    if fixed is not None:  # names of equal devices mean nothing: with one given, the policy need not choose among them
+        allowed[fixed, 1:] = False
+    return Observation(
+        units=units, features=features, edges=known.edges, bytes_on=known.bytes_on, allowed=allowed, fixed=fixed
+    )
 
 
 def _sizes(known: UnitFeatures) -> list[NDArray[np.float64]]:
@@ -76,11 +96,3 @@ def _phases(problem: Problem, units: Units) -> NDArray[np.float64]:
     count = np.bincount(units.of_op, minlength=units.count)
     shares = [np.bincount(units.of_op, [own == each for own in phase], units.count) / count for each in _PHASES]
     return np.stack(shares, axis=1)
-
-
-def _allowed(problem: Problem, units: Units) -> NDArray[np.bool_]:
-    """Names of equal devices mean nothing: with one unit's device given, the policy need not choose among them."""
-    allowed = units.allowed.copy()
-    if (fixed := fixed_op_of(problem)) is not None:
-        allowed[units.of_op[fixed], 1:] = False
-    return allowed

@@ -53,14 +53,17 @@ PAPER_NETWORK = NetworkSettings(width=128, rounds=8, widening=4)
 @dataclass(frozen=True, kw_only=True)
 class GdpConfiguration:
     """num_devices, objective: of the problems that the policy is for. colocation: the rules that make its units; none
-    for ops, as in the paper."""
+    for ops, as in the paper. shared_noise: of the logits of what is drawn (shared_noise.py); 0 draws each op apart."""
 
     num_devices: int = 2
     objective: Objective = "step-time"
     colocation: tuple[str, ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    shared_noise: float = 3.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.shared_noise < 1e6:
+            raise InputError(f"shared_noise is {self.shared_noise}; it must be from 0 to below 1,000,000")
         if not 1 <= self.num_devices <= 64:
             raise InputError(f"a policy for {self.num_devices} devices; a machine has from 1 to 64")
         check_rules(self.colocation)

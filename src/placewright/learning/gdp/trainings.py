@@ -119,7 +119,7 @@ def _variants(training: GdpTraining) -> dict[str, GdpTraining]:
         "-no-superposition": with_network(superposition="off"),
         "-paper": replace(
             training,
-            policy=replace(training.policy, network=PAPER_NETWORK, colocation=()),
+            policy=replace(training.policy, network=PAPER_NETWORK, colocation=(), shared_noise=0.0),
             learning_rate=1e-4,
             last_learning_rate=None,
             steps=10_000,

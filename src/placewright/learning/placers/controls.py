@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.learning.placers.features import unit_features
 from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task
+from placewright.learning.placers.torch_needed import torch_on_one_thread
 from placewright.support.errors import InputError
 
 Devices = NDArray[np.int64]
@@ -75,6 +77,33 @@ class EvolvedPlacement(LearnedPlacer):
         better = keys[random.integers(self.elites, size=count)]
         other = keys[random.integers(self.elites, self.population, size=count)]
         return np.where(random.random(better.shape) < self.elite_bias, better, other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedNoisePlacement(LearnedPlacer):
+    """Each op on the device of the greatest noise, which it shares with ops that it exchanges tensors with: what HDP
+    and GDP draw with, without their networks."""
+
+    name: str = "shared-noise-placement"
+    colocation: tuple[str, ...] = ()
+    batch: int = 20
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise InputError(f"a batch of {self.batch} placements must be at least 1")
+
+    def proposals(self, task: Task) -> Proposals:
+        with torch_on_one_thread(self.name):
+            import torch
+
+            from placewright.learning.placers.shared_noise import SharedNoise, choices
+
+            features, units = unit_features(task.problem, task.units), task.units
+            noise = SharedNoise(features.edges, features.bytes_on, units.count)
+            barred = torch.from_numpy(np.where(units.allowed, 0.0, -np.inf))
+            generator = torch.Generator().manual_seed(task.seed % 2**63)
+            while True:
+                yield choices(barred, noise, 1.0, self.batch, generator).numpy()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,8 @@ class Gdp(LearnedPlacer):
 
     samples: placements of one step; one more is the likeliest, from which nothing is learned. baseline: what a
     placement is compared with, those of its step in their standard deviations, or all tried before, as in the paper.
-    entropy: what a nat is worth, falling to nothing over `placements`. The other numbers are as in `Ppo`.
+    entropy: what a nat is worth, falling to nothing over `placements`. shared_noise: moves what is drawn, and what is
+    learned from is its likelihood without; as in GdpConfiguration. The other numbers are as in `Ppo`.
     """
 
     name: str = "gdp"
@@ -40,6 +41,7 @@ class Gdp(LearnedPlacer):
     placements: int = 2400
     baseline: Literal["step", "all before"] = "step"
     max_grad_norm: float = 1.0
+    shared_noise: float = 3.0
 
     def __post_init__(self) -> None:
         if self.samples < 2:
@@ -50,7 +52,13 @@ class Gdp(LearnedPlacer):
     def with_policy(self, policy: GdpPolicy) -> Gdp:
         """The policy says what it places and how large its network is."""
         configuration = policy.configuration
-        return replace(self, policy=policy, network=configuration.network, colocation=configuration.colocation)
+        return replace(
+            self,
+            policy=policy,
+            network=configuration.network,
+            colocation=configuration.colocation,
+            shared_noise=configuration.shared_noise,
+        )
 
     def zero_shot_evaluations(self, problem: Problem) -> int:
         """What the policy's own answers take: each device alone, the likeliest placement and those of one step."""
@@ -84,6 +92,7 @@ class Gdp(LearnedPlacer):
             objective=task.problem.objective,
             colocation=self.colocation,
             network=self.network,
+            shared_noise=self.shared_noise,
         )
         observation = observe(task.problem, task.units)
         check_memory(self.name, self.network, observation, host_memory_bytes())
@@ -118,4 +127,4 @@ class Gdp(LearnedPlacer):
         return np.concatenate(costs[:-1] or costs).mean() - costs[-1]
 
 
-GDP_PAPER = Gdp(name="gdp-paper", network=PAPER_NETWORK, learning_rate=3e-4, baseline="all before")
+GDP_PAPER = Gdp(name="gdp-paper", network=PAPER_NETWORK, learning_rate=3e-4, baseline="all before", shared_noise=0.0)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from placewright.learning.environments.first_come import FAILING_SIGNAL
+from placewright.learning.environments.first_come import FAILING_SIGNAL, Trials
 from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
 from placewright.support.errors import InputError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from placewright.learning.placers.hierarchical_network import HierarchicalPlacer
+
+#: Learns from actions, [count, decisions], and what they cost.
+Learn: TypeAlias = "Callable[[Tensor, Trials], None]"
 #: Steps after which the likeliest placement is tried, too: bounded logits never leave a device without a chance, so
 #: what is drawn for thousands of ops always has some that stand apart from the rest.
 LIKELIEST_EVERY = 10
@@ -23,15 +33,16 @@ class Hdp(LearnedPlacer):
     groups_per_device for each device where that is not 0. kind_width: of the embedding of an op's kind; grouper_hidden:
     of the grouper's one layer, rectified or linear; hidden: of the LSTMs. temperature, bound: of the logits of devices,
     as in SequenceNetwork. logit_noise: of what is drawn at the first noisy_steps, over the root mean square of logits.
-    first_baseline, baseline_decay, cut_off: as in MovingBaseline. While the baseline is above what placements cost,
-    all that is drawn becomes likelier, and with thousands of ops a few steps of that leave nothing to draw; so it
-    begins at the cost of the best single device, where the paper's begins at the failing signal.
+    shared_noise: of all that is drawn, the same for ops that exchange tensors (shared_noise.py). baseline: what a
+    placement is compared with, those of its step in their standard deviations, or a moving average; first_baseline,
+    baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is worth, with the
+    former.
     """
 
     name: str = "hdp"
     colocation: tuple[str, ...] = ()
     groupings: int = 1
-    samples: int = 4
+    samples: int = 15
     num_groups: int = 256
     groups_per_device: int = 20
     kind_width: int = 16
@@ -40,11 +51,14 @@ class Hdp(LearnedPlacer):
     hidden: int = 64
     temperature: float = 1.0
     bound: float = 5.0
-    learning_rate: float = 1e-2
+    learning_rate: float = 1e-3
     max_grad_norm: float = 1.0
     logit_noise: float = 0.0
     noisy_steps: int = 0
-    first_baseline: float = 1.0
+    shared_noise: float = 3.0
+    baseline: Literal["step", "moving"] = "step"
+    entropy: float = 0.01
+    first_baseline: float = FAILING_SIGNAL
     baseline_decay: float = 0.9
     cut_off: int = 200
 
@@ -55,10 +69,10 @@ class Hdp(LearnedPlacer):
                 f"{self.groupings} groupings into {self.num_groups} groups, {self.groups_per_device} per device, "
                 "cannot be drawn; there must be at least one of each"
             )
-        if not (self.temperature > 0 and self.bound > 0 and self.logit_noise >= 0):
+        if not (self.temperature > 0 and self.bound > 0 and min(self.logit_noise, self.shared_noise) >= 0):
             raise InputError(
-                f"temperature {self.temperature}, bound {self.bound} and logit noise {self.logit_noise} of logits: the "
-                "first two must be above 0, the last at least 0"
+                f"temperature {self.temperature}, bound {self.bound}, logit noise {self.logit_noise} and shared noise "
+                f"{self.shared_noise} of logits: the first two must be above 0, the others at least 0"
             )
 
     def proposals(self, task: Task) -> Proposals:
@@ -66,11 +80,39 @@ class Hdp(LearnedPlacer):
             yield from self._learning(task)
 
     def _learning(self, task: Task) -> Proposals:
-        from placewright.learning.algorithms.moving_baseline import MovingBaseline
         from placewright.learning.placers.hierarchical_network import hierarchical_placer
         from placewright.learning.placers.placement_policy import seeded
 
         policy, generator = seeded(lambda: hierarchical_placer(task, self), task.seed)
+        learn = self._from_step(policy) if self.baseline == "step" else self._from_moving_baseline(policy)
+        for step in count():
+            if step and step % LIKELIEST_EVERY == 0:
+                yield policy.devices(policy.likeliest(), task.units.allowed)
+            noise = self.logit_noise if step < self.noisy_steps else 0.0
+            actions = policy.sample(self.groupings, generator, noise)
+            learn(actions, (yield policy.devices(actions, task.units.allowed)))
+
+    def _from_step(self, policy: HierarchicalPlacer) -> Learn:
+        """REINFORCE, which is one epoch of PPO: no ratio has left 1."""
+        from placewright.learning.algorithms.ppo import Ppo, Rollout, standard_advantage
+
+        learner = Ppo(
+            policy,
+            learning_rate=self.learning_rate,
+            epochs=1,
+            entropy=self.entropy,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+        def learn(actions: Tensor, trials: Trials) -> None:
+            actions = actions[: len(trials.cost)]
+            learner.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(trials.cost))])
+
+        return learn
+
+    def _from_moving_baseline(self, policy: HierarchicalPlacer) -> Learn:
+        from placewright.learning.algorithms.moving_baseline import MovingBaseline
+
         learner = MovingBaseline(
             policy,
             learning_rate=self.learning_rate,
@@ -79,19 +121,18 @@ class Hdp(LearnedPlacer):
             cut_off=self.cut_off,
             max_grad_norm=self.max_grad_norm,
         )
-        while True:
-            if learner.steps and learner.steps % LIKELIEST_EVERY == 0:
-                yield policy.devices(policy.likeliest(), task.units.allowed)
-            noise = self.logit_noise if learner.steps < self.noisy_steps else 0.0
-            actions = policy.sample(self.groupings, generator, noise)
-            trials = yield policy.devices(actions, task.units.allowed)
+
+        def learn(actions: Tensor, trials: Trials) -> None:
             log_probability = policy.evaluate(actions).log_probability.sum(1)
             learner.step(log_probability, trials.cost, trials.runs)
+
+        return learn
 
 
 #: As the paper has it; it leaves the cut-off open, which is ColocRL's.
 HDP_PAPER = Hdp(
     name="hdp-paper",
+    samples=4,
     groups_per_device=0,
     kind_width=32,
     hidden=256,
@@ -99,7 +140,8 @@ HDP_PAPER = Hdp(
     learning_rate=0.1,
     logit_noise=0.5,
     noisy_steps=500,
-    first_baseline=FAILING_SIGNAL,
+    shared_noise=0.0,
+    baseline="moving",
     cut_off=5000,
 )
 #: The settings of the code that its authors published with TensorFlow, without its mistakes (docs/placers.md).
@@ -113,6 +155,7 @@ HDP_GRAPPLER = Hdp(
     learning_rate=0.1,
     logit_noise=0.5,
     noisy_steps=750,
-    first_baseline=FAILING_SIGNAL,
+    shared_noise=0.0,
+    baseline="moving",
     cut_off=1000,
 )

@@ -14,6 +14,7 @@ from placewright.learning.placers.features import NUM_KINDS, UnitFeatures, unit_
 from placewright.learning.placers.placement_policy import Likelihood, draw, likelihood
 from placewright.learning.placers.placer import Task
 from placewright.learning.placers.sequence_network import SequenceNetwork
+from placewright.learning.placers.shared_noise import SharedNoise, choices
 
 if TYPE_CHECKING:
     from placewright.learning.placers.hdp import Hdp
@@ -75,11 +76,23 @@ class GroupEmbedding(nn.Module):
 
 
 class HierarchicalPlacer(nn.Module):
-    """Decisions are the group of each op, then the device of each group. placements: drawn of each grouping."""
+    """Decisions are the group of each op, then the device of each group. placements: drawn of each grouping.
 
-    def __init__(self, grouper: Grouper, groups: GroupEmbedding, placer: SequenceNetwork, placements: int) -> None:
+    noise: what ops share of what is drawn, with its deviation; a group's is the mean of its ops', for each device.
+    """
+
+    def __init__(
+        self,
+        grouper: Grouper,
+        groups: GroupEmbedding,
+        placer: SequenceNetwork,
+        placements: int,
+        noise: SharedNoise,
+        shared_noise: float,
+    ) -> None:
         super().__init__()
         self.grouper, self.groups, self.placer, self.placements = grouper, groups, placer, placements
+        self.noise, self.shared_noise = noise, shared_noise
 
     def sample(self, groupings: int, generator: torch.Generator, noise: float = 0.0) -> Tensor:
         """[groupings * placements, num units + num groups]; the placements of a grouping follow each other."""
@@ -89,7 +102,22 @@ class HierarchicalPlacer(nn.Module):
 
         with torch.no_grad():
             logits = self.grouper()
+            if self.shared_noise:
+                return torch.cat([self._with_shared_noise(logits, generator) for _ in range(groupings)])
             return torch.cat([self._placed(drawn(logits), self.placements, drawn) for _ in range(groupings)])
+
+    def _with_shared_noise(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """A grouping and its placements. Devices' noise is over all groups of deviation shared_noise."""
+        count = self.placements
+        grouping = choices(logits, self.noise, self.shared_noise, 1, generator)[0]
+        devices = self.placer.devices.num_embeddings
+        fields = self.noise.draw(count * devices, generator)
+        of_groups = fields.new_zeros(len(fields), self.groups.num_groups).index_add_(1, grouping, fields)
+        sizes = torch.bincount(grouping, minlength=self.groups.num_groups).clamp(min=1)
+        noise = (self.shared_noise * of_groups / sizes).view(count, devices, -1)
+        inputs = self.groups(grouping)
+        placed = self.placer.sample(inputs, count, lambda group, own: (own + noise[:, :, group]).argmax(1))
+        return torch.cat([grouping.expand(count, -1), placed], 1)
 
     def likeliest(self) -> Tensor:
         """The likeliest group of each op, then group by group the likeliest device: [1, num units + num groups]."""
@@ -148,4 +176,6 @@ def hierarchical_placer(task: Task, settings: Hdp) -> HierarchicalPlacer:
     placer = SequenceNetwork(
         groups.width, settings.hidden, num_devices, temperature=settings.temperature, bound=settings.bound
     )
-    return HierarchicalPlacer(Grouper(features, settings, num_groups), groups, placer, settings.samples)
+    noise = SharedNoise(features.edges, features.bytes_on, task.units.count)
+    grouper = Grouper(features, settings, num_groups)
+    return HierarchicalPlacer(grouper, groups, placer, settings.samples, noise, settings.shared_noise)
