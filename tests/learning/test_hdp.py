@@ -35,7 +35,7 @@ def chain(count: int, num_devices: int = 2) -> Problem:
 
 
 def placer(problem: Problem, **settings: Any) -> Any:
-    method = Hdp(**{"hidden": 4, "grouper_hidden": 5, "kind_width": 3, **settings})
+    method = Hdp(**{"hidden": 4, "grouper_hidden": 5, "kind_width": 3, "shared_noise": 0.0, **settings})
     return seeded(lambda: hierarchical_placer(task_of(problem), method), 3)
 
 
