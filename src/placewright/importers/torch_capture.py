@@ -12,14 +12,11 @@ from typing import Any, Literal
 import torch
 from torch._functorch._aot_autograd import descriptors
 
-from placewright.importers.torch_trace import MODEL_ATTRIBUTE, Trace
+from placewright.importers.torch_trace import LIFTED, MODEL_ATTRIBUTE, Trace
 from placewright.support.errors import InputError, shown
 
 #: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
 SourceRole = Literal["input", "parameter", "constant", "seed"]
-
-#: How torch.export names tensors that are written out in the model's code.
-_LIFTED = "lifted_tensor_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +145,7 @@ def _role_of(node: Any) -> SourceRole:
     if isinstance(meaning, descriptors.TangentAOTInput):
         return "seed"
     if isinstance(meaning, (descriptors.ParamAOTInput, descriptors.BufferAOTInput)):
-        return "constant" if _LIFTED in meaning.target else "parameter"
+        return "constant" if LIFTED in meaning.target else "parameter"
     if node.op == "get_attr":
         return "constant"
     raise InputError(f"the traced module has an input of the unknown kind {type(meaning).__name__}")

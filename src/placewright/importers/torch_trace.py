@@ -27,6 +27,8 @@ from placewright.support.errors import InputError
 
 #: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
 MODEL_ATTRIBUTE = "model"
+#: How torch.export names tensors that are written out in the model's code.
+LIFTED = "lifted_tensor_"
 #: Stands for a tensor in what the model returns.
 _TENSOR = object()
 
@@ -60,7 +62,8 @@ class Trace:
     buffer, by all its names. module_prefix: what stands before a layer's path in the nodes' metadata.
     Of a training step, trainable: each parameter that requires a gradient, and whether the loss depends on it;
     custom_gradients: the autograd functions with a backward of their own.
-    returned: what the model returns.
+    returned: what the model returns. lifted: tensors that are written out in the model's code, by the name that
+    torch.export gives them.
     """
 
     graph: Any
@@ -70,6 +73,7 @@ class Trace:
     trainable: Mapping[str, bool]
     custom_gradients: Sequence[str]
     returned: Returned
+    lifted: Mapping[str, Any]
 
 
 def trace(
@@ -88,7 +92,7 @@ def trace(
     dependence, returned = Dependence(), Returned()
     with off_meta(module, leaves) as (fed, context), _mode_set(module, training), _quiet():
         step = _Step(module, arguments, fed, structure, minimised, context, dependence, returned)
-        graph = _functional_graph(step, tuple(_each_once(tensors_of(fed))), training)
+        graph, lifted = _functional_graph(step, tuple(_each_once(tensors_of(fed))), training)
     names = _first_names(module)
     return Trace(
         graph=graph,
@@ -98,6 +102,7 @@ def trace(
         trainable=dependence.by_first_name(names),
         custom_gradients=dependence.custom_gradients,
         returned=returned,
+        lifted=lifted,
     )
 
 
@@ -259,23 +264,40 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _functional_graph(step: _Step, inputs: tuple[Any, ...], training: bool) -> Any:
-    """The functional graph of the step; forward and backward in one when training."""
+def _functional_graph(step: _Step, inputs: tuple[Any, ...], training: bool) -> tuple[Any, dict[str, Any]]:
+    """The functional graph of the step, forward and backward in one when training; and the tensors that
+    torch.export has lifted out of the model's code."""
     try:
         with torch.inference_mode(False), torch.set_grad_enabled(training), contextlib.ExitStack() as stack:
             if isinstance(getattr(step, MODEL_ATTRIBUTE), torch.fx.GraphModule):
                 stack.enter_context(torch.fx.traceback.preserve_node_meta())
                 traceable = step
             else:
-                traceable = torch.export.export(step, inputs, strict=False).module()
+                traceable = _with_lifted_as_buffers(torch.export.export(step, inputs, strict=False))
+            lifted = {
+                name: tensor for name, tensor in traceable.named_buffers(remove_duplicate=False) if LIFTED in name
+            }
             joint = aot_autograd.aot_export_joint_with_descriptors(stack, traceable, inputs)
-            return joint.graph_module.graph
+            return joint.graph_module.graph, lifted
     except InputError:
         raise
     except Exception as error:
         name = type(getattr(step, MODEL_ATTRIBUTE)).__name__
         why = reason(error, getattr(step, MODEL_ATTRIBUTE), f"{MODEL_ATTRIBUTE}.")
         raise InputError(f"PyTorch cannot trace {name} with these arguments: {why}") from error
+
+
+def _with_lifted_as_buffers(exported: Any) -> Any:
+    """The module of an exported step. Tensors that torch.export found in closures become attributes of it, which the
+    tracer refuses."""
+    module = exported.module()
+    for name, tensor in exported.constants.items():
+        path, _, key = name.rpartition(".")
+        holder = module.get_submodule(path)
+        if LIFTED in key and key in vars(holder):
+            delattr(holder, key)
+            holder.register_buffer(key, tensor, persistent=False)
+    return module
 
 
 def _first_names(model: Any) -> dict[str, str]:

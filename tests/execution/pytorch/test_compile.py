@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,32 @@ def test_a_parameter_that_is_frozen_after_planning_gets_no_gradient() -> None:
         ):
             compiled(*args)
         assert model.left[0].bias.grad is None
+
+
+class Held(nn.Module):
+    """A tensor that it reads is neither a parameter nor an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.scaled = partial(torch.mul, torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.scaled(self.layer(x))
+        return scaled
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_tensor_that_the_module_holds_in_a_partial_is_read(training: bool) -> None:
+    model, x = Held(), torch.randn(2, 4)
+    reference = copy.deepcopy(model)
+    with placewright.compile(model, x, training=training, **fastest_plan()) as compiled:
+        found, expected = compiled(x), reference(x)
+    if training:
+        expected = default_loss(expected)
+        expected.backward()
+        assert_same(model.layer.weight.grad, reference.layer.weight.grad)
+    assert_same(found, expected.detach())
 
 
 class Scaled(nn.Module):

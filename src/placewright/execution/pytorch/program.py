@@ -86,6 +86,7 @@ def make_program(
         input_signature=signature(tensors_of(leaves)),
         results=captured.outputs[:1] if training else captured.outputs,
         returned=Returned() if training else traced.returned,
+        lifted=traced.lifted,
     )
 
 
@@ -111,6 +112,7 @@ def program_of_graph(module: torch.fx.GraphModule, name: str, is_parameter: Sequ
         input_signature=signature([node.meta["val"] for node in placeholders]),
         results=captured.outputs,
         returned=Returned(),
+        lifted={},
     )
 
 
@@ -124,19 +126,21 @@ def _program(
     input_signature: tuple[tuple[tuple[int, ...], Any], ...],
     results: Sequence[Any],
     returned: Returned,
+    lifted: Mapping[str, Any],
 ) -> TorchProgram:
-    """place: of each FX node that is an input, where it stands among the tensors the program is called with."""
+    """place: of each FX node that is an input, where it stands among the tensors the program is called with. lifted:
+    the constants among the placeholders, by the target of their descriptor."""
     one = {node: indices[0] for node, indices in tensors.items() if len(indices) == 1 and indices[0] is not None}
     gradients = {captured.sources[node][0]: one[value] for node, value in captured.gradients}
-    held = [(node, name) for node, (name, role) in captured.sources.items() if role in ("parameter", "constant")]
+    kept = {node: name for node, (name, role) in captured.sources.items() if role == "parameter" and node not in place}
     return TorchProgram(
         graph=graph,
         calls=calls_of(graph, captured, tensors, optimizer_steps),
         strides={index: tuple(value.stride()) for index, value in _values(tensors) if value.layout == torch.strided},
         homes={index: value.device for index, value in _values(tensors)},
-        parameters={one[node]: name for node, name in held if node.op == "placeholder" and node not in place},
+        parameters={one[node]: name for node, name in kept.items()},
         constants={
-            one[node]: attribute(node.graph.owning_module, node.target) for node, _ in held if node.op == "get_attr"
+            one[node]: _constant(node, lifted) for node, (_, role) in captured.sources.items() if role == "constant"
         },
         inputs={one[node]: number for node, number in place.items() if node in one},
         input_signature=input_signature,
@@ -145,6 +149,12 @@ def _program(
         returned=returned,
         random=_random(graph, captured),
     )
+
+
+def _constant(node: Any, lifted: Mapping[str, Any]) -> Any:
+    if node.op == "get_attr":
+        return attribute(node.graph.owning_module, node.target)
+    return lifted[node.meta["desc"].target]
 
 
 def _random(graph: Graph, captured: Capture) -> tuple[int, ...]:
