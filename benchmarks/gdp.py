@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "-no-attention": {"attention": False},
     "-no-superposition": {"superposition": "off"},
 }
-PEERS = ("layer-wise", "m-etf", "annealed-placement", "auto", "post", "hdp")
+PEERS = ("layer-wise", "m-etf", "annealed-placement", "shared-noise-placement", "auto", "post", "hdp")
 Row = dict[str, Any]
 #: Name of the part, network, evaluations, and what makes the method.
 Job = tuple[str, str, int, Callable[[], Method]]
