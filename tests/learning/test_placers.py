@@ -41,7 +41,7 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
     [
         ColocRl(hidden=16, learning_rate=1e-2),
         Spotlight(hidden=16, learning_rate=1e-2),
-        Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8),
+        Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8, shared_noise=0.0),
         Placeto(hidden=8, rounds=2, measurements=1, learned=0, learning_rate=1e-2, samples=8),
     ],
     ids=lambda method: method.name,
@@ -203,7 +203,7 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
         (lambda: Spotlight(samples=0), "samples is 0"),
         (lambda: Hdp(samples=0), "samples is 0"),
         (lambda: Hdp(groupings=0), "0 groupings into 256 groups, 20 per device, cannot be drawn"),
-        (lambda: Hdp(temperature=0.0), "temperature 0.0, bound 5.0 and logit noise 0.0 of logits"),
+        (lambda: Hdp(temperature=0.0), "temperature 0.0, bound 5.0, logit noise 0.0 and shared noise 3.0 of logits"),
         (lambda: Placeto(samples=0), "samples is 0"),
         (lambda: Placeto(rounds=0), "rounds is 0"),
         (lambda: Placeto(measurements=-1), "measurements is -1"),
