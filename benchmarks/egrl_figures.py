@@ -7,6 +7,7 @@ FOLDERs hold the rows.jsonl of `egrl.py` and the transfers.jsonl of `egrl_transf
     figure-3   speed-up over the compiler by evaluations, of every method on every network
     figure-4   speed-up of policies on networks that they did not learn on, by stage of their training
     figure-6   which level the bytes of each level of the compiler's map have in the fastest map of EGRL
+    figure-6-tensors   the level of every tensor in both maps
 
 and table.md, mean and standard deviation over the seeds. Needs the extra `bench`.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from placewright.datasets.fused.networks import fused_network
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem
+from placewright.memory_levels.problem import MemoryProblem
 from placewright.support.files import make_folder, write_atomically
 
 Row = dict[str, Any]
@@ -45,6 +47,8 @@ NETWORKS = {"resnet50-int8": "ResNet-50", "resnet101-int8": "ResNet-101", "bert-
 OPTIMA = {"resnet50-int8": 1.279, "resnet101-int8": 1.218, "bert-base-384-int8": 1.838}
 #: On the axis of figure 4, what was tuned on the network itself.
 TUNED_AT = 117
+#: From the fastest level to the slowest, of up to four.
+LEVEL_COLOURS = ("#0072B2", "#8CC4E8", "#E69F00", "#CC79A7")
 _COLOUR = dict(zip(METHODS, LINE_COLOURS, strict=True))
 
 TITLE = "# Speed-up of memory maps over the compiler's\n\n"
@@ -67,6 +71,7 @@ def main() -> None:
     figures: dict[str, Callable[[], Any]] = {
         "figure-3": lambda: figure_3(rows),
         "figure-6": lambda: figure_6(rows, arguments.chip),
+        "figure-6-tensors": lambda: figure_6_tensors(rows, arguments.chip),
     }
     if any(row["kind"] == "zero-shot" for row in moved):
         figures["figure-4"] = lambda: figure_4(moved)
@@ -218,13 +223,19 @@ def drawn_transfer(axis: Any, rows: Sequence[Row], source: str, colour: str) -> 
                   label=f"{name}, fine-tuned")  # fmt: skip
 
 
-def figure_6(rows: Sequence[Row], chip_name: str) -> Any:
-    from matplotlib.figure import Figure
-
+def fastest_maps(rows: Sequence[Row]) -> dict[str, Row]:
+    """EGRL's, by network."""
     best: dict[str, Row] = {}
     for row in rows:
         if row["method"] == "egrl" and row["latency_ps"] <= best.get(row["network"], row)["latency_ps"]:
             best[row["network"]] = row
+    return best
+
+
+def figure_6(rows: Sequence[Row], chip_name: str) -> Any:
+    from matplotlib.figure import Figure
+
+    best = fastest_maps(rows)
     networks = networks_of(list(best.values()))
     height = 5.6
     figure: Any = Figure(figsize=(2.7 * len(networks) + 0.6, height), layout="constrained")
@@ -261,6 +272,54 @@ def drawn_transitions(axis: Any, moved: NDArray[np.int64], names: Sequence[str])
     axis.tick_params(length=0)
     for spine in axis.spines.values():
         spine.set(visible=True, color=GRID)
+
+
+def figure_6_tensors(rows: Sequence[Row], chip_name: str) -> Any:
+    """A panel for each network; in it a band for each map, of weights above and of activations below."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    best, chip = fastest_maps(rows), load_chip(chip_name)
+    networks = networks_of(list(best.values()))
+    height = 1.5 * len(networks) + 1.2
+    figure: Any = Figure(figsize=(8.7, height), layout="constrained")
+    figure.get_layout_engine().set(rect=(0.005, 0, 0.985, 1 - 0.66 / height), h_pad=0.08)
+    headline(figure, "Where every tensor lives", "in the order of the ops, each as wide as any other")
+    colours = LEVEL_COLOURS[: len(chip.level_names)]
+    for axis, network in zip(figure.subplots(len(networks), 1, squeeze=False)[:, 0], networks, strict=True):
+        problem = make_memory_problem(fused_network(network), chip)
+        maps = {"compiler": COMPILERS[BASELINE](problem), "EGRL": np.array(best[network]["levels"], np.uint8)}
+        drawn_bands(axis, problem, maps, colours)
+        axis.set_title(NETWORKS.get(network, network))
+    handles = [Patch(color=colour, label=name) for colour, name in zip(colours, chip.level_names, strict=True)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def drawn_bands(
+    axis: Any, problem: MemoryProblem, maps: Mapping[str, NDArray[np.uint8]], colours: Sequence[str]
+) -> None:
+    """Four bands over one axis, which goes from the first op to the last; of two weights of an op the last is seen."""
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    labels, places = [], []
+    for index, (role, what) in enumerate(((True, "weights"), (False, "activations"))):
+        for row, (name, levels) in enumerate(maps.items()):
+            band = np.full(problem.num_ops, np.nan)
+            chosen = problem.is_weight == role
+            band[problem.node[chosen]] = levels[chosen]
+            top = 2.4 * index + row
+            axis.imshow(
+                band[None], extent=(0, problem.num_ops, top + 0.94, top), aspect="auto", interpolation="nearest",
+                cmap=ListedColormap([to_rgb(colour) for colour in colours]), vmin=-0.5, vmax=len(colours) - 0.5,
+            )  # fmt: skip
+            labels.append(f"{what}, {name}")
+            places.append(top + 0.47)
+    axis.set(xlim=(0, problem.num_ops), ylim=(4.4, 0), yticks=places, yticklabels=labels, xlabel="op")
+    axis.grid(False)
+    axis.tick_params(axis="y", length=0)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
 
 
 def transitions(problem: Any, levels: NDArray[np.uint8], role: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from map_networks import convolutions, one_op
 
+import placewright
 from placewright.learning.algorithms.discrete_sac import DiscreteSac, critic_loss, drawn_levels, entropy, soft_update
 from placewright.learning.egrl.network import GraphUNet, neighbours_of
 from placewright.learning.egrl.observation import NUM_FEATURES, observe
@@ -25,6 +26,8 @@ from placewright.learning.egrl.settings import (
 from placewright.learning.egrl.solvers import LearnerName, MapLearner, policy_of
 from placewright.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
 from placewright.learning.policy_file import read_policy, write_policy
+from placewright.memory_levels.chip import Chip
+from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapResult
 from placewright.search.run.budget import Budget
@@ -127,6 +130,38 @@ def test_a_policy_of_one_network_maps_another_and_survives_its_file(tmp_path: Pa
     assert (levels == found[0].node_levels(other)).all()
     fine_tuned = solve(replace(learner("egrl"), policy=read), other)
     assert other.evaluate_one(fine_tuned.levels)[1] == 0
+
+
+KEPT = Path(__file__).parent.parent.parent / "benchmarks" / "policies"
+
+
+@pytest.mark.parametrize(("network", "gain"), [("resnet50-int8", 1.25), ("resnet101-int8", 1.05)])
+def test_a_kept_policy_maps_the_network_that_it_learned_on(network: str, gain: float) -> None:
+    path = KEPT / f"egrl-{network}" / "best.safetensors"
+    found = placewright.map_memory(f"example:{network}", "nnpi", solver="zero-shot", policy=path)
+    assert (found.solver, found.evaluations) == ("zero-shot", 1)
+    assert found.compiler_ps / found.latency_ps > gain
+    assert found.check().facts.correct
+    assert found.configuration["policy"].startswith(f"egrl-{network} ")
+
+
+def test_a_policy_goes_only_to_solvers_and_chips_that_it_is_for() -> None:
+    network, chip, path = "example:resnet50-int8", "nnpi", KEPT / "egrl-resnet50-int8" / "best.safetensors"
+    for named, solver, on, policy in (
+        ("'auto' takes no policy; zero-shot and egrl do", "auto", chip, path),
+        ("'zero-shot' needs a trained policy", "zero-shot", chip, None),
+        ("is one of regal, which makes no maps", "egrl", chip, KEPT / "seed-0" / "best.safetensors"),
+        ("is for chips of 3 memory levels; 'two' has 2", "zero-shot", two_levels(), path),
+        ("is for chips of 3 memory levels; 'two' has 2", "egrl", two_levels(), path),
+        ("cannot read 'nothing'", "egrl", chip, "nothing"),
+    ):
+        with pytest.raises(InputError, match=named):
+            placewright.map_memory(network, on, solver=solver, policy=policy, evaluations=20)
+
+
+def two_levels() -> Chip:
+    levels = load_chip("nnpi").levels
+    return replace(load_chip("nnpi"), name="two", levels=(levels[0], levels[2]))
 
 
 def test_features_are_logarithms_of_what_the_table_names() -> None:

@@ -277,3 +277,57 @@ def test_a_map_file_with_anything_cut_out_is_read_or_refused(tmp_path: Path) -> 
         # Whatever is no map is refused by this one error.
         with suppress(InputError):
             read_map(path)
+
+
+def edited(document: dict[str, Any], change: str) -> dict[str, Any]:
+    """The map with its last tensor missing, there twice, or in the place of the first."""
+    tensors: dict[str, list[Any]] = document["tensors"]
+    for column in tensors.values():
+        if change == "missing":
+            column.pop()
+        elif change == "twice":
+            column.append(column[-1])
+        else:
+            column[0] = column[-1]
+    return document
+
+
+@pytest.mark.parametrize("change", ["missing", "twice", "in place of another"])
+def test_a_map_of_other_tensors_than_its_graph_is_neither_explained_nor_compared(change: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.json"
+    document, graph = saved(whole), random_graph(3)
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(edited(document, change)))
+    good, bad = placewright.load_map(whole), placewright.load_map(path)
+    assert not bad.check(graph).facts.correct
+    with pytest.raises(InputError, match="lists other tensors than its graph"):
+        bad.explain_op(graph.ops[-1].name, graph)
+    with pytest.raises(InputError, match="do not list the same tensors"):
+        good.diff(bad)
+
+
+def test_maps_of_two_graphs_of_one_name_are_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    document = saved(path)
+    good = placewright.load_map(path)
+    path.write_text(json.dumps({**document, "graph_fingerprint": "0" * 64}))
+    with pytest.raises(InputError, match="two graphs that are both called"):
+        good.diff(placewright.load_map(path))
+
+
+def test_a_map_that_puts_too_much_into_a_level_is_refuted(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    chip = chip_of(("SRAM", 100, 1e9), ("DRAM", 10**6, 1e8))
+    placewright.map_memory(two_ops(), chip, solver="density").save(path)
+    document = json.loads(path.read_text())
+    document["tensors"]["level"] = [0] * len(document["tensors"]["level"])
+    path.write_text(json.dumps(document))
+    problems = placewright.load_map(path).check(two_ops()).facts.problems
+    assert any("into SRAM during op 0, which holds 100 B" in problem for problem in problems)
+
+
+def test_a_chip_file_of_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "empty.toml"
+    path.write_text("")
+    with pytest.raises(InputError, match=r"empty.toml': levels is missing"):
+        load_chip(path)

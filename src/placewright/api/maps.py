@@ -12,6 +12,7 @@ from placewright.api.arguments import budget, recorded_options, whole_number
 from placewright.api.functions import as_graph
 from placewright.api.questions import Answer, Check, answer
 from placewright.graph import Graph
+from placewright.learning.policy_file import read_policy
 from placewright.memory_levels.assemble import assemble_map
 from placewright.memory_levels.chip import Chip
 from placewright.memory_levels.chips import load_chip
@@ -170,6 +171,7 @@ def map_memory(
     time_limit: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
+    policy: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
     on_progress: OnProgress | None = None,
     interrupted: Interrupted | None = None,
@@ -186,7 +188,7 @@ def map_memory(
         A Chip, the name of a preset such as "nnpi", or the path of a TOML file.
     solver
         "auto", "exact", "annealing", "marginal", "density", "alike", "local-search", "greedy-dp", "random", one that
-        learns: "ea", "pg", "egrl", or a compiler's rules: "h0", "h1" or "h6".
+        learns: "ea", "pg", "egrl", or a compiler's rules: "h0", "h1" or "h6". With a policy: "zero-shot" or "egrl".
     evaluations
         Budget: the most maps or moves that are timed. By default about a second's worth, unless there is a time limit.
     time_limit
@@ -195,6 +197,8 @@ def map_memory(
         Of all random choices.
     threads
         How many a solver may use.
+    policy
+        A file of a trained policy of EGRL: "zero-shot" makes the map that it proposes, "egrl" goes on learning from it.
     on_progress
         Called now and then with the best so far, in ps.
     interrupted
@@ -214,7 +218,7 @@ def map_memory(
     """
     began = time.perf_counter()
     seed = whole_number("seed", seed, 0, 2**64 - 1)
-    method = make_map_solver(solver)
+    method = make_map_solver(solver, None if policy is None else read_policy(policy))
     limits = budget(evaluations, time_limit, default_evaluations=1)
     own_chip = chip if isinstance(chip, Chip) else load_chip(chip)
     problem = make_memory_problem(as_graph(model, args=args, kwargs=kwargs, dims=dims), own_chip)
@@ -282,8 +286,10 @@ def why_in_level(
     """Why the tensors of an op or module lie where they do. model, name: as in `judge_map`."""
     from placewright.memory_levels.explain import explain_map_op
 
-    graph = _graph_of(found, model, None, name)
-    return explain_map_op(found, make_memory_problem(graph, found.chip), op)
+    problem = make_memory_problem(_graph_of(found, model, None, name), found.chip)
+    if tuple(tensor.name for tensor in found.tensors) != problem.tensor_names:
+        raise InputError(f"{name} lists other tensors than its graph, '{problem.graph.name}', has")
+    return explain_map_op(found, problem, op)
 
 
 def _graph_of(found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str) -> Graph:

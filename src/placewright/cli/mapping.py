@@ -35,7 +35,7 @@ def map_command(
         typer.Option(
             metavar="NAME",
             help="auto, exact, annealing, marginal, density, alike, local-search, greedy-dp, random; ea, pg, egrl, "
-            "which learn; or a compiler's rules: h0, h1, h6.",
+            "which learn; a compiler's rules: h0, h1, h6; or zero-shot, which takes a policy.",
         ),
     ] = "auto",
     evaluations: Annotated[
@@ -45,6 +45,10 @@ def map_command(
         str | None, typer.Option(metavar="TIME", help="Budget in time, like 1s; not reproducible.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same map.")] = 0,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A trained policy: zero-shot maps with it as it is, egrl goes on from it."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="MAP", help="Write the map (.json or .json.gz).")
     ] = None,
@@ -61,7 +65,7 @@ def map_command(
     from placewright.terminal.map_summary import map_summary
     from placewright.terminal.map_tables import map_tables
 
-    check_outputs({"--output": output, "--report": report}, inputs=[place_of(model), chip])
+    check_outputs({"--output": output, "--report": report}, inputs=[place_of(model), chip, policy])
     with Interruption() as interrupted:
         with _watched(model) as on_progress:
             found = map_memory(
@@ -71,6 +75,7 @@ def map_command(
                 evaluations=evaluations,
                 time_limit=time_limit,
                 seed=seed,
+                policy=policy,
                 dims=parse_dims(dim),
                 on_progress=on_progress,
                 interrupted=interrupted,

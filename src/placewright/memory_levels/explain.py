@@ -307,9 +307,17 @@ class MapComparison:
 
 def compare_maps(first: MemoryMap, second: MemoryMap) -> MapComparison:
     """Compare two maps. Raises InputError where they are for different graphs."""
-    if first.graph_fingerprint != second.graph_fingerprint or len(first.tensors) != len(second.tensors):
+    if first.graph_fingerprint != second.graph_fingerprint:
+        graphs = f"'{shown(first.graph_name)}' and '{shown(second.graph_name)}'"
         raise InputError(
-            f"the maps are for different graphs, '{shown(first.graph_name)}' and '{shown(second.graph_name)}'"
+            f"the maps are for different graphs, {graphs}"
+            if first.graph_name != second.graph_name
+            else f"the maps are for two graphs that are both called '{shown(first.graph_name)}' and differ"
+        )
+    if [tensor.name for tensor in first.tensors] != [tensor.name for tensor in second.tensors]:
+        raise InputError(
+            f"the maps are for '{shown(first.graph_name)}' both, but do not list the same tensors; `placewright check` "
+            "tells which is wrong"
         )
     names = first.chip.level_names, second.chip.level_names
     matrix = np.zeros((len(names[0]), len(names[1])), np.int64)

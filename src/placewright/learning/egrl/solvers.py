@@ -20,7 +20,7 @@ from placewright.learning.egrl.settings import (
 )
 from placewright.learning.environments.memory_map import MemoryMapEnvironment
 from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import MapResult
+from placewright.memory_levels.run import BestMap, MapResult
 from placewright.search.run.result import TracePoint
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
@@ -138,6 +138,23 @@ class MapLearner:
         saved = _Saved(self.checkpoint, settings, environment)
         saved.read(learner)
         return saved
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroShot:
+    """The map that a trained policy proposes, rectified, in one evaluation (section 5, figure 4)."""
+
+    policy: MapPolicy
+
+    @property
+    def name(self) -> str:
+        return "zero-shot"
+
+    def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
+        """Raises InputError for a chip that the policy is not for."""
+        best = BestMap(problem, run, self.name)
+        best.offer(problem.from_nodes(self.policy.node_levels(problem)))
+        return best.result("complete", configuration={"policy": self.policy.title})
 
 
 class _Saved:
