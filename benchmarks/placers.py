@@ -1,6 +1,7 @@
-"""Learned placers beside what needs no learning, at equal numbers of evaluations: ColocRL's table 2, and all methods.
+"""Learned placers beside what needs no learning, at equal numbers of evaluations: ColocRL's and GDP's tables, and all
+methods.
 
-    python benchmarks/placers.py OUT [--workloads NAME ...] [--machines NAME ...] [--methods NAME ...]
+    python benchmarks/placers.py OUT [--workloads NAME ...] [--machines NAME ...] [--gdp-cases] [--methods NAME ...]
                                  [--seeds 3] [--evaluations 1000] [--seconds 10]
 
 Prints tables of the step times of the plans that methods end with, over those of the best single device; and the
@@ -33,24 +34,50 @@ from placewright.datasets.zoo.workloads import capture_workload, with_variables,
 from placewright.graph import Graph
 from placewright.learning.environments.first_come import FirstComeEnvironment
 from placewright.learning.placers.placer import LearnedPlacer
+from placewright.learning.policy_file import read_policy
 from placewright.machines import load_machine
 from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem, make_problem
 from placewright.search.constructive.baseline import Baseline
 from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.files import locked_folder
 from placewright.verification.checker import check_plan
 
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
-SEARCHES = ("random-placement", "shared-noise-placement", "annealed-placement", "brkga-placement", "auto")
+#: REGAL's policy that decides about devices alone (its table 4), of two devices and learned on synthetic graphs.
+REGAL_PLACEMENT = "regal-placement"
+SEARCHES = (
+    "random-placement",
+    REGAL_PLACEMENT,
+    "shared-noise-placement",
+    "annealed-placement",
+    "brkga-placement",
+    "auto",
+)
 CHEAP = ("single-device", "layer-wise", "contiguous-split", "metis-dfs", "gp-dfs", "heft", "m-topo", "m-etf", "m-sct")
 #: Also run under a limit in seconds.
 TIMED = ("annealed-placement", "auto")
 #: What table 2 of ColocRL's paper has beside the single devices and ColocRL itself.
 TABLE_2 = {"Scotch (here METIS)": "metis-dfs", "MinCut (here gp-dfs)": "gp-dfs", "Expert": "layer-wise"}
+#: The networks of GDP's table, each with the devices that it has there.
+GDP_CASES = (
+    ("rnnlm2", "2xp100"),
+    ("rnnlm4", "4xp100"),
+    ("gnmt2", "2xp100"),
+    ("gnmt4", "4xp100"),
+    ("gnmt8", "8xp100"),
+    ("transformer-xl2", "2xp100"),
+    ("transformer-xl4", "4xp100"),
+    ("transformer-xl8", "8xp100"),
+    ("inception-v3", "2xp100"),
+    ("amoebanet-d", "4xp100"),
+    ("wavenet2x18", "2xp100"),
+    ("wavenet4x36", "4xp100"),
+)
 Row = dict[str, Any]
 
 
@@ -89,7 +116,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("out", type=Path)
     options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")
     options.add_argument("--machines", nargs="+", metavar="NAME")
-    options.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="NAME")
+    options.add_argument("--gdp-cases", action="store_true", help="instead, the networks and devices of GDP's table")
+    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT], metavar="NAME")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--evaluations", type=int, default=1000)
     options.add_argument("--seconds", type=float, default=10.0, help=f"of the wall, of {' and '.join(TIMED)} once more")
@@ -105,7 +133,9 @@ def main() -> None:
         arguments.seeds, arguments.evaluations, arguments.seconds = 1, 20, 0.05
     arguments.workloads = arguments.workloads or ["rnnlm2", "nmt2", "inception-v3"]
     arguments.machines = arguments.machines or ["2xp100", "4xp100"]
-    arguments.methods = arguments.methods or [name for name in (*LEARNERS, *SEARCHES, *CHEAP) if name in METHODS]
+    # The features of REGAL's policy alone take 400 evaluations.
+    searches = [name for name in SEARCHES if not (arguments.quick and name == REGAL_PLACEMENT)]
+    arguments.methods = arguments.methods or [*LEARNERS, *searches, *CHEAP]
     jobs = jobs_of(arguments)
     with locked_folder(arguments.out, "another comparison writes to"):
         rows = rows_of(jobs, arguments.out / "rows.jsonl", make=not arguments.report)
@@ -114,8 +144,10 @@ def main() -> None:
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
     """All with the first seed before any with the second; what draws nothing has one seed."""
-    cases = [(workload, machine) for workload in arguments.workloads for machine in arguments.machines]
-    limits = [(method, None) for method in arguments.methods]
+    crossed = [(workload, machine) for workload in arguments.workloads for machine in arguments.machines]
+    cases = GDP_CASES if arguments.gdp_cases else crossed
+    # Times stand in the tables over those of the single device.
+    limits = [(method, None) for method in dict.fromkeys([*arguments.methods, "single-device"])]
     limits += [(method, arguments.seconds) for method in arguments.methods if method in TIMED and arguments.seconds]
     return [
         Job(
@@ -128,8 +160,9 @@ def jobs_of(arguments: argparse.Namespace) -> list[Job]:
         )
         for seed in range(arguments.seeds)
         for method, seconds in sorted(limits, key=lambda limit: limit[0] in LEARNERS)
-        if seed == 0 or not isinstance(METHODS[method], Baseline)
+        if seed == 0 or not isinstance(METHODS.get(method), Baseline)
         for workload, machine in cases
+        if method != REGAL_PLACEMENT or load_machine(machine.partition("@")[0]).num_devices == 2
     ]
 
 
@@ -192,7 +225,7 @@ def row_of(job: Job) -> Row:
     problem = problem_of(job.workload, job.machine)
     with simulator_clock() as clock:
         began = time.process_time()
-        result = make_method(job.method).solve(problem, SearchRun(job.budget, seed=job.seed))
+        result = method_of(job.method).solve(problem, SearchRun(job.budget, seed=job.seed))
         seconds = time.process_time() - began
     assert_right(job, problem, result)
     return {
@@ -202,10 +235,16 @@ def row_of(job: Job) -> Row:
         "blocking_ns": blocking_ns(job, problem, result),
         "evaluations": result.evaluations,
         "seconds": round(seconds, 3),
-        "simulator_seconds": round(clock[0], 3) if isinstance(METHODS[job.method], LearnedPlacer) else None,
+        "simulator_seconds": round(clock[0], 3) if isinstance(METHODS.get(job.method), LearnedPlacer) else None,
         "found_by": result.found_by,
         "trace": [[point.evaluations, point.best] for point in result.trace if point.bytes_over_limit == 0],
     }
+
+
+def method_of(name: str) -> Method:
+    if name != REGAL_PLACEMENT:
+        return make_method(name)
+    return make_method("regal", policy=read_policy(Path(__file__).parent / "policies/placement/best.safetensors"))
 
 
 @contextmanager
@@ -253,8 +292,10 @@ def print_tables(rows: dict[str, Row], jobs: Sequence[Job]) -> None:
     for job in jobs:
         found.setdefault((job.case, job.label), []).append(rows[job.name])
     table_2(found)
+    gdp_table(found)
     all_methods(found)
-    evaluations_to_match(found)
+    for learner in ("colocrl", "hdp"):
+        evaluations_to_match(found, learner)
 
 
 def step_ms(found: dict[tuple[str, str], list[Row]], case: str, label: str) -> float | None:
@@ -285,6 +326,29 @@ def table_2(found: dict[tuple[str, str], list[Row]]) -> None:
             continue
         gains = [f"{min(known) / own - 1:+.1%}", "" if others[-1] is None else f"{others[-1] / own - 1:+.1%}"]
         print(f"| {case} | {' | '.join(map(text_of, [*others, own]))} | {' | '.join(gains)} |")
+
+
+def gdp_table(found: dict[tuple[str, str], list[Row]]) -> None:
+    """As GDP's: milliseconds of a step, and how much less time than the experts' and HDP's GDP's takes, with the
+    geometric means."""
+    peers = {"METIS": "metis-dfs", "Expert": "layer-wise", "HDP": "hdp"}
+    print(f"\n| step time, ms | Single device | {' | '.join(peers)} | GDP | over Expert | over HDP |")
+    print("|---|" + "---:|" * (len(peers) + 4))
+    ratios: dict[str, list[float]] = {"layer-wise": [], "hdp": []}
+    for case in dict.fromkeys(case for case, label in found if label == "gdp"):
+        own = step_ms(found, case, "gdp")
+        others = {name: step_ms(found, case, name) for name in ("single-device", *peers.values())}
+        gains = []
+        for name, known in ratios.items():
+            theirs = others[name]
+            if own is None or theirs is None or max(own, theirs) == float("inf"):
+                gains.append("")
+            else:
+                known.append(own / theirs)
+                gains.append(f"{1 - known[-1]:+.1%}")
+        print(f"| {case} | {' | '.join(map(text_of, [*others.values(), own]))} | {' | '.join(gains)} |")
+    means = [f"{1 - statistics.geometric_mean(known):+.1%}" if known else "" for known in ratios.values()]
+    print(f"| geometric mean |{' |' * (len(peers) + 2)} {' | '.join(means)} |")
 
 
 def all_methods(found: dict[tuple[str, str], list[Row]]) -> None:
@@ -320,14 +384,14 @@ def ratios_of(found: dict[tuple[str, str], list[Row]], case: str, label: str) ->
     return text_of(own / single, 3) + spread
 
 
-def evaluations_to_match(found: dict[tuple[str, str], list[Row]]) -> None:
-    """After how many evaluations each is as good as ColocRL ends, seed by seed."""
-    cases = list(dict.fromkeys(case for case, label in found if label == "colocrl"))
+def evaluations_to_match(found: dict[tuple[str, str], list[Row]], learner: str) -> None:
+    """After how many evaluations each is as good as the learner ends, seed by seed."""
+    cases = list(dict.fromkeys(case for case, label in found if label == learner))
     if not cases:
         return
-    print(f"\n| evaluations until as good as ColocRL's end | {' | '.join(cases)} |\n|---|" + "---:|" * len(cases))
+    print(f"\n| evaluations until as good as {learner}'s end | {' | '.join(cases)} |\n|---|" + "---:|" * len(cases))
     for label in dict.fromkeys(label for _, label in found):
-        pairs = [list(zip(found.get((case, label), []), found[case, "colocrl"], strict=False)) for case in cases]
+        pairs = [list(zip(found.get((case, label), []), found[case, learner], strict=False)) for case in cases]
         if label in (*LEARNERS, *SEARCHES) and any(pairs):
             print(f"| {label} | {' | '.join(matched(each) for each in pairs)} |")
 

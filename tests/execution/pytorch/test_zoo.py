@@ -24,7 +24,8 @@ WHOLE_BATCH = {
     "end_to_end_memory3",
     *(name for name, network in NETWORKS.items() if network.family == "graph_networks"),
 }
-#: With bilinear interpolation, which PyTorch captures as many small ops instead of its kernel: other last bits.
+#: With bilinear interpolation, which PyTorch captures as many small ops instead of its kernel: other last bits. Those
+#: of PSPNet's inference differ from the network's by 6e-7 of the largest, the network's from doubles by 2e-6.
 INTERPOLATED = {"unet", "fcn50", "pspnet50", "deeplab_v3", "vdsr"}
 BATCH = 2
 MAX_PARAMETERS = 80_000_000
@@ -54,7 +55,10 @@ def assert_same(found: object, expected: object, *, but_last_bits: bool = False)
     for leaf, want in zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True):
         if isinstance(want, torch.Tensor):
             leaf, want = torch.nan_to_num(leaf), torch.nan_to_num(want)
-            assert torch.allclose(leaf, want, rtol=1e-3, atol=1e-4) if but_last_bits else torch.equal(leaf, want)
+            # Last bits of the largest element: where terms cancel, nothing holds of the smallest.
+            allowed = 1e-5 * want.abs().max() if but_last_bits else 0
+            assert leaf.shape == want.shape
+            assert torch.all((leaf - want).abs() <= allowed)
 
 
 @pytest.mark.parametrize(
