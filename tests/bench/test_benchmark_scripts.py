@@ -38,6 +38,7 @@ TINY = {
     "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
+    "learned_list": ["OUT", "--graphs", "GRAPHS", "--above", "0", "--seconds", "0.05"],
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "policy_time": ["SUITE", "runtime-synthetic-lazy", "--evaluations", "500", "--runs", "1"],
     "process": ["--rounds", "1", "--ops", "100"],
@@ -62,6 +63,7 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 TINY_WITH_TORCH = {
     "egrl": ["OUT", "--networks", "resnet18-int8", "--seeds", "1", "--evaluations", "22", "--gradient-steps", "0"],
     "library_networks": ["capture", "OUT", "--libraries", "torch_geometric", "--take", "1"],
+    "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
@@ -153,7 +155,7 @@ def test_policies_are_tried_on_other_networks_and_the_figures_of_egrl_are_drawn(
     assert run("egrl_transfer", ["OUT", "OUT"], files) == printed
     run("egrl_figures", ["OUT/figures", "OUT"], files)
     made = {path.name for path in (Path(files["OUT"]) / "figures").iterdir()}
-    assert made == {"table.md", *(f"figure-{n}.{kind}" for n in (3, 4, 6) for kind in ("svg", "png"))}
+    assert made == {"table.md", *(f"figure-{n}.{kind}" for n in (3, 4, 6, "6-tensors") for kind in ("svg", "png"))}
 
 
 def test_no_script_is_left_out() -> None:

@@ -7,11 +7,12 @@ from importlib.metadata import entry_points
 from placewright.learning.egrl.policy import EGRL
 from placewright.learning.family import PolicyFamily
 from placewright.learning.gdp.family import GDP
+from placewright.learning.learned_list.family import LEARNED_LIST
 from placewright.learning.regal.family import REGAL
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
-FAMILIES: dict[str, PolicyFamily] = {family.name: family for family in (REGAL, GDP, EGRL)}
+FAMILIES: dict[str, PolicyFamily] = {family.name: family for family in (REGAL, GDP, EGRL, LEARNED_LIST)}
 BUILT_IN = frozenset(FAMILIES)
 #: Packages name their families in this group of entry points: NAME = "module:FAMILY".
 ENTRY_POINTS = "placewright.policies"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from placewright.learning.guided import Regal
+from placewright.learning.learned_list.solver import LearnedList
 from placewright.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
 from placewright.learning.placers.controls import (
     AnnealedPlacement,
@@ -93,6 +94,7 @@ _BASELINES = {
     "insertion": "HEFT whose tensors queue at the links, with and without a look ahead",
     "cluster-list": "list scheduling of clusters of ops",
     "cluster-partition": "graph partitioning of clusters of ops",
+    "layers": "whole layers on devices, at all time steps; moves of layers and of parts of them",
 }
 _DECODERS = {
     "brkga-lazy": "the same with transfers right before use",
@@ -188,6 +190,11 @@ def _entries() -> Iterator[MethodEntry]:
             needs=_needs(placer),
             default_evaluations=_placer_evaluations,
         )
+    yield MethodEntry(
+        method=LearnedList(),
+        kind="guided",
+        summary="list scheduling of clusters of ops by a score that was learned",
+    )
     yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
     yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
     yield _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels")

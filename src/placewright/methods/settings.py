@@ -12,8 +12,8 @@ from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
-#: The first names it, and a policy is given as such.
-_NOT_SET = frozenset({"name", "policy"})
+#: The first names it, and a policy is given as such, to `auto` as what comes first.
+_NOT_SET = frozenset({"name", "policy", "first"})
 #: Is no value that one could write down.
 _NOT_LISTED = frozenset({"environment"})
 

@@ -9,12 +9,15 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
 from placewright.learning.gdp.policy import GdpPolicy
+from placewright.learning.learned_list.policy import LearnedListPolicy
+from placewright.learning.learned_list.solver import LearnedList
 from placewright.learning.placer import Placer
 from placewright.learning.placers.gdp import Gdp
 from placewright.learning.protocols import Policy
 from placewright.methods.built_in import ENTRIES, GUIDED, PLACERS, paper_evaluations
 from placewright.methods.settings import with_settings
 from placewright.problem import Problem
+from placewright.search.auto import Auto
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
 from placewright.support.modules import described
@@ -62,6 +65,10 @@ def _method_of(name: str, policy: Policy | None) -> Method:
         return replace(GUIDED[name], policy=policy)
     if isinstance(placer := PLACERS.get(name), Gdp) and isinstance(policy, GdpPolicy):
         return placer.with_policy(policy)
+    if isinstance(policy, LearnedListPolicy) and isinstance(method := METHODS[name], LearnedList):
+        return replace(method, policy=policy)
+    if isinstance(policy, LearnedListPolicy) and isinstance(method := METHODS[name], Auto):
+        return replace(method, first=(LearnedList(policy=policy),))
     raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
 
 

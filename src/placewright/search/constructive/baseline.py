@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        """At least one."""
+        """At least one. A generator is sent the fitness of each candidate, so that the next can depend on it."""
 
     def is_enough(self, fitness: Fitness) -> bool:
         """Whether a candidate of that fitness makes the rest superfluous."""
@@ -95,6 +95,7 @@ class Trial:
         self._problem, self._run = problem, run
         self._candidates = method.candidates(problem)
         self._best: Evaluated | None = None
+        self._last: Fitness | None = None
         self._trace: list[TracePoint] = []
 
     @property
@@ -107,13 +108,14 @@ class Trial:
         """Makes and evaluates the next candidate, in no more evaluations than are left, and reports to the run; whether
         there was one."""
         began = time.perf_counter()
-        candidate = next(self._candidates, None) if not self.is_complete else None
+        candidate = self._next() if not self.is_complete else None
         if candidate is None:
             self.is_complete = True
             return False
         found = evaluate(self._problem, candidate, evaluations_left)
         self.evaluations += found.evaluations
         self.seconds += time.perf_counter() - began
+        self._last = found.fitness
         self.is_complete = self.method.is_enough(found.fitness)
         if self._best is None or found.fitness < self._best.fitness:
             self._best = found
@@ -124,6 +126,15 @@ class Trial:
             )
         self._run.report(self.method.name, self.best[1], self.best[0], evaluations=found.evaluations)
         return True
+
+    def _next(self) -> Candidate | None:
+        if self._last is None or not isinstance(self._candidates, Generator):
+            return next(self._candidates, None)
+        try:
+            candidate: Candidate = self._candidates.send(self._last)
+        except StopIteration:
+            return None
+        return candidate
 
     def result(self, stopped_because: StopReason) -> Result:
         """With the best candidate, the first of equals."""

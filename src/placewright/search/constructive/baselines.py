@@ -10,6 +10,7 @@ from placewright.search.constructive.cpop import Cpop
 from placewright.search.constructive.etf import EarliestTaskFirst
 from placewright.search.constructive.heft import Heft
 from placewright.search.constructive.insertion import INSERTION
+from placewright.search.constructive.layers import LAYERS
 from placewright.search.constructive.list_scheduling import ListScheduling
 from placewright.search.constructive.one_device import BFS, DFS, INPUT_ORDER, LPMF, REVERSE_GREEDY, XLA_LIST
 from placewright.search.constructive.segment_fill import SegmentFill
@@ -32,4 +33,5 @@ BASELINES: tuple[Baseline, ...] = (
     INSERTION,
     CLUSTER_LIST,
     CLUSTER_PARTITION,
+    LAYERS,
 )

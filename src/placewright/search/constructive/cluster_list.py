@@ -48,11 +48,13 @@ class ClusterList(Baseline):
     clusters' time are those of coarsening (Hendrickson and Leland 1995).
 
     sets_inputs_aside: as `list` does; where all bytes decide together no input decides alone.
+    parts: of the time of all ops, one over these is the most a cluster takes.
     """
 
     name: str = "cluster-list"
     placements: Placements = _listed
     sets_inputs_aside: bool = True
+    parts: tuple[int, ...] = PARTS
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
         is_scarce = _memory_is_scarce(problem)
@@ -72,7 +74,7 @@ class ClusterList(Baseline):
         total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
         seen = set[tuple[str, bytes]]()
         every_scope = list(islice(scopes(problem.core), None if self.sets_inputs_aside else 1))
-        for part in PARTS:
+        for part in self.parts:
             for scope in every_scope:
                 order = np.arange(scope.core.num_ops, dtype=np.int32)
                 cluster_of = _core.chain_clusters(scope.core, total_ns // part)

@@ -1,0 +1,1 @@
+"""List scheduling of clusters by a learned score (docs/placers.md)."""

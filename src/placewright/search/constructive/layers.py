@@ -1,0 +1,258 @@
+"""Layers of a network, found by the weights that its ops read, each on one device at all time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.problem import Problem
+from placewright.search.constructive.baseline import Baseline, Candidate, Fitness
+
+#: Kinds of ops whose weights make a layer. What reads only a bias, a scale or a mask belongs to the layer it works for.
+_WEIGHTED = frozenset({"matmul", "conv", "conv_backward", "embedding", "embedding_backward", "rnn", "rnn_backward"})
+#: An edge counts like so many bytes more: a control dependency holds ops together, too.
+_LEAST_BYTES = 1000
+#: How far an op may be from the layer it joins; what is farther away from all belongs to none.
+_REACH = 64
+#: A network is recurrent where most of its work is in layers whose weights so many ops read; a layer that is called
+#: once reads them once and once more in the backward pass.
+_READERS = 6
+#: Of moves: a layer changes its device, or two exchange theirs. The rest moves a part of one.
+_WHOLE, _SWAP = 0.35, 0.3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayersFound:
+    """layer: int64 [num ops], numbered by their first ops; -1 for ops that no layer is connected to. readers: int64
+    [num layers], how many ops read the weight of the layer that most read."""
+
+    layer: NDArray[np.int64]
+    readers: NDArray[np.int64]
+
+
+def find_layers(problem: Problem) -> LayersFound:
+    """The layers of a network, from its weights alone: no module paths are needed.
+
+    Ops that read one weight are one layer, in whatever time step and pass they read it, and so are those that must
+    share a device with them. Any other op joins the layer that it exchanges most bytes with, layer by layer outwards.
+    """
+    lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
+    num_ops, tensors = len(first), problem.graph.tensors
+    kinds = [problem.graph.ops[index].kind for index in lowered.graph_op.tolist()]
+    weighted = np.array([kind in _WEIGHTED for kind in kinds], bool)
+    is_input = np.array([kind == "input" for kind in kinds], bool)
+    is_weight = np.array([tensors[index].role == "parameter" for index in lowered.graph_resident.tolist()], bool)
+    producer, reader = lowered.producer[lowered.inputs].astype(np.int64), lowered.reader
+    resident = weighted[lowered.resident_reader] & is_weight[lowered.residents]
+    fed = weighted[reader] & is_input[producer]
+    seeds = np.concatenate([lowered.resident_reader[resident], reader[fed]])
+    weights = np.concatenate([num_ops + lowered.residents[resident], producer[fed]])
+    root = _components(
+        num_ops + len(is_weight), np.concatenate([seeds, np.arange(num_ops)]), np.concatenate([weights, first])
+    )[:num_ops]
+    layer = np.where(np.isin(root, root[seeds]), root, -1)
+
+    bytes_on = lowered.transfer_bytes[lowered.inputs].astype(np.float64) + _LEAST_BYTES
+    source, target = np.concatenate([producer, reader]), first[np.concatenate([reader, producer])]
+    bytes_on = np.concatenate([bytes_on, bytes_on])
+    for _ in range(_REACH):
+        edges = (layer[target] < 0) & (layer[source] >= 0)
+        if not edges.any():
+            break
+        pairs, which = np.unique(np.column_stack([target[edges], layer[source[edges]]]), axis=0, return_inverse=True)
+        shared = np.bincount(which.ravel(), bytes_on[edges])
+        by_op = np.lexsort((-pairs[:, 1], shared, pairs[:, 0]))
+        most = by_op[np.append(np.diff(pairs[by_op, 0]) > 0, True)]
+        layer[pairs[most, 0]] = pairs[most, 1]
+        layer = layer[first]
+    layer = _numbered(layer)
+    readers = np.zeros(int(layer.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(readers, layer[seeds], np.bincount(weights, minlength=1)[weights])
+    return LayersFound(layer=layer, readers=readers)
+
+
+def _components(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[count] the least of those that each is connected to."""
+    least = np.arange(count)
+    while True:
+        low = np.minimum(least[one], least[other])
+        found = least.copy()
+        np.minimum.at(found, one, low)
+        np.minimum.at(found, other, low)
+        found = found[found]
+        if np.array_equal(found, least):
+            return least
+        least = found
+
+
+def _numbered(label: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels from 0 on in the order in which they come first; -1 stays."""
+    found, at, which = np.unique(label, return_index=True, return_inverse=True)
+    is_label = found >= 0
+    number = np.full(len(found), -1, np.int64)
+    number[is_label] = np.argsort(np.argsort(at[is_label]))
+    return number[which.ravel()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers(Baseline):
+    """Each layer of a recurrent network stands on one device, at all time steps and in both passes, its ops dispatched
+    there, so that the steps of layers on different devices overlap like a wavefront.
+
+    Layers are dealt to the devices in four ways; the best is changed as long as there is a budget, and kept where it
+    does not get worse: a layer goes to another device, two layers exchange theirs, or a part of a layer that may stand
+    apart, ops of one sort or all of some consecutive time steps, goes to another device.
+
+    Networks that are not recurrent, one device and peak memory have one candidate: everything on one device, or the
+    layers in turn.
+
+    moves: how many changes are tried.
+    """
+
+    name: str = "layers"
+    moves: int = 400
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        return self._search(problem)
+
+    def _search(self, problem: Problem) -> Generator[Candidate, Fitness | None, None]:
+        """What nobody judges changes nothing."""
+        dealt = _Dealt(problem)
+        ranked: list[tuple[Fitness, int, NDArray[np.int64]]] = []
+        for rank, (name, device_of) in enumerate(dealt.starts()):
+            if (fitness := (yield dealt.candidate(name, device_of))) is not None:
+                ranked.append((fitness, rank, device_of))
+            if not dealt.is_worth_changing:
+                return
+        if not ranked:
+            return
+        reached, _, best = min(ranked)
+        random = np.random.default_rng(0)
+        for _ in range(self.moves):
+            name, device_of = dealt.changed(best, random)
+            if np.array_equal(device_of, best):
+                continue
+            fitness = yield dealt.candidate(name, device_of)
+            if fitness is not None and fitness <= reached:
+                best, reached = device_of, fitness
+
+
+class _Dealt:
+    """Placements of the layers of a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._core = problem.core
+        self._num_devices = problem.core.num_devices
+        self._first, masks = problem.groups
+        bits = np.arange(self._num_devices, dtype=np.uint64)
+        self._allowed = ((masks[:, None] >> bits) & np.uint64(1)).astype(bool)
+        found = find_layers(problem)
+        self._layer, self._count = np.maximum(found.layer, 0), len(found.readers)
+        time_ns = problem.time_ns[problem.lowered.graph_op].mean(axis=1)
+        self._work = np.bincount(self._layer, time_ns, minlength=max(1, self._count))
+        repeated = self._work[: self._count][found.readers >= _READERS].sum()
+        self.is_worth_changing = (
+            self._num_devices > 1
+            and self._count > 1
+            and problem.objective == "step-time"
+            and bool(2 * repeated > self._work.sum())
+        )
+        self._sorts = _Sorts(problem, self._layer) if self.is_worth_changing else None
+
+    def starts(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Names and placements, [num ops]: in turn; by load in captured order, and the largest first; in runs."""
+        seen = set[bytes]()
+        for name, device in (
+            ("in turn", np.arange(len(self._work)) % self._num_devices),
+            ("least loaded", self._by_load(np.arange(len(self._work)))),
+            ("largest first", self._by_load(np.argsort(-self._work, kind="stable"))),
+            ("in runs", self._in_runs()),
+        ):
+            if device.tobytes() not in seen:
+                seen.add(device.tobytes())
+                yield name, device[self._layer]
+
+    def _by_load(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        device, load = np.zeros(len(self._work), np.int64), np.zeros(self._num_devices)
+        for layer in order.tolist():
+            device[layer] = load.argmin()
+            load[device[layer]] += self._work[layer]
+        return device
+
+    def _in_runs(self) -> NDArray[np.int64]:
+        middle = np.cumsum(self._work) - self._work / 2
+        share = middle / max(1.0, float(self._work.sum()))
+        return np.minimum(self._num_devices - 1, (share * self._num_devices).astype(np.int64))
+
+    def candidate(self, name: str, device_of: NDArray[np.int64]) -> Candidate:
+        """With what constraints leave: ops that must share a device stand where the first of them would, and those that
+        may not stand there on the first that is allowed."""
+        device_of = device_of[self._first]
+        allowed = self._allowed[np.arange(len(device_of)), device_of]
+        placed = np.where(allowed, device_of, self._allowed.argmax(axis=1)).astype(np.int32)
+        return Candidate(name=name, device_of=placed, order=_core.dispatch_order(self._core, placed))
+
+    def changed(self, device_of: NDArray[np.int64], random: np.random.Generator) -> tuple[str, NDArray[np.int64]]:
+        """What was changed, and a placement that may be the same."""
+        assert self._sorts is not None
+        found, layer = device_of.copy(), int(random.integers(self._count))
+        own, draw = self._layer == layer, float(random.random())
+        if draw < _WHOLE:
+            found[own] = random.integers(self._num_devices)
+            return "a layer moved", found
+        if draw < _WHOLE + _SWAP:
+            other = self._layer == random.integers(self._count)
+            here, there = _usual(device_of[own]), _usual(device_of[other])
+            found[own], found[other] = there, here
+            return "layers exchanged", found
+        found[self._sorts.part(random)] = random.integers(self._num_devices)
+        return "a part moved", found
+
+
+def _usual(devices: NDArray[np.int64]) -> int:
+    return int(np.bincount(devices).argmax())
+
+
+class _Sorts:
+    """Ops of one layer of one kind, phase and time are of one sort: a recurrent layer has one of each for each step."""
+
+    def __init__(self, problem: Problem, layer: NDArray[np.int64]) -> None:
+        graph_op = problem.lowered.graph_op
+        ops = [problem.graph.ops[index] for index in graph_op.tolist()]
+        sort_of: dict[tuple[int, str, str, int], int] = {}
+        pass_of: dict[tuple[int, str], int] = {}
+        times = problem.time_ns[graph_op, 0].tolist()
+        sorts, passes = [], []
+        for op, own, time in zip(ops, layer.tolist(), times, strict=True):
+            sorts.append(sort_of.setdefault((own, op.kind, op.phase, time), len(sort_of)))
+            passes.append(pass_of.setdefault((own, op.phase), len(pass_of)))
+        time = problem.time_ns[graph_op].mean(axis=1)
+        self._members: list[list[NDArray[np.int64]]] = [_by_label(np.array(labels)) for labels in (sorts, passes)]
+        self._label = [np.array(labels) for labels in (sorts, passes)]
+        group, size = np.unique(problem.groups[0], return_inverse=True, return_counts=True)[1:]
+        # Where many stand together they are the layer, and not a part of it.
+        weight = np.where(size[group.ravel()] > 2, 0.0, time)
+        self._chance = np.cumsum(weight)
+
+    def part(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Ops of one sort, or of one pass of a layer, that follow one another; drawn by their times."""
+        op = int(np.searchsorted(self._chance, random.random() * self._chance[-1], side="right"))
+        which = int(random.random() < 0.5)
+        op = min(op, len(self._chance) - 1)
+        members = self._members[which][self._label[which][op]]
+        length = max(1, int(len(members) * 2.0 ** -random.integers(0, 5)))
+        begin = int(random.integers(0, len(members) - length + 1))
+        found: NDArray[np.int64] = members[begin : begin + length]
+        return found
+
+
+def _by_label(label: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    order = np.argsort(label, kind="stable")
+    return list(np.split(order, np.flatnonzero(np.diff(label[order])) + 1))
+
+
+LAYERS = Layers()
