@@ -39,7 +39,7 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        ColocRl(hidden=16, learning_rate=1e-2),
+        ColocRl(hidden=16, learning_rate=1e-2, shared_noise=0.0),
         Spotlight(hidden=16, learning_rate=1e-2),
         Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8, shared_noise=0.0),
         Placeto(hidden=8, rounds=2, measurements=1, learned=0, learning_rate=1e-2, samples=8),
@@ -53,7 +53,7 @@ def test_what_a_network_proposes_gets_better(method: LearnedPlacer) -> None:
 
 def test_a_seed_gives_one_answer_and_another_seed_another() -> None:
     problem = columns(4)
-    method = ColocRl(hidden=4, samples=3, colocation=())
+    method = ColocRl(hidden=4, samples=3, colocation=(), shared_noise=0.0)
     runs = [method.solve(problem, SearchRun(Budget(evaluations=30), seed=seed)) for seed in (1, 1, 2)]
     traces = [[point.best for point in run.trace] for run in runs]
     assert np.array_equal(runs[0].solution.device_of, runs[1].solution.device_of)

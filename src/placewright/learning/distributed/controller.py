@@ -16,7 +16,6 @@ from placewright.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.learning.distributed.worker import Worker, measured_by
 from placewright.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment, Noise, Trials
 from placewright.learning.placers.placement_policy import seeded
-from placewright.learning.placers.sequence_network import sequence_placer
 
 if TYPE_CHECKING:
     from placewright.learning.placers.colocrl import ColocRl
@@ -58,9 +57,7 @@ class Controller:
     ) -> None:
         torch.set_num_threads(1)
         self._number, self._method, self._task, self._reference = number, method, task, reference
-        self._policy, self._generator = seeded(
-            lambda: sequence_placer(task, method.kind_width, method.hidden), task.seed
-        )
+        self._policy, self._generator = seeded(lambda: method.policy_of(task), task.seed)
         self._learner = BaselineGradient(
             self._policy, start=FAILING_SIGNAL, decay=method.baseline_decay, cut_off=method.cut_off
         )

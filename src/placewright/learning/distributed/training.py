@@ -16,7 +16,6 @@ from placewright.learning.distributed.controller import Controller, StepReport, 
 from placewright.learning.distributed.parameter_server import ParameterServer
 from placewright.learning.distributed.worker import Worker
 from placewright.learning.placers.placement_policy import seeded
-from placewright.learning.placers.sequence_network import sequence_placer
 from placewright.problem.objective import StopReason
 from placewright.support.errors import PlacewrightError
 from placewright.support.files import locked_folder
@@ -100,7 +99,7 @@ class Training:
 
     def _fresh_server(self) -> Actor:
         method = self._method
-        policy, _ = seeded(lambda: sequence_placer(self._task, method.kind_width, method.hidden), self._task.seed)
+        policy, _ = seeded(lambda: method.policy_of(self._task), self._task.seed)
         weights = [parameter.detach().numpy() for parameter in policy.parameters()]
         settings = (method.learning_rate, method.max_grad_norm, method.staleness)
         return self._actors.make(ParameterServer, weights, *settings, replaced=False)

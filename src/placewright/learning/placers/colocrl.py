@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from placewright.learning.environments.first_come import FAILING_SIGNAL
 from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, Trying, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
 from placewright.problem.objective import StopReason
 from placewright.support.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from placewright.learning.placers.sequence_network import SequencePlacer
 
 Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
 
@@ -20,7 +24,8 @@ class ColocRl(LearnedPlacer):
     the step time.
 
     samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
-    baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal.
+    baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal. shared_noise: moves what
+    is drawn, and what is learned from is its likelihood without; 0 draws each group apart, as in the paper.
 
     controllers: that draw and measure, each with a baseline of its own, and share a parameter server. updates: how its
     weights change, by each gradient as it comes (asynchronous), by the mean of all controllers' (synchronous), or one
@@ -37,6 +42,7 @@ class ColocRl(LearnedPlacer):
     max_grad_norm: float = 1.0
     baseline_decay: float = 0.9
     cut_off: int = 200
+    shared_noise: float = 3.0
     controllers: int = 1
     updates: Updates = "asynchronous"
     staleness: int = 20
@@ -46,6 +52,8 @@ class ColocRl(LearnedPlacer):
 
     def __post_init__(self) -> None:
         check_sizes(self.samples, self.hidden)
+        if not 0 <= self.shared_noise < math.inf:
+            raise InputError(f"shared_noise is {self.shared_noise}; it must be a finite number of at least 0")
         if self.updates not in get_args(Updates):
             raise InputError(f"updates is '{shown(self.updates)}'; allowed are {', '.join(get_args(Updates))}")
         for name, least in (("controllers", 1), ("staleness", 0), ("workers", 0)):
@@ -71,12 +79,17 @@ class ColocRl(LearnedPlacer):
         with torch_on_one_thread(self.name):
             yield from self._learning(task)
 
+    def policy_of(self, task: Task) -> SequencePlacer:
+        """With new weights."""
+        from placewright.learning.placers.sequence_network import sequence_placer
+
+        return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)
+
     def _learning(self, task: Task) -> Proposals:
         from placewright.learning.algorithms.moving_baseline import MovingBaseline
         from placewright.learning.placers.placement_policy import seeded
-        from placewright.learning.placers.sequence_network import sequence_placer
 
-        policy, generator = seeded(lambda: sequence_placer(task, self.kind_width, self.hidden), task.seed)
+        policy, generator = seeded(lambda: self.policy_of(task), task.seed)
         learner = MovingBaseline(
             policy,
             learning_rate=self.learning_rate,
@@ -93,4 +106,4 @@ class ColocRl(LearnedPlacer):
 
 
 #: Sizes that the paper leaves open are those of the published code of its successor.
-COLOCRL_PAPER = ColocRl(name="colocrl-paper", hidden=512, kind_width=32, cut_off=5000)
+COLOCRL_PAPER = ColocRl(name="colocrl-paper", hidden=512, kind_width=32, cut_off=5000, shared_noise=0.0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from placewright.learning.placers.features import NUM_KINDS, UnitFeatures, unit_features
 from placewright.learning.placers.placement_policy import Likelihood, draw, likelihood
 from placewright.learning.placers.placer import Task
+from placewright.learning.placers.shared_noise import SharedNoise
 
 #: Devices, [count], of a unit by its number and logits, [count, num devices].
 Chooser: TypeAlias = Callable[[int, Tensor], Tensor]
@@ -91,27 +92,42 @@ class SequenceNetwork(nn.Module):
 class SequencePlacer(nn.Module):
     """A policy over placements of the units that `inputs` describes.
 
-    allowed: [num units, num devices].
+    allowed: [num units, num devices]. noise: what is drawn is the device of the greatest logit and noise of deviation
+    shared_noise together; without one it is drawn by its likelihood.
     """
 
-    def __init__(self, inputs: nn.Module, network: SequenceNetwork, allowed: Tensor) -> None:
+    def __init__(
+        self,
+        inputs: nn.Module,
+        network: SequenceNetwork,
+        allowed: Tensor,
+        noise: SharedNoise | None = None,
+        shared_noise: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.inputs, self.network = inputs, network
+        self.inputs, self.network, self.noise, self.shared_noise = inputs, network, noise, shared_noise
         self.register_buffer("barred", torch.where(allowed, 0.0, -torch.inf))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """[count, num units]."""
         with torch.no_grad():
-            return self.network.sample(
-                self.inputs(), count, lambda unit, logits: draw(logits + self.barred[unit], generator)
-            )
+            return self.network.sample(self.inputs(), count, self._chooser(count, generator))
+
+    def _chooser(self, count: int, generator: torch.Generator) -> Chooser:
+        if self.noise is None:
+            return lambda unit, logits: draw(logits + self.barred[unit], generator)
+        units, devices = self.barred.shape
+        fields = self.shared_noise * self.noise.draw(count * devices, generator).view(count, devices, units)
+        return lambda unit, logits: (logits + self.barred[unit] + fields[:, :, unit]).argmax(1)
 
     def evaluate(self, actions: Tensor) -> Likelihood:
         return likelihood(self.network.logits(self.inputs(), actions) + self.barred, actions)
 
 
-def sequence_placer(task: Task, kind_width: int, hidden: int) -> SequencePlacer:
-    """For the units of a task."""
-    inputs = UnitEmbedding(unit_features(task.problem, task.units), kind_width)
+def sequence_placer(task: Task, kind_width: int, hidden: int, shared_noise: float = 0.0) -> SequencePlacer:
+    """For the units of a task. shared_noise: its standard deviation, as in `SequencePlacer`."""
+    features = unit_features(task.problem, task.units)
+    inputs = UnitEmbedding(features, kind_width)
     network = SequenceNetwork(inputs.width, hidden, task.problem.machine.num_devices)
-    return SequencePlacer(inputs, network, torch.from_numpy(task.units.allowed))
+    noise = SharedNoise(features.edges, features.bytes_on, task.units.count) if shared_noise else None
+    return SequencePlacer(inputs, network, torch.from_numpy(task.units.allowed), noise, shared_noise)
