@@ -9,6 +9,8 @@ import pytest
 from learning.networks import random_policy
 
 from placewright.learning.how_trained import training_of
+from placewright.learning.learned_list.policy import untrained
+from placewright.learning.learned_list.settings import LearnedListConfiguration
 from placewright.learning.shipped import find_policy
 
 
@@ -32,3 +34,9 @@ def test_a_record_says_how_a_policy_was_trained(record: dict[str, Any], trained:
 def test_shipped_policies_say_how_they_were_trained() -> None:
     trained = {name: training_of(find_policy(name)) for name in ("runtime-synthetic", "runtime-zoo-leanings-lazy")}
     assert trained == {"runtime-synthetic": "REINFORCE", "runtime-zoo-leanings-lazy": "imitation"}
+
+
+def test_a_family_has_an_algorithm_of_its_own() -> None:
+    record = {"step": 440, "training": {"imitation_steps": 40}}
+    policy = replace(untrained(LearnedListConfiguration()), record=record)
+    assert training_of(policy) == "imitation, then evolution"

@@ -40,7 +40,8 @@ def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
 
 def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy], optimum: int) -> Row:
     """Solves and checks. Raises WrongPlanError with what the checker says."""
-    method = method_of(run.solver, policies)
+    policy = policy_of(run.solver, policies)
+    method = make_method(run.solver.partition(":")[0], policy=policy)
     began = time.process_time()
     result = method.solve(problem, SearchRun(run.budget, seed=run.seed))
     # Of the processor, not of the wall: what else the machine does then matters little.
@@ -48,7 +49,8 @@ def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy],
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise WrongPlanError("; ".join(complaints[:3]))
-    trained = training_of(method.policy_for(problem)) if isinstance(method, Regal) else ""
+    guide = method.policy_for(problem) if isinstance(method, Regal) else policy
+    trained = training_of(guide) if guide is not None else ""
     return _row_of(plan, label, run, optimum, trained)
 
 

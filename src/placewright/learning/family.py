@@ -25,11 +25,12 @@ class ReadPolicy(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class PolicyFamily:
     """name: as `train NAME` takes it and policy files state it. trainings: by the names that --config takes; the first
-    is the one by default."""
+    is the one by default. algorithm: what they learn by, as tables name it."""
 
     name: str
     read: ReadPolicy
     trainings: Callable[[], Mapping[str, TrainingConfiguration]]
+    algorithm: str = "REINFORCE"
 
 
 def configuration_of(kind: type[C], values: Mapping[str, Any]) -> C:

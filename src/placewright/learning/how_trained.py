@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placewright.learning.families import family_of
 from placewright.learning.protocols import Policy
 
 RULE = "a rule, no network"
@@ -9,7 +10,8 @@ UNKNOWN = "not recorded"
 
 
 def training_of(policy: Policy) -> str:
-    """ "imitation", "REINFORCE", "imitation, then REINFORCE", that it is a rule, or that its record does not say."""
+    """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
+    its record does not say."""
     if not policy.weights:
         return RULE
     training = policy.record.get("training")
@@ -22,4 +24,5 @@ def training_of(policy: Policy) -> str:
         return UNKNOWN
     if imitated >= steps:
         return "imitation"
-    return "imitation, then REINFORCE" if imitated else "REINFORCE"
+    algorithm = family_of(policy.family).algorithm
+    return f"imitation, then {algorithm}" if imitated else algorithm

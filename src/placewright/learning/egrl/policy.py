@@ -106,4 +106,4 @@ def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, recor
 
 
 #: Trained by the solver `egrl` on one network, not by `train` on a set of graphs.
-EGRL = PolicyFamily(name="egrl", read=read, trainings=dict)
+EGRL = PolicyFamily(name="egrl", read=read, trainings=dict, algorithm="EGRL")

@@ -15,4 +15,4 @@ def _trainings() -> Mapping[str, TrainingConfiguration]:
     return TRAININGS
 
 
-LEARNED_LIST = PolicyFamily(name="learned-list", read=read, trainings=_trainings)
+LEARNED_LIST = PolicyFamily(name="learned-list", read=read, trainings=_trainings, algorithm="evolution")
