@@ -3,6 +3,7 @@ data is not at hand."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import imported
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, settings
 # The same examples everywhere, and nothing that a busy machine decides.
 settings.register_profile("placewright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("placewright")
+
+# What a shell starts in the background ignores Ctrl-C, and so would these tests and all processes that they interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

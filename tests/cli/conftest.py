@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,6 @@ from command_line import Outcome, Placewright, chain_graph
 
 from placewright import cli
 from placewright.importers import save_graph
-
-# What a shell starts in the background ignores Ctrl-C, and so would all processes that the tests start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

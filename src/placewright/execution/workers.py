@@ -77,14 +77,14 @@ class Workers:
             self.close()
             raise
         interrupted: BaseException | None = None
-        for worker in self._workers:
-            while True:
-                try:
-                    worker.done.acquire()
-                    break
-                except KeyboardInterrupt as error:
-                    interrupted = error
-                    stop()
+        while True:
+            try:
+                for worker in self._workers:
+                    worker.wait()
+                break
+            except KeyboardInterrupt as error:
+                interrupted = error
+                stop()
         if interrupted is not None:
             raise interrupted
 
@@ -97,9 +97,8 @@ class _Worker:
     """A thread that waits for a job, runs it, and waits again."""
 
     def __init__(self, cores: frozenset[int], for_torch: bool) -> None:
-        self._begin, self.done, self.ready = (_thread.allocate_lock() for _ in range(3))
-        for lock in (self._begin, self.done, self.ready):
-            lock.acquire()
+        self._begin, self._done, self.ready = _taken(), _taken(), _taken()
+        self._is_done = True
         self._job: Job | None = None
         self._ending = False
         self._cores = cores
@@ -118,8 +117,15 @@ class _Worker:
             raise InputError(f"a device's cores ({named}) are not there for this process: {self._refused.strerror}")
 
     def start(self, job: Job) -> None:
+        self._done, self._is_done = _taken(), False
         self._job = job
         self._begin.release()
+
+    def wait(self) -> None:
+        """Returns when the job is done; after an interrupt it can be called again."""
+        # Ctrl-C may come right after the lock was taken: then only the flag says that nobody will release it.
+        while not self._is_done:
+            self._done.acquire()
 
     def end(self) -> None:
         """Ends the thread, after the job that it has."""
@@ -141,15 +147,22 @@ class _Worker:
             self.ready.release()
         while True:
             self._begin.acquire()
-            job, self._job = self._job, None
+            job, self._job, done = self._job, None, self._done
             if job is not None:
                 try:
                     job()
                 finally:
                     del job
-                    self.done.release()
+                    self._is_done = True
+                    done.release()
             if self._ending:
                 return
+
+
+def _taken() -> _thread.LockType:
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    return lock
 
 
 @contextmanager
