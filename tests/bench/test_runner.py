@@ -12,6 +12,7 @@ import pytest
 from learning.networks import SMALL, random_policy
 
 from placewright.bench.plan_rows import policy_of
+from placewright.bench.processes import WorkerProcess, WorkerProcesses
 from placewright.bench.protocol import Run
 from placewright.bench.rows import Results, Row, read_results
 from placewright.bench.runner import Pool, missing_jobs, plan_runs
@@ -46,8 +47,10 @@ class Harness:
         self.failures: list[Failure] = []
         self.deaths: list[str] = []
 
-    def run(self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool, Row], None] = lambda *_: None) -> None:
-        with Pool(self.suite, workers) as pool:
+    def run(
+        self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool[WorkerProcess], Row], None] = lambda *_: None
+    ) -> None:
+        with Pool(WorkerProcesses(self.suite), workers) as pool:
             pool.run(jobs, self.results, lambda row: on_row(pool, row), self.failures.append, self.deaths.append)
 
 
@@ -125,9 +128,9 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
     harness = Harness(suite, tmp_path / "r")
     killed: list[int] = []
 
-    def kill_once(pool: Pool, row: Row) -> None:
+    def kill_once(pool: Pool[WorkerProcess], row: Row) -> None:
         if not killed:
-            pid = pool._workers[0].process.pid
+            pid = pool._seats[0].worker.process.pid
             assert pid is not None
             killed.append(pid)
             os.kill(killed[0], signal.SIGKILL)
@@ -143,8 +146,8 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
 def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_path: Path) -> None:
     results = Results(tmp_path / "r", read_suite(suite).header())
     deaths: list[str] = []
-    with Pool(suite, 1) as pool:
-        process = pool._workers[0].process
+    with Pool(WorkerProcesses(suite), 1) as pool:
+        process = pool._seats[0].worker.process
         process.kill()
         process.join()
         pool.run(jobs_of(suite, RUN), results, lambda row: None, fail, deaths.append)
@@ -156,19 +159,22 @@ def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_
     results = Results(tmp_path / "r", read_suite(suite).header())
     jobs = jobs_of(suite, RUN)
     suite.unlink()
-    with Pool(suite, 1) as pool, pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"):
+    with (
+        Pool(WorkerProcesses(suite), 1) as pool,
+        pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"),
+    ):
         pool.run(jobs, results, lambda row: None, fail, fail)
 
 
 def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool(suite, 2)
+    workers = WorkerProcesses(suite)
 
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(pool._context, "Pipe", refuse)
-    with pytest.raises(InputError, match="cannot start worker 1: Too many open files"):
-        pool.__enter__()
+    monkeypatch.setattr(workers._context, "Pipe", refuse)
+    with pytest.raises(InputError, match="cannot start another worker: Too many open files"):
+        Pool(workers, 2).__enter__()
 
 
 def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) -> None:
@@ -186,7 +192,7 @@ def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monk
 
     monkeypatch.setattr(plan_rows, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
     job = jobs_of(suite, RUN)[0]
-    (failure,) = work._messages(read_suite(suite), job)
+    (failure,) = work.messages_of(read_suite(suite), job)
     assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
 
 
@@ -202,11 +208,11 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
     job = jobs_of(suite, RUN)[0]
     if isinstance(error, InputError):
         monkeypatch.setattr(plan_rows, "make_method", refuse)
-        assert list(work._messages(read_suite(suite), job)) == [
+        assert list(work.messages_of(read_suite(suite), job)) == [
             Failure(label=job.label, run=RUN, reason="no limit is given")
         ]
     monkeypatch.setattr(Suite, "graph", refuse)
-    assert list(work._messages(read_suite(suite), job)) == [Failure(label=job.label, run=None, reason=str(error))]
+    assert list(work.messages_of(read_suite(suite), job)) == [Failure(label=job.label, run=None, reason=str(error))]
 
 
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +223,7 @@ def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monke
 
     monkeypatch.setattr(plan_rows, "make_method", broken)
     job = jobs_of(suite, RUN, replace(RUN, seed=1))[0]
-    messages = list(work._messages(read_suite(suite), job))
+    messages = list(work.messages_of(read_suite(suite), job))
     assert [type(message) for message in messages] == [Failure, Failure]
     assert "ZeroDivisionError: in the method" in messages[0].reason  # type: ignore[union-attr]
 
@@ -226,7 +232,7 @@ def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
     run = replace(RUN, solver="regal:runtime-synthetic", evaluations=500)
     from placewright.bench import work
 
-    rows = list(work._messages(read_suite(suite), jobs_of(suite, run)[0]))
+    rows = list(work.messages_of(read_suite(suite), jobs_of(suite, run)[0]))
     assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
         ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
     ]

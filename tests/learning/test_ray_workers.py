@@ -28,7 +28,7 @@ SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One of Ray's on this machine, which the tests' trainings share, as starting it takes seconds."""
     ray = pytest.importorskip("ray", reason="the ray extra is not installed")
-    from placewright.learning.ray_workers import connect
+    from placewright.support.ray_cluster import connect
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
@@ -46,7 +46,8 @@ def kill(actor: Any) -> None:
 
 
 def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "placewright.learning.ray_workers", raising=False)
+    for module in ("learning.ray_workers", "support.ray_cluster"):
+        monkeypatch.delitem(sys.modules, f"placewright.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'placewright\[ray\]'"):
         train(data, SHORT, tmp_path, name="small", ray="local")

@@ -26,6 +26,8 @@ SCORES = [
     ("peak-memory-zoo-leanings", "zoo-peak-memory", 49, 0.5),
     ("peak-memory-zoo-leanings-evict", "zoo-peak-memory", 49, 1.5),
 ]
+#: By suite: a search with evicting takes a second of each graph.
+MARKS = {"synthetic": (), "zoo": pytest.mark.heavy, "zoo-peak-memory": pytest.mark.long}
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -49,7 +51,7 @@ def test_of_several_policies_for_a_problem_the_one_of_the_best_validation_is_tak
 
 @pytest.mark.parametrize(
     ("name", "suite_name", "take", "least"),
-    [pytest.param(*score, marks=() if score[1] == "synthetic" else pytest.mark.heavy) for score in SCORES],
+    [pytest.param(*score, marks=MARKS[score[1]]) for score in SCORES],
 )
 def test_a_shipped_policy_has_its_score(name: str, suite_name: str, take: int, least: float) -> None:
     suite, policy = read_suite(SUITES / f"{suite_name}.toml"), find_policy(name)

@@ -1,28 +1,20 @@
-"""Runs jobs in worker processes and keeps every row as it comes; a worker that dies costs one row at most."""
+"""Runs jobs in workers and keeps every row as it comes; a worker that dies costs one row at most."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from pathlib import Path
+from typing import Generic
 
 from placewright.bench.protocol import BenchSuite, Run
 from placewright.bench.rows import Key, Results, Row
-from placewright.bench.work import Done, Failure, Job, Message, Refusal, serve
+from placewright.bench.work import Done, Failure, Job, Message, Refusal
+from placewright.bench.workers import W, WorkerDiedError, Workers
 from placewright.support.errors import InputError
 
 #: How often a run whose worker died is tried.
 _ATTEMPTS = 2
-#: Read by OpenBLAS, which numpy's wheels come with.
-_THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
 
 OnRow = Callable[[Row], None]
 OnFailure = Callable[[Failure], None]
@@ -80,81 +72,35 @@ def stale_keys(
 
 
 @dataclass(kw_only=True, eq=False)
-class _Worker:
-    """A process with the job it has and the runs of it that are not answered yet, the one at work first."""
+class _Seat(Generic[W]):
+    """A worker with the job it has and the runs of it that are not answered yet, the one at work first."""
 
-    process: BaseProcess
-    connection: Connection
+    worker: W
     job: Job | None = None
     unanswered: deque[Run] = field(default_factory=deque)
 
 
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C until they say so; ours is heard at the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+class Pool(Generic[W]):
+    """So many workers of a kind. A context: within it they live, at its end none is left.
 
-
-@contextmanager
-def _one_thread_for_products() -> Iterator[None]:
-    """Processes started here multiply matrices in one thread: more of them would count as processor time while they
-    wait, and work where another worker is measured."""
-    before = os.environ.get(_THREADS_FOR_PRODUCTS)
-    os.environ[_THREADS_FOR_PRODUCTS] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_THREADS_FOR_PRODUCTS]
-        else:
-            os.environ[_THREADS_FOR_PRODUCTS] = before
-
-
-class Pool:
-    """So many workers on one suite; devices and dims as `find_suite` takes them, plugins as `load_plugins` does.
-
-    A context: within it they live, at its end none is left.
-
-    Entering it and `run` raise InputError when the system allows no more processes.
+    Entering it and `run` raise InputError when no more workers can be started.
     """
 
-    def __init__(
-        self,
-        suite_path: Path,
-        num_workers: int,
-        devices: str | None = None,
-        plugins: Sequence[Path] = (),
-        dims: Mapping[str, int] | None = None,
-    ) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._suite_path = suite_path
-        self._devices = devices
-        self._dims = dict(dims or {})
-        self._plugins = tuple(plugins)
-        self._num_workers = num_workers
-        self._workers: list[_Worker] = []
+    def __init__(self, workers: Workers[W], num_workers: int) -> None:
+        self._kind, self._num_workers = workers, num_workers
+        self._seats: list[_Seat[W]] = []
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Pool[W]:
         try:
-            # The first process would start it, and with it hear Ctrl-C again.
-            resource_tracker.ensure_running()
             for _ in range(self._num_workers):
-                self._workers.append(self._start())
+                self._seats.append(_Seat(worker=self._kind.start()))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join()
-            worker.connection.close()
+        self._kind.end([seat.worker for seat in self._seats])
 
     def run(
         self, jobs: Sequence[Job], results: Results, on_row: OnRow, on_failure: OnFailure, on_death: OnDeath
@@ -165,77 +111,57 @@ class Pool:
         """
         waiting = deque(jobs)
         deaths: Counter[Key] = Counter()
-        for worker in self._workers:
-            _assign(worker, waiting)
-        while busy := [worker for worker in self._workers if worker.job is not None]:
-            ready = wait([worker.connection for worker in busy])
-            for worker in (worker for worker in busy if worker.connection in ready):
+        for seat in self._seats:
+            _assign(seat, waiting)
+        while busy := [seat for seat in self._seats if seat.job is not None]:
+            ready = self._kind.ready([seat.worker for seat in busy])
+            for seat in (seat for seat in busy if seat.worker in ready):
                 try:
-                    message: Message = worker.connection.recv()
-                except (EOFError, ConnectionResetError):
-                    waiting.extendleft(_bury(worker, deaths, on_failure, on_death))
-                    self._replace(worker)
-                    _assign(self._workers[-1], waiting)
+                    message = seat.worker.receive()
+                except WorkerDiedError as death:
+                    waiting.extendleft(_bury(seat, str(death), deaths, on_failure, on_death))
+                    self._seats.remove(seat)
+                    self._seats.append(_Seat(worker=self._kind.start()))
+                    _assign(self._seats[-1], waiting)
                     continue
-                _take(worker, message, results, on_row, on_failure)
-                if worker.job is None:
-                    _assign(worker, waiting)
-
-    def _start(self) -> _Worker:
-        try:
-            ours, theirs = self._context.Pipe()
-            arguments = (self._suite_path, self._devices, self._dims, self._plugins, theirs)
-            process = self._context.Process(target=serve, args=arguments, daemon=True)
-            with theirs, _interrupts_blocked(), _one_thread_for_products():
-                process.start()
-        except OSError as error:
-            raise InputError(f"cannot start worker {len(self._workers) + 1}: {error.strerror}") from error
-        return _Worker(process=process, connection=ours)
-
-    def _replace(self, dead: _Worker) -> None:
-        dead.connection.close()
-        self._workers.remove(dead)
-        self._workers.append(self._start())
+                _take(seat, message, results, on_row, on_failure)
+                if seat.job is None:
+                    _assign(seat, waiting)
 
 
-def _assign(worker: _Worker, waiting: deque[Job]) -> None:
+def _assign(seat: _Seat[W], waiting: deque[Job]) -> None:
     if waiting:
-        worker.job = waiting.popleft()
-        worker.unanswered = deque(worker.job.runs)
-        # A worker that died is found out when its answers are waited for.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            worker.connection.send(worker.job)
+        seat.job = waiting.popleft()
+        seat.unanswered = deque(seat.job.runs)
+        seat.worker.send(seat.job)
 
 
-def _take(worker: _Worker, message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:
+def _take(seat: _Seat[W], message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:
     if isinstance(message, Refusal):
         raise InputError(message.reason)
     if isinstance(message, Done):
-        worker.job = None
+        seat.job = None
         return
     if isinstance(message, Row):
         results.add(message)
         on_row(message)
     else:
         on_failure(message)
-    worker.unanswered.popleft()
+    seat.unanswered.popleft()
 
 
-def _bury(worker: _Worker, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath) -> list[Job]:
-    """The job that is left to do after the worker died at the first of its unanswered runs."""
-    worker.process.join()
-    job = worker.job
+def _bury(seat: _Seat[W], how: str, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath) -> list[Job]:
+    """The job that is left to do after the worker died at the first of its unanswered runs. how: "was killed ..."."""
+    job = seat.job
     assert job is not None
-    code = worker.process.exitcode or 0
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    if not worker.unanswered:
+    if not seat.unanswered:
         return []
-    fatal = worker.unanswered[0]
+    fatal = seat.unanswered[0]
     deaths[fatal.key(job.label)] += 1
     if deaths[fatal.key(job.label)] < _ATTEMPTS:
         on_death(f"the worker at '{fatal.solver}' on '{job.label}' {how}; the run is tried once more")
     else:
         on_failure(Failure(label=job.label, run=fatal, reason=f"its worker {how}, {_ATTEMPTS} times"))
-        worker.unanswered.popleft()
-    left = tuple(worker.unanswered)
+        seat.unanswered.popleft()
+    left = tuple(seat.unanswered)
     return [Job(instance=job.instance, label=job.label, runs=left)] if left else []

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from placewright.bench.protocol import BenchSuite, Run, WrongPlanError
 from placewright.bench.rows import Row
@@ -84,25 +85,31 @@ def _answers(
         yield Refusal(reason=str(error))
         return
     while True:
-        yield from _messages(suite, connection.recv())
+        yield from messages_of(suite, connection.recv())
         yield Done()
 
 
-def _messages(suite: BenchSuite, job: Job) -> Iterator[Message]:
+def messages_of(suite: BenchSuite, job: Job) -> Iterator[Message]:
+    """An answer for each run, or one for all where there is no problem."""
     try:
         problem = suite.problem_at(job.instance)
     except PlacewrightError as error:
         yield Failure(label=job.label, run=None, reason=str(error))
-        return
-    for run in job.runs:
-        try:
-            yield suite.row(problem, job.label, run)
-        except MissingExtraError as error:
-            yield Refusal(reason=str(error))
-        except WrongPlanError as error:
-            yield Failure(label=job.label, run=run, reason=f"WRONG PLAN: {error}")
-        except PlacewrightError as error:
-            yield Failure(label=job.label, run=run, reason=str(error))
-        except Exception:
-            # Whatever a method throws is its defect; the other rows are worth having, and the reason is kept.
-            yield Failure(label=job.label, run=run, reason=traceback.format_exc().strip())
+    else:
+        for run in job.runs:
+            yield answer(suite, problem, job.label, run)
+
+
+def answer(suite: BenchSuite, problem: Any, label: str, run: Run) -> Message:
+    """The row of a run, or why there is none. problem: of `suite.problem_at`."""
+    try:
+        return suite.row(problem, label, run)
+    except MissingExtraError as error:
+        return Refusal(reason=str(error))
+    except WrongPlanError as error:
+        return Failure(label=label, run=run, reason=f"WRONG PLAN: {error}")
+    except PlacewrightError as error:
+        return Failure(label=label, run=run, reason=str(error))
+    except Exception:
+        # Whatever a method throws is its defect; the other rows are worth having, and the reason is kept.
+        return Failure(label=label, run=run, reason=traceback.format_exc().strip())

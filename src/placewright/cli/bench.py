@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -82,11 +82,20 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes; as many as there are cores by default.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Solve every instance with every method; each plan or map is checked and becomes a row."""
     import os
 
+    from placewright.bench.processes import WorkerProcesses
     from placewright.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.bench.suites import find_suite
     from placewright.datasets.problem_set import spread
@@ -106,8 +115,15 @@ def run(
     _set_stale_aside(results, instances.labels, chosen, runs)
     todo = missing_jobs(instances.labels, chosen, runs, results.rows)
     try:
-        with Pool(suite, min(jobs or os.cpu_count() or 1, len(todo)), devices, plugin or (), dims) as pool:
-            num_failures = _work(pool, todo, results)
+        count = min(jobs or os.cpu_count() or 1, len(todo))
+        if ray is None:
+            with Pool(WorkerProcesses(suite, devices, plugin or (), dims), count) as pool:
+                num_failures = _work(pool, todo, results)
+        else:
+            from placewright.bench.ray_workers import RayWorkers
+
+            with RayWorkers(ray, count, instances, plugin or ()) as workers, Pool(workers, count) as actors:
+                num_failures = _work(actors, todo, results)
     except KeyboardInterrupt:
         kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
         _warn(f"{kept} and the same command goes on from there")
@@ -131,7 +147,7 @@ def _opened(out: Path, suite: BenchSuite, solvers: Sequence[str]) -> Results:
     return results
 
 
-def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
+def _work(pool: Pool[Any], jobs: list[Job], results: Results) -> int:
     """Runs the jobs under a progress bar; the number of failures."""
     from placewright.bench.work import Failure
     from placewright.cli.counting import counting

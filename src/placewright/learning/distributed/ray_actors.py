@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any
 
 from placewright.learning.distributed.actors import Actor, ActorLostError, Actors, Pending
-from placewright.learning.ray_workers import check_cores, connect, wait_for_start
+from placewright.support.ray_cluster import check_cores, connect, wait_for_start
 from placewright.version import VERSION
 
-import ray  # isort: skip  (ray_workers says what is missing without it)
+import ray  # isort: skip  (ray_cluster says what is missing without it)
 from ray.actor import ActorHandle
 from ray.exceptions import ObjectLostError, RayActorError, RayError, RayTaskError
 

@@ -1,0 +1,68 @@
+"""A connection to a Ray cluster, and that its actors are of this placewright."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
+from placewright.version import VERSION
+
+try:
+    import ray
+    from ray.actor import ActorHandle
+    from ray.exceptions import GetTimeoutError, RayError
+except ImportError as error:
+    raise MissingExtraError("Ray", "ray", "--ray") from error
+
+#: An actor imports PyTorch, and where other machines do so for the first time from a disk that many share.
+_SECONDS_TO_START = 300
+
+
+def check_cores(actors: int) -> None:
+    """Raises InputError where the cluster has fewer."""
+    if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
+        raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
+
+
+def wait_for_start(actors: Sequence[ActorHandle]) -> None:
+    """Until each has told its `version`. Raises InputError where that is not this one, PlacewrightError when one does
+    not start."""
+    try:
+        versions = ray.get([actor.version.remote() for actor in actors], timeout=_SECONDS_TO_START)
+    except GetTimeoutError as error:
+        raise PlacewrightError(
+            f"{len(actors)} actors did not start in {_SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
+        ) from error
+    except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
+        reason = shown(str(error).strip().rpartition("\n")[2])
+        raise PlacewrightError(f"an actor does not start: {reason}") from error
+    if others := set(versions) - {VERSION}:
+        raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
+
+
+def connect(address: str, cores: int) -> bool:
+    """Whether this program has connected only now; one that is connected to a cluster already stays with it.
+
+    address: "local" for a cluster of this machine with so many cores, which ends with the connection; "auto" for the
+    one that Ray finds (RAY_ADDRESS, or one running here); "ray://HOST:PORT" for a client of one elsewhere.
+    Raises InputError when it cannot be used.
+    """
+    if address not in ("auto", "local") and not address.startswith("ray://"):
+        raise InputError(
+            f"'{shown(address)}' is not the address of a Ray cluster; allowed are auto, local and ray://HOST:PORT"
+        )
+    if ray.is_initialized():
+        return False
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise Ray warns of what it means to change
+    own = {"num_cpus": cores, "include_dashboard": False} if address == "local" else {}
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the error says the same
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except Exception as error:  # of many kinds: no cluster, another version of Python or Ray, a port that is taken ...
+        reason = shown(str(error).strip().partition("\n")[0].partition(". ")[0])
+        raise InputError(f"there is no Ray cluster to use at '{shown(address)}': {reason}") from error
+    return True

@@ -1,0 +1,97 @@
+"""Rows that actors of a Ray cluster make: those of processes, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placewright.bench.processes import WorkerProcesses
+from placewright.bench.protocol import Run
+from placewright.bench.rows import Results, Row
+from placewright.bench.runner import Pool, missing_jobs
+from placewright.bench.suite import Suite, read_suite
+from placewright.bench.work import Failure, Job
+from placewright.datasets.synthetic import random_graph
+from placewright.importers.graph_set import write_graph_set
+
+pytest.importorskip("ray", reason="the ray extra is not installed")
+
+import ray
+
+from placewright.bench.ray_workers import RayWorkers
+from placewright.support.ray_cluster import connect
+
+RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One of Ray's on this machine, as starting it takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
+        assert connect("local", 2)
+        yield
+        ray.shutdown()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "some.graphs.gz"
+    write_graph_set(path, [random_graph(3, index) for index in range(3)], {})
+    return path
+
+
+def made(
+    suite: Suite, jobs: list[Job], pool: Pool[Any], out: Path, on_row: Any = lambda row: None
+) -> tuple[dict[Any, Row], list[Failure], list[str]]:
+    results, failures, deaths = Results(out, suite.header()), list[Failure](), list[str]()
+    with pool:
+        pool.run(jobs, results, on_row, failures.append, deaths.append)
+    results.close()
+    return {key: replace(row, seconds=0.0) for key, row in results.rows.items()}, failures, deaths
+
+
+def test_rows_are_those_of_processes(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1), replace(RUN, solver="etf")], [])
+    of_processes = made(suite, jobs, Pool(WorkerProcesses(path), 1), tmp_path / "a")
+    path.unlink()  # the suite has travelled
+    with RayWorkers("local", 2, suite) as workers:
+        of_actors = made(suite, jobs, Pool(workers, 2), tmp_path / "b")
+    assert of_actors == of_processes
+    assert len(of_actors[0]) == 9
+
+
+def test_an_actor_that_is_killed_is_replaced_and_its_run_made_again(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    with RayWorkers("local", 1, suite) as workers:
+        pool, killed = Pool(workers, 1), list[int]()
+
+        def kill_once(row: Row) -> None:
+            if not killed:
+                killed.append(ray.get(pool._seats[0].worker.actor.__ray_call__.remote(lambda _: os.getpid())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
+    assert (len(rows), failures) == (6, [])
+    # It answers what it is asked next before it is asked for its number, so that another run dies.
+    assert len(deaths) == 1
+    assert deaths[0].endswith("was lost; the run is tried once more")
+
+
+def test_a_run_that_every_actor_fails_at_is_given_up(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = [Job(instance=99, label="gone", runs=(RUN,)), *missing_jobs(suite.labels, [0], [RUN], [])]
+    with RayWorkers("local", 1, suite) as workers:
+        rows, failures, _ = made(suite, jobs, Pool(workers, 1), tmp_path / "r")
+    assert len(rows) == 1
+    assert [(failure.label, failure.run) for failure in failures] == [("gone", RUN)]
+    assert "failed: " in failures[0].reason
