@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ SCORES = [
     ("peak-memory-zoo-leanings-evict", "zoo-peak-memory", 49, 1.5),
 ]
 #: By suite: a search with evicting takes a second of each graph.
-MARKS = {"synthetic": (), "zoo": pytest.mark.heavy, "zoo-peak-memory": pytest.mark.long}
+MARKS: dict[str, Any] = {"synthetic": (), "zoo": pytest.mark.heavy, "zoo-peak-memory": pytest.mark.long}
 
 
 @pytest.mark.parametrize("name", shipped_names())
