@@ -17,7 +17,16 @@ from placewright.importers.graph_set import write_graph_set
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
-PARTS = {"egrl_figures", "egrl_transfer", "halving", "large_graphs", "timed_plans", "report", "zoo_modules"}
+PARTS = {
+    "egrl_figures",
+    "egrl_transfer",
+    "halving",
+    "large_graphs",
+    "timed_plans",
+    "placer_curves",
+    "report",
+    "zoo_modules",
+}
 SUITE = """graphs = "tiny.graphs.gz"
 devices = "{devices}"
 objective = "{objective}"
