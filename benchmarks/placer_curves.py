@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def runs_by_case(rows: Sequence[Row], evaluations: int) -> Mapping[Case, Mapping[str, list[Row]]]:
-    """Of cases with a learner, those of most learners first, by method; the single device, whose time is the unit, too."""
+    """Of cases with a learner, those of most learners first, by method, with the single device."""
     found: dict[Case, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         workload, machine, *method, limit, _ = row["run"].split(" ")  # "auto 10 s" is a method, too
