@@ -40,7 +40,7 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
     "method",
     [
         ColocRl(hidden=16, learning_rate=1e-2, shared_noise=0.0),
-        Spotlight(hidden=16, learning_rate=1e-2),
+        Spotlight(hidden=16, learning_rate=1e-2, shared_noise=0.0),
         Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8, shared_noise=0.0),
         Placeto(hidden=8, rounds=2, measurements=1, learned=0, learning_rate=1e-2, samples=8),
     ],

@@ -19,6 +19,7 @@ from placewright.learning.placers.controls import SharedNoisePlacement
 from placewright.learning.placers.gdp import Gdp
 from placewright.learning.placers.hdp import Hdp
 from placewright.learning.placers.shared_noise import LEAST_BYTES, SharedNoise, choices
+from placewright.learning.placers.spotlight import Spotlight
 
 
 def generator(seed: int = 0) -> Any:
@@ -84,12 +85,13 @@ def test_barred_devices_are_not_drawn() -> None:
     "method",
     [
         ColocRl(hidden=4, samples=20, colocation=()),
+        Spotlight(hidden=4, samples=20, colocation=()),
         Hdp(hidden=4, grouper_hidden=4, kind_width=4),
         Gdp(network=NetworkSettings(width=8, rounds=1, layers=1, heads=2, segment=32, memory=32)),
     ],
     ids=lambda method: method.name,
 )
-def test_learners_do_not_end_on_one_device(method: ColocRl | Hdp | Gdp) -> None:
+def test_learners_do_not_end_on_one_device(method: ColocRl | Spotlight | Hdp | Gdp) -> None:
     """Six chains whose transfers cost twice an op: apart from all others, ops are worse than one device (1), and whole
     chains on two devices are better (the root of a half, 0.71)."""
     problem = columns(latency_ns=20)

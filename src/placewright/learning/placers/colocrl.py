@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from placewright.learning.environments.first_come import FAILING_SIGNAL
-from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, Trying, check_sizes
+from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, Trying, check_noise, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
 from placewright.problem.objective import StopReason
 from placewright.support.errors import InputError, shown
@@ -52,8 +51,7 @@ class ColocRl(LearnedPlacer):
 
     def __post_init__(self) -> None:
         check_sizes(self.samples, self.hidden)
-        if not 0 <= self.shared_noise < math.inf:
-            raise InputError(f"shared_noise is {self.shared_noise}; it must be a finite number of at least 0")
+        check_noise(self.shared_noise)
         if self.updates not in get_args(Updates):
             raise InputError(f"updates is '{shown(self.updates)}'; allowed are {', '.join(get_args(Updates))}")
         for name, least in (("controllers", 1), ("staleness", 0), ("workers", 0)):

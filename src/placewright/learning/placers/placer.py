@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -107,6 +108,12 @@ def check_sizes(samples: int, hidden: int) -> None:
         raise InputError(f"samples is {samples}; it must be at least 1")
     if hidden < 2 or hidden % 2:
         raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
+
+
+def check_noise(shared_noise: float) -> None:
+    """Raises InputError where it is no deviation of noise that neighbours share."""
+    if not 0 <= shared_noise < math.inf:
+        raise InputError(f"shared_noise is {shared_noise}; it must be a finite number of at least 0")
 
 
 class Trying:

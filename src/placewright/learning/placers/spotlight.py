@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
+from placewright.learning.placers.placer import LearnedPlacer, Proposals, Task, check_noise, check_sizes
 from placewright.learning.placers.torch_needed import torch_on_one_thread
 
 
@@ -13,7 +13,8 @@ class Spotlight(LearnedPlacer):
     """The groups are placed one after the other by a sequence-to-sequence network, each a decision of its own that
     proximal policy optimisation makes likelier or less likely, no further than the clip.
 
-    samples: placements between two updates. hidden, kind_width: as in ColocRl. clip, epochs, entropy: as in Ppo.
+    samples: placements between two updates. hidden, kind_width, shared_noise: as in ColocRl. clip, epochs, entropy: as
+    in Ppo.
     """
 
     name: str = "spotlight"
@@ -25,9 +26,11 @@ class Spotlight(LearnedPlacer):
     clip: float = 0.2
     epochs: int = 4
     entropy: float = 0.01
+    shared_noise: float = 3.0
 
     def __post_init__(self) -> None:
         check_sizes(self.samples, self.hidden)
+        check_noise(self.shared_noise)
 
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):
@@ -36,9 +39,12 @@ class Spotlight(LearnedPlacer):
     def _learning(self, task: Task) -> Proposals:
         from placewright.learning.algorithms.ppo import Ppo, Rollout, standard_advantage
         from placewright.learning.placers.placement_policy import seeded
-        from placewright.learning.placers.sequence_network import sequence_placer
+        from placewright.learning.placers.sequence_network import SequencePlacer, sequence_placer
 
-        policy, generator = seeded(lambda: sequence_placer(task, self.kind_width, self.hidden), task.seed)
+        def make() -> SequencePlacer:
+            return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)
+
+        policy, generator = seeded(make, task.seed)
         learner = Ppo(
             policy,
             learning_rate=self.learning_rate,
