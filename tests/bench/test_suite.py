@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,25 @@ def test_a_file_states_machine_objective_and_copies(graphs: Path) -> None:
     assert copy.name == "synthetic-3-1~1"
     assert [op.inputs for op in copy.ops] == [op.inputs for op in original.ops]
     assert [op.time_ns for op in copy.ops] != [op.time_ns for op in original.ops]
+
+
+def test_the_suite_that_a_document_states_for_deepminds_graphs_reads_a_folder_of_them(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text()
+    (text,) = re.findall(r"^    (graphs = .*?)\n\n", document, flags=re.M | re.S)
+    # The example of their README, without most of its nodes.
+    graph = """
+        node { name: "_SOURCE" }
+        node { name: "node_2" id: 3 output_info { size: 52 alias_input_port: -1 } control_input: 0 compute_cost: 47 }
+        node { name: "node_3" id: 4 input_info { preceding_node: 3 } control_input: 3 compute_cost: 58 }
+    """
+    (tmp_path / "test").mkdir()
+    for name in ("graph_0a.pbtxt", "graph_1b.pbtxt"):
+        (tmp_path / "test" / name).write_text(graph)
+    suite = read_suite(suite_file(tmp_path, text.replace("\n    ", "\n")))
+    problem = suite.problem(suite.graph(1))
+    assert (len(suite.labels), problem.control, problem.machine.transfer_model) == (2, "signal", "blocking")
+    assert INPUT_ORDER.solve(problem, SearchRun()).metrics.step_time_ns == 105
+    assert suite.paper == "synthetic-runtime"
 
 
 def test_a_share_of_memory_is_that_of_the_captured_order_on_one_device(graphs: Path) -> None:

@@ -19,7 +19,7 @@ from command_line import Placewright
 from placewright.cli.app import app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES, schema_of
-from placewright.learning.regal.configuration import CONFIGURATIONS
+from placewright.learning.regal.trainings import TRAININGS
 from placewright.learning.shipped import shipped_names
 from placewright.methods.table import BUILT_IN, METHODS
 
@@ -86,7 +86,7 @@ def test_policies_are_listed_with_what_they_are_for(placewright: Placewright) ->
     for policy in listed:
         assert f"{policy['name']} " in outcome.out
         assert policy["solvers"] == ("gas" if policy["name"].endswith("sequence") else "regal, idrs")
-    assert all(name in outcome.out for name in CONFIGURATIONS)
+    assert all(name in outcome.out for name in TRAININGS)
 
 
 def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path, saved: Path, tmp_path: Path) -> None:

@@ -31,18 +31,23 @@ def test_the_networks_to_map_are_those_that_the_package_writes() -> None:
     assert [graph.fingerprint for graph in graphs] == [fused_network(name).fingerprint for name in FUSED]
 
 
-def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter() -> None:
-    graphs = read_graph_set(BENCHMARKS / "instances" / "synthetic-test.graphs.gz")
-    assert len(graphs) == 1000
+@pytest.mark.parametrize(
+    ("suite", "count"), [("synthetic", 12000), ("synthetic-signal", 3600)], ids=["order", "signal"]
+)
+def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter(suite: str, count: int) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / f"{suite}-test.graphs.gz")
+    assert len(graphs) == count // 12
     assert {key: graphs.metadata[key] for key in ("seed", "count", "split")} == {
         "seed": 2020,
-        "count": 12000,
+        "count": count,
         "split": "test",
     }
-    for place in range(0, 1000, 100):
+    control = read_suite(BENCHMARKS / "suites" / f"{suite}.toml").control
+    assert graphs.metadata.get("control", "order") == control
+    for place in range(0, len(graphs), len(graphs) // 10):
         index = int(graphs.labels[place].rpartition("-")[2])
         assert graphs[place] == random_graph(2020, index)
-        assert is_interesting(graphs[place])
+        assert is_interesting(graphs[place], control)
 
 
 def test_the_zoo_has_more_than_120_graphs_in_the_papers_ratio(zoo: dict[str, GraphSet]) -> None:
@@ -111,6 +116,7 @@ def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
     # 74 real networks, with one noisy copy each or with nineteen.
     num_graphs = {
         "synthetic": 1000,
+        "synthetic-signal": 300,
         "synthetic-peak-memory": 1000,
         "zoo": 148,
         "zoo-peak-memory": 148,
@@ -119,7 +125,7 @@ def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
     assert {name: len(suite.labels) for name, suite in found.items()} == num_graphs
     for name, suite in found.items():
         assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
-        assert suite.problem(suite.graph(0)).control == "order"
+        assert suite.problem(suite.graph(0)).control == ("signal" if name.endswith("signal") else "order")
 
 
 def test_suites_of_real_networks_differ_in_machine_and_memory_only() -> None:

@@ -34,8 +34,7 @@ def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
 def policies(as_json: Json = False) -> int:
     """Shipped policies, and settings to train one."""
     from placewright.cli.printing import print_json, print_parts
-    from placewright.learning.gdp.trainings import TRAININGS
-    from placewright.learning.regal.configuration import CONFIGURATIONS
+    from placewright.learning.families import family_of
     from placewright.learning.shipped import policy_summaries
     from placewright.terminal.tables import line, table
 
@@ -50,8 +49,10 @@ def policies(as_json: Json = False) -> int:
     print_parts(table(["<policy", "<for", "devices", "<solvers", "vs brkga"], rows), "")
     print_parts(
         line("vs brkga: over uniform BRKGA at the best validation of its training"),
-        line(f"settings for train regal --config: {', '.join(CONFIGURATIONS)}"),
-        line(f"settings for train gdp --config: {', '.join(TRAININGS)}"),
+        *(
+            line(f"settings for train {family} --config: {', '.join(family_of(family).trainings())}")
+            for family in ("regal", "gdp")
+        ),
     )
     return 0
 
