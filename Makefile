@@ -139,8 +139,10 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
-	$(RUN)/synthetic-signal.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(GUIDED),regal:runtime-synthetic,$(BUILDERS) --out out/tables/synthetic-signal
-	$(RUN)/synthetic-signal.toml --solvers brkga --evaluations 1000,10000 --out out/tables/synthetic-signal
+	for suite in synthetic-signal synthetic-transfer; do \
+	  $(RUN)/$$suite.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,regal,rule,idrs,regal:runtime-synthetic,$(BUILDERS) \
+	    --out out/tables/$$suite && \
+	  $(RUN)/$$suite.toml --solvers brkga,auto --evaluations 1000,10000,50000 --out out/tables/$$suite || exit 1; done
 	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),peak-search,$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
@@ -155,7 +157,7 @@ tables: $(VENV)/dev
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
-	for suite in synthetic synthetic-signal synthetic-peak-memory zoo zoo-peak-memory zoo-topologies; do \
+	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory zoo zoo-peak-memory zoo-topologies; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables

@@ -32,7 +32,7 @@ def test_the_networks_to_map_are_those_that_the_package_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "count"), [("synthetic", 12000), ("synthetic-signal", 3600)], ids=["order", "signal"]
+    ("suite", "count"), [("synthetic", 12000), ("synthetic-signal", 3600), ("synthetic-transfer", 1200)]
 )
 def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter(suite: str, count: int) -> None:
     graphs = read_graph_set(BENCHMARKS / "instances" / f"{suite}-test.graphs.gz")
@@ -117,15 +117,17 @@ def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
     num_graphs = {
         "synthetic": 1000,
         "synthetic-signal": 300,
+        "synthetic-transfer": 100,
         "synthetic-peak-memory": 1000,
         "zoo": 148,
         "zoo-peak-memory": 148,
         "zoo-topologies": 1480,
     }
     assert {name: len(suite.labels) for name, suite in found.items()} == num_graphs
+    reading_of = {"synthetic-signal": "signal", "synthetic-transfer": "transfer"}
     for name, suite in found.items():
         assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
-        assert suite.problem(suite.graph(0)).control == ("signal" if name.endswith("signal") else "order")
+        assert suite.problem(suite.graph(0)).control == reading_of.get(name, "order")
 
 
 def test_suites_of_real_networks_differ_in_machine_and_memory_only() -> None:

@@ -19,7 +19,7 @@ from placewright.bench.plan_rows import method_of, plan_row, policy_of
 from placewright.bench.protocol import Run
 from placewright.bench.rows import Header, Row
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.datasets.problem_set import PAPER_CONTROL, ProblemSet
+from placewright.datasets.problem_set import DEFAULT_CONTROL, ProblemSet
 from placewright.importers.graph_set import GraphSet, joined
 from placewright.importers.sources import load_graphs
 from placewright.learning.protocols import Policy
@@ -136,7 +136,7 @@ def _suite(fields: Fields, path: Path) -> Suite:
         graphs=suite_graphs(fields, path.parent),
         machine=load_machine(fields.text("devices") or PAPER_MACHINE),
         objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
-        control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or PAPER_CONTROL),
+        control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or DEFAULT_CONTROL),
         memory_limit_bytes=fields.size_bytes("memory_limit"),
         memory_share=fields.number("memory_share"),
         optima={} if optima is None else _read_optima(path.parent / optima),

@@ -20,8 +20,8 @@ from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-#: The paper's reading of control dependencies (docs/semantics.md).
-PAPER_CONTROL: ControlMode = "order"
+#: What control dependencies mean to sets, suites and trainings that do not say (docs/semantics.md).
+DEFAULT_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0
 
 
@@ -37,7 +37,7 @@ class ProblemSet:
     graphs: GraphSet
     machine: Machine
     objective: Objective = "step-time"
-    control: ControlMode = PAPER_CONTROL
+    control: ControlMode = DEFAULT_CONTROL
     memory_limit_bytes: int | None = None
     memory_share: float | None = None
     copies: int = 0

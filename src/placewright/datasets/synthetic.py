@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.datasets.problem_set import PAPER_CONTROL
+from placewright.datasets.problem_set import DEFAULT_CONTROL
 from placewright.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.datasets.split import in_degrees
 from placewright.graph import Graph, Op, Tensor
@@ -47,7 +47,7 @@ OnKept = Callable[[int, int], None]
 
 
 def write_synthetic(
-    out: Path, count: int, seed: int, on_kept: OnKept | None = None, control: ControlMode = PAPER_CONTROL
+    out: Path, count: int, seed: int, on_kept: OnKept | None = None, control: ControlMode = DEFAULT_CONTROL
 ) -> dict[str, Path]:
     """Writes train, valid and test sets with `count` graphs in all, split 10 : 1 : 1, to a folder that is made if need
     be; the files by split.
@@ -78,7 +78,7 @@ def _write_parts(out: Path, count: int, seed: int, control: ControlMode, graphs:
 
 
 def interesting_graphs(
-    seed: int, on_kept: OnKept | None = None, control: ControlMode = PAPER_CONTROL
+    seed: int, on_kept: OnKept | None = None, control: ControlMode = DEFAULT_CONTROL
 ) -> Iterator[Graph]:
     """Random graphs without end, of those a longer search gains on, no two with one topology.
 
@@ -105,7 +105,7 @@ def _judged(seed: int, control: ControlMode) -> Iterator[tuple[Graph, bool]]:
             yield from zip(graphs, pool.map(partial(is_interesting, control=control), graphs), strict=True)
 
 
-def is_interesting(graph: Graph, control: ControlMode = PAPER_CONTROL) -> bool:
+def is_interesting(graph: Graph, control: ControlMode = DEFAULT_CONTROL) -> bool:
     """Whether BRKGA gains at least 18% between 1,000 and 10,000 evaluations on the paper's machine.
 
     The search is that of REGAL's baseline: with other populations the filter would keep next to nothing or everything.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.datasets.problem_set import PAPER_CONTROL
+from placewright.datasets.problem_set import DEFAULT_CONTROL
 from placewright.learning.protocols import Algorithm, Environment, Network, Policy, ValueFunction, Weights
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode, Objective
@@ -60,7 +60,7 @@ class TrainingConfiguration(ABC):
 
     policy: Any
     machine: str = PAPER_MACHINE
-    control: ControlMode = PAPER_CONTROL
+    control: ControlMode = DEFAULT_CONTROL
     augmentations: int = 0
     max_ops: int | None = None
     steps: int = 100_000

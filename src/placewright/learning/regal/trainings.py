@@ -15,7 +15,7 @@ from placewright.learning.regal.features import FEATURE_EVALUATIONS, context_of
 from placewright.learning.regal.policy import RegalPolicy
 from placewright.learning.training import Split, TrainingConfiguration
 from placewright.problem import Problem
-from placewright.problem.objective import Objective
+from placewright.problem.objective import ControlMode, Objective
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,10 +129,11 @@ def _imitating(training: RegalTraining) -> RegalTraining:
     )
 
 
+_OTHERS: tuple[ControlMode, ...] = ("signal", "transfer")
 _OURS = {name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()}
 TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
     # On graphs that were filtered for that reading of control dependencies (docs/semantics.md).
-    "runtime-synthetic-signal": replace(_OURS["runtime-synthetic"], control="signal"),
+    **{f"runtime-synthetic-{control}": replace(_OURS["runtime-synthetic"], control=control) for control in _OTHERS},
     **{f"{name}-paper": _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER},
 }
