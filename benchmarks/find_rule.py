@@ -8,6 +8,7 @@ found by hand, are tried on few graphs, one in four of them on four times as man
 
     python benchmarks/find_rule.py rule-runtime-synthetic --task synthetic
     python benchmarks/find_rule.py rule-runtime-synthetic-signal --task synthetic --control signal
+    python benchmarks/find_rule.py rule-runtime-synthetic-transfer --task synthetic --control transfer
     python benchmarks/find_rule.py rule-runtime-zoo --task zoo
     python benchmarks/find_rule.py rule-runtime-zoo-lazy --task zoo --decoder lazy
     python benchmarks/find_rule.py rule-peak-memory-zoo --task zoo --objective peak-memory
