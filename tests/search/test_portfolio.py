@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.bounds import Bound, lower_bound
 from placewright.importers import load_graph
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
+from placewright.search import auto
 from placewright.search.auto import Auto
 from placewright.search.constructive import baseline
 from placewright.search.constructive.baselines import BASELINES
@@ -69,7 +71,7 @@ def test_auto_hands_its_time_limit_on(training_step: Problem, monkeypatch: pytes
     default = Auto().solve(training_step, SearchRun(Budget(evaluations=1)))
     Clock(monkeypatch, 0.004)
     limited = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=1.0)))
-    short = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=0.01)))
+    short = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=0.001)))
     assert outcomes(list(limited.baselines)) == outcomes(list(default.baselines))
     assert not by_name(list(short.baselines)).keys() & set(COSTLY)
 
@@ -98,25 +100,56 @@ def test_auto_is_no_worse_than_any_baseline_that_a_limit_left_half_made(
     assert result.metrics.step_time_ns <= min(b.metrics.step_time_ns for b in result.baselines)
 
 
-def test_a_limit_too_short_for_them_leaves_the_costly_baselines_out_before_they_begin(
+def test_a_costly_candidate_begins_only_where_what_it_takes_is_left(
     training_step: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Half of 10 ms is less than the cheap ones take; half of 60 ms leaves 30 - 21.4 = 8.6 ms, one candidate of
-    # each.
+    # Half of 3 ms is less than any takes; half of 6 ms is less than one of cluster-partition takes.
     Clock(monkeypatch, 0.0)
     cheap = [method.name for method in BASELINES if method.name not in COSTLY]
-    assert [result.method for result in run_baselines(training_step, SearchRun(Budget(seconds=0.01)))] == cheap
-    some = by_name(run_baselines(training_step, SearchRun(Budget(seconds=0.06))))
-    assert [some[name].evaluations for name in COSTLY] == [2, 2, 2]
+    assert [result.method for result in run_baselines(training_step, SearchRun(Budget(seconds=0.003)))] == cheap
+    some = by_name(run_baselines(training_step, SearchRun(Budget(seconds=0.006))))
+    assert some.keys() & set(COSTLY) == {"insertion", "cluster-list"}
+
+
+def test_under_a_time_limit_four_costly_candidates_come_before_the_cheap_ones(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 4 ms for each candidate: half of 60 ms is over while the cheap ones make theirs.
+    Clock(monkeypatch, 0.004)
+    seen: list[Progress] = []
+    results = run_baselines(training_step, SearchRun(Budget(seconds=0.06), on_progress=seen.append))
+    assert [progress.method for progress in seen[:5]] == [*COSTLY, "cluster-list", "input-order"]
+    assert [result.method for result in results] == [method.name for method in BASELINES]
+    assert [by_name(results)[name].stopped_because for name in COSTLY] == ["time"] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_time_limit_too_short_for_the_bound_goes_without(
+    training_step: Problem, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    # It is planned with 40 us for each op, 43 ms: a tenth of a second, or half where it stands beside the baselines.
+    bounded: list[Problem] = []
+
+    def counted(problem: Problem) -> Bound:
+        bounded.append(problem)
+        return lower_bound(problem)
+
+    monkeypatch.setattr(auto, "lower_bound", counted)
+    for seconds, number in ((0.08, 0), (0.2, threads - 1), (0.5, 1), (None, 1)):
+        bounded.clear()
+        result = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=seconds), threads=threads))
+        assert len(bounded) == number
+        assert result.metrics.bytes_over_limit == 0
 
 
 def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(
     training_step: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first candidate alone takes a second.
+    # The first candidate alone, one of insertion, takes a second.
     Clock(monkeypatch, 1.0)
     results = run_baselines(training_step, SearchRun(Budget(seconds=0.1)))
-    assert [result.method for result in results] == [m.name for m in BASELINES if m.name not in COSTLY]
+    left_out = ("cluster-list", "cluster-partition")
+    assert [result.method for result in results] == [m.name for m in BASELINES if m.name not in left_out]
     assert all(result.evaluations <= 3 for result in results)  # transfers late, early and in batches
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +27,10 @@ from placewright.search.run.search_run import SearchRun
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps.
 _FEASIBILITY_SHARE = 0.3
+#: What the bound takes per op of a graph of some 1,000, the most; of others less.
+_BOUND_NS_PER_OP = 40_000
+#: Of a time limit, what it may take: in the run's only thread, and in another beside the baselines.
+_BOUND_SHARE, _BOUND_SHARE_BESIDE = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +53,9 @@ class Auto:
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
         says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
-        proves that nothing is left to gain."""
-        if run.threads > 1:
+        proves that nothing is left to gain; where a time limit is too short for the bound, the search goes without."""
+        has_time_for_bound = _has_time_for_bound(problem, run)
+        if run.threads > 1 and has_time_for_bound:
             _ = problem.core  # both need it
             # The bound takes as long as the baselines, and most of it holds no interpreter lock.
             with ThreadPoolExecutor(1) as beside:
@@ -58,7 +64,8 @@ class Auto:
                 run.bound = bound.result().value
         else:
             baselines = run_baselines(problem, run, self.first)
-            run.bound = lower_bound(problem).value
+            if has_time_for_bound:
+                run.bound = lower_bound(problem).value
         ranked = sorted(baselines, key=fitness_in(problem))
         reason: StopReason | None = None
         for search, share in _searches(problem, ranked, run):
@@ -80,6 +87,14 @@ class Auto:
             baselines=tuple(baselines),
             proven_bound=max((r.proven_bound for r in ranked if r.proven_bound is not None), default=None),
         )
+
+
+def _has_time_for_bound(problem: Problem, run: SearchRun) -> bool:
+    """Whether a search would lose little by it: a bound improves no plan, it only ends a search that nothing is left
+    for."""
+    seconds = math.inf if run.budget.seconds is None else run.budget.seconds
+    share = _BOUND_SHARE if run.threads == 1 else _BOUND_SHARE_BESIDE
+    return problem.core.num_ops * _BOUND_NS_PER_OP <= seconds * share * 1e9
 
 
 def _searches_at_once(problem: Problem, run: SearchRun) -> int:
@@ -109,4 +124,6 @@ def _reason_to_stop(problem: Problem, best: Result, run: SearchRun) -> StopReaso
         return "interrupted"
     if run.is_optimal(metrics.objective_value(problem.objective), metrics.bytes_over_limit):
         return "optimal"
-    return "infeasible" if nothing_fits(problem) else run.reason_to_stop()
+    if metrics.bytes_over_limit > 0 and nothing_fits(problem):
+        return "infeasible"
+    return run.reason_to_stop()

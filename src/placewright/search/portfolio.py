@@ -1,9 +1,11 @@
-"""All baselines on one problem, within what a plan may take: the cheap ones first and always, then candidates of the
-costly ones in turn, as many as are planned."""
+"""All baselines on one problem, within what a plan may take: the cheap ones always, and candidates of the costly ones
+in turn, as many as are planned and a time limit leaves room for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
@@ -26,6 +28,8 @@ _FIRST: dict[Baseline, int] = {LAYERS: 4}
 _WEIGHTS: dict[Baseline, int] = {LAYERS: 4}
 #: What all others take together, in ns per op.
 _CHEAP = 20_000
+#: Under a time limit so many turns of the costly ones come before the cheap ones, which gain less in the same time.
+_EARLY_TURNS = 4
 #: Of a time limit, for all baselines.
 _SHARE = 0.5
 #: For all baselines where there is no time limit, and the least per op: 16,000 ops have half a second.
@@ -35,11 +39,12 @@ _SECONDS, _NS_PER_OP = 0.5, 30_000
 def run_baselines(problem: Problem, run: SearchRun, first: Sequence[Baseline] = ()) -> list[Result]:
     """What each baseline found, `first` and then in the order of BASELINES, whatever evaluations the run has.
 
-    Half of a time limit is for the baselines. How many candidates of the costly ones fit into it is planned by the
-    number of ops before any is made; where the clock is ahead of the plan there are fewer. Without a limit half a
-    second is planned with, more for graphs of more than 16,000 ops, and no clock is looked at: the same candidates are
-    made each time. One that was begun is finished and counts. A cheap baseline makes a candidate whatever the limit.
-    After an interrupt none begins.
+    How many candidates of the costly ones are made is planned by the number of ops before any is: half a second, more
+    for graphs of more than 16,000 ops, is what they may take together with the cheap ones. Without a time limit no
+    clock is looked at: the same candidates are made each time. Half of a time limit is for the baselines; where it is
+    more than half a second, it is what is planned with. A costly candidate begins only where what it takes is left of
+    that half, and the first of them come before the cheap ones. One that was begun is finished and counts. A cheap
+    baseline makes a candidate whatever the limit. After an interrupt none begins.
     """
     return _Portfolio(problem, run, first).results()
 
@@ -58,37 +63,59 @@ class _Portfolio:
     def __init__(self, problem: Problem, run: SearchRun, first: Sequence[Baseline]) -> None:
         self._num_ops, self._run = problem.core.num_ops, run
         self._limit = None if run.budget.seconds is None else run.budget.seconds * _SHARE
+        self._num_first = len(first)
         self._trials = [Trial(method, problem, run) for method in (*first, *BASELINES)]
 
     def results(self) -> list[Result]:
-        for trial in self._trials:
+        turns = self._in_turn()
+        self._make_cheap(self._trials[: self._num_first])
+        if self._limit is not None:
+            self._make(islice(turns, _EARLY_TURNS))
+        self._make_cheap(self._trials[self._num_first :])
+        self._make(turns)
+        stopped: StopReason = "evaluations" if self._limit is None else "time"
+        stopped = "interrupted" if self._run.is_interrupted() else stopped
+        return [trial.result("complete" if trial.is_complete else stopped) for trial in self._made()]
+
+    def _made(self) -> list[Trial]:
+        return [trial for trial in self._trials if trial.evaluations > 0]
+
+    def _make_cheap(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            if self._run.is_interrupted() and self._made():
+                break
             if trial.method not in _COSTLY:
                 while trial.advance() and not self._is_over():
                     pass
             for _ in range(_FIRST.get(trial.method, 0)):
                 trial.advance()
-            if self._run.is_interrupted():
-                break
-        for trial in self._in_turn():
+
+    def _make(self, turns: Iterable[Trial]) -> None:
+        for trial in turns:
             if self._is_over() or self._run.is_interrupted():
                 break
             trial.advance()
-        stopped: StopReason = "time" if self._is_over() else "evaluations"
-        stopped = "interrupted" if self._run.is_interrupted() else stopped
-        made = [trial for trial in self._trials if trial.evaluations > 0]
-        return [trial.result("complete" if trial.is_complete else stopped) for trial in made]
 
     def _in_turn(self) -> Iterator[Trial]:
-        """Whose candidate is the next, as long as the plan has room: always of the one that has taken less so far."""
-        planned = _without_limit(self._num_ops) if self._limit is None else self._limit * 1e9
+        """Whose candidate is the next, as long as the plan and the clock have room: always of the one that has taken
+        less so far. One with candidates that are made whatever the limit has its turns after those."""
+        planned = max(_without_limit(self._num_ops), (self._limit or 0.0) * 1e9)
         left = planned - _CHEAP * self._num_ops
         costs = {trial: _COSTLY[trial.method] * self._num_ops for trial in self._trials if trial.method in _COSTLY}
         spent = dict.fromkeys(costs, 0)
-        while waiting := [trial for trial in costs if not trial.is_complete and costs[trial] <= left]:
+        while True:
+            room = min(left, self._ns_left())
+            begun = [trial for trial in costs if trial.evaluations > 0 or trial.method not in _FIRST]
+            waiting = [trial for trial in begun if not trial.is_complete and costs[trial] <= room]
+            if not waiting:
+                return
             trial = min(waiting, key=lambda trial: spent[trial])
             spent[trial] += costs[trial] // _WEIGHTS.get(trial.method, 1)
             left -= costs[trial]
             yield trial
+
+    def _ns_left(self) -> float:
+        return math.inf if self._limit is None else (self._limit - self._run.seconds) * 1e9
 
     def _is_over(self) -> bool:
         return self._limit is not None and self._run.seconds >= self._limit
