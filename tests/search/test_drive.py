@@ -112,3 +112,20 @@ def test_a_search_with_nothing_left_to_do_is_complete() -> None:
     run = SearchRun(Budget(evaluations=1000))
     assert drive(run, search, "staircase", is_exhausted=lambda: search.evaluations >= 20) == "complete"
     assert 20 <= search.evaluations < 1000
+
+
+def test_a_time_limit_ends_a_search_within_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each evaluation takes 3 ms; batches of 20 ms would end up to that much late.
+    now = 0.0
+
+    class Slow(Staircase):
+        def advance(self, evaluations: int, *, at_most: int) -> None:
+            nonlocal now
+            before = self.evaluations
+            super().advance(evaluations, at_most=at_most)
+            now += 0.003 * (self.evaluations - before)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    search = Slow(fall=10**9)
+    assert drive(SearchRun(Budget(evaluations=2**50, seconds=0.1)), search, "staircase") == "time"
+    assert 0.1 <= now < 0.103

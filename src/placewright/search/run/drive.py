@@ -44,9 +44,9 @@ def drive(
 ) -> StopReason:
     """Advance a search until the run's budget is spent or the run is interrupted; why it ended.
 
-    With a time limit the search is told as many evaluations as it will reach at its speed so far. Where the run has a
-    bound, a best that meets it ends the search soon: it is looked for after numbers of evaluations that no clock
-    decides, and the result stays reproducible.
+    With a time limit the search is told as many evaluations as it will reach at its speed so far, and does no more of
+    them at a time. Where the run has a bound, a best that meets it ends the search soon: it is looked for after numbers
+    of evaluations that no clock decides, and the result stays reproducible.
 
     method: whose progress is reported. is_exhausted: whether the search has nothing left to do; then it is "complete".
     """
@@ -56,8 +56,8 @@ def drive(
     while True:
         batch_began = time.perf_counter()
         expected = _expected_evaluations(search.evaluations, batch_began - began, run.seconds_left)
-        at_most = min(batch, next_check - search.evaluations)
-        search.advance(min(enough, max(expected, search.evaluations + batch)), at_most=at_most)
+        at_most = min(batch, next_check - search.evaluations, max(1, expected - search.evaluations))
+        search.advance(min(enough, max(expected, search.evaluations + at_most)), at_most=at_most)
         batch = _next_batch(batch, (time.perf_counter() - batch_began) * batch / at_most)
         more, counted = search.evaluations - counted, search.evaluations
         run.report(method, search.best_objective, search.best_bytes_over_limit, evaluations=more)
