@@ -59,14 +59,18 @@ class RayWorker:
 class RayWorkers:
     """address, most: as `connect` takes them. plugins: as `load_plugins` does.
 
-    A context, as the connection lasts. Raises InputError where there is no such cluster, or it has too few cores.
+    A context, as the connection lasts. Raises InputError where there is no such cluster, or it has too few cores or
+    another placewright, PlacewrightError when an actor does not start.
     """
 
     def __init__(self, address: str, most: int, suite: BenchSuite, plugins: Sequence[Path] = ()) -> None:
         self._is_own_connection = connect(address, most)
+        self._spare: list[ActorHandle] = []
         try:
             check_cores(most)
             self._suite, self._plugins = ray.put(suite), tuple(plugins)
+            self._spare += [self._actor() for _ in range(most)]
+            wait_for_start(self._spare)  # at once: each imports for seconds
         except BaseException:
             self.__exit__()
             raise
@@ -77,14 +81,20 @@ class RayWorkers:
     def __exit__(self, *_: object) -> None:
         if self._is_own_connection:
             ray.shutdown()
+        else:
+            _kill(self._spare)
 
     def start(self) -> RayWorker:
-        """Raises InputError where the cluster has another placewright, PlacewrightError when the actor does not
-        start."""
-        # In a list, so that the actor knows its plugins before it reads the suite.
-        actor = ray.remote(_Actor).options(num_cpus=1).remote([self._suite], self._plugins)
+        """Raises PlacewrightError when the actor does not start."""
+        if self._spare:
+            return RayWorker(self._spare.pop())
+        actor = self._actor()
         wait_for_start([actor])
         return RayWorker(actor)
+
+    def _actor(self) -> ActorHandle:
+        # In a list, so that the actor knows its plugins before it reads the suite.
+        return ray.remote(_Actor).options(num_cpus=1).remote([self._suite], self._plugins)
 
     def ready(self, workers: Sequence[RayWorker]) -> Sequence[RayWorker]:
         if done := [worker for worker in workers if worker.pending is None]:
@@ -93,9 +103,13 @@ class RayWorkers:
         return [worker for worker in workers if worker.pending in answered]
 
     def end(self, workers: Sequence[RayWorker]) -> None:
-        with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
-            for worker in workers:
-                ray.kill(worker.actor)
+        _kill([worker.actor for worker in workers])
+
+
+def _kill(actors: Sequence[ActorHandle]) -> None:
+    with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
+        for actor in actors:
+            ray.kill(actor)
 
 
 class _Actor:
