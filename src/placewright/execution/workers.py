@@ -80,7 +80,7 @@ class Workers:
         while True:
             try:
                 for worker in self._workers:
-                    worker.wait()
+                    worker.wait(again=interrupted is not None)
                 break
             except KeyboardInterrupt as error:
                 interrupted = error
@@ -121,10 +121,10 @@ class _Worker:
         self._job = job
         self._begin.release()
 
-    def wait(self) -> None:
-        """Returns when the job is done; after an interrupt it can be called again."""
-        # Ctrl-C may come right after the lock was taken: then only the flag says that nobody will release it.
-        while not self._is_done:
+    def wait(self, again: bool) -> None:
+        """Returns when the job is done. again: after Ctrl-C, which may have come right after the lock was taken: where
+        the job is done, nobody may be left to release it."""
+        if not (again and self._is_done):
             self._done.acquire()
 
     def end(self) -> None:
