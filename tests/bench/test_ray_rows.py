@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,11 @@ pytest.importorskip("ray", reason="the ray extra is not installed")
 import ray
 
 from placewright.bench.ray_workers import RayWorkers
-from placewright.support.ray_cluster import connect
 
 RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One of Ray's on this machine, as starting it takes seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
-        patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
-        assert connect("local", 2)
-        yield
-        ray.shutdown()
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 @pytest.fixture

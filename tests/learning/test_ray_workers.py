@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,6 @@ from placewright.support.errors import InputError, MissingExtraError, Placewrigh
 SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One of Ray's on this machine, which the tests' trainings share, as starting it takes seconds."""
-    ray = pytest.importorskip("ray", reason="the ray extra is not installed")
-    from placewright.support.ray_cluster import connect
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes a token there
-        patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
-        assert connect("local", 5)
-        yield
-        ray.shutdown()
-
-
 def kill(actor: Any) -> None:
     """Its process."""
     import ray
@@ -53,7 +38,7 @@ def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch:
         train(data, SHORT, tmp_path, name="small", ray="local")
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("ray_cluster")
 def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tmp_path: Path) -> None:
     first, other = tmp_path / "first", tmp_path / "other"
     train(data, replace(SHORT, steps=1), first, name="small")
@@ -67,7 +52,7 @@ def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tm
     assert lines(other) == lines(first)
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("ray_cluster")
 def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
     from placewright.learning.ray_workers import RayWorkers
 
@@ -84,13 +69,13 @@ def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tm
             workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("ray_cluster")
 def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process() -> None:
     settings: Any = {"controllers": 2, "updates": "deterministic", "evaluations": 60}
     assert facts(solved(**settings, ray="local", workers=1)) == facts(solved(**settings))
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("ray_cluster")
 def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
     from placewright.learning.distributed.actors import LocalActors
     from placewright.learning.distributed.checkpoint import Checkpoint
