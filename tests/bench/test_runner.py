@@ -257,3 +257,11 @@ def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
     from placewright.bench import plan_rows
 
     assert vars(plan_rows)["check_plan"] is check_plan
+
+
+def test_a_row_names_what_trained_the_policy_that_a_method_has_of_its_own(suite: Path) -> None:
+    from placewright.bench import work
+
+    (row,) = work.messages_of(read_suite(suite), jobs_of(suite, replace(RUN, solver="learned-list"))[0])
+    assert isinstance(row, Row)
+    assert row.trained == "imitation, then evolution"

@@ -9,6 +9,7 @@ from placewright.bench.protocol import Run, WrongPlanError
 from placewright.bench.rows import Row
 from placewright.learning.guided import Regal
 from placewright.learning.how_trained import training_of
+from placewright.learning.learned_list.solver import LearnedList
 from placewright.learning.protocols import Policy
 from placewright.learning.shipped import find_policy
 from placewright.methods.built_in import GUIDED
@@ -49,7 +50,7 @@ def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy],
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise WrongPlanError("; ".join(complaints[:3]))
-    guide = method.policy_for(problem) if isinstance(method, Regal) else policy
+    guide = method.policy_for(problem) if isinstance(method, Regal | LearnedList) else policy
     trained = training_of(guide) if guide is not None else ""
     return _row_of(plan, label, run, optimum, trained)
 

@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli import INTERRUPTED, complain
 from placewright.cli.bench_report import report
-from placewright.cli.options import Dims, Plugins, Quiet, parse_dims
+from placewright.cli.options import Dims, Plugins, Quiet, RayAddress, parse_dims
 from placewright.cli.printing import emit
 
 if TYPE_CHECKING:
@@ -82,14 +82,7 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes; as many as there are cores by default.")
     ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
-            show_default=False,
-        ),
-    ] = None,
+    ray: RayAddress = None,
     quiet: Quiet = False,
 ) -> int:
     """Solve every instance with every method; each plan or map is checked and becomes a row."""

@@ -36,6 +36,15 @@ Plugins = Annotated[
         "--plugin", metavar="FILE.py", help="A file that registers own methods (docs/own-methods.md); repeatable."
     ),
 ]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
+        show_default=False,
+    ),
+]
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", callback=be_quiet, is_eager=True, help="Print nothing but warnings and errors."),

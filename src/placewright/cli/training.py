@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli import INTERRUPTED
-from placewright.cli.options import Plugins, Quiet
+from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
 
 if TYPE_CHECKING:
@@ -47,14 +47,7 @@ def train(
     processes: Annotated[
         int | None, typer.Option(metavar="N", help="All cores by default; the weights do not depend on it.")
     ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
-            show_default=False,
-        ),
-    ] = None,
+    ray: RayAddress = None,
     plugin: Plugins = None,
     quiet: Quiet = False,
 ) -> int:

@@ -27,9 +27,14 @@ class LearnedList(Baseline):
     name: str = "learned-list"
     policy: LearnedListPolicy | None = None
 
-    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+    def policy_for(self, problem: Problem) -> LearnedListPolicy:
+        """The one that is given, else the one that is shipped. Raises InputError where it is not for the problem."""
         policy = self.policy or shipped()
         policy.check(problem)
+        return policy
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        policy = self.policy_for(problem)
         clusters = ClusterList(name=self.name, placements=policy.placements, parts=policy.configuration.parts)
         for candidate in clusters.candidates(problem):
             yield candidate
