@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from placewright.datasets.libraries.captures import Capture, Captures, topology_of
+from placewright.datasets.libraries import captures as captures_module
+from placewright.datasets.libraries.captures import Capture, Captures, capture_missing, topology_of
 from placewright.datasets.libraries.listing import Listed
 from placewright.datasets.libraries.parts import clans, split
 from placewright.datasets.synthetic import random_graph
@@ -47,6 +50,52 @@ def test_a_topology_is_kept_once_and_who_repeats_it_is_named(tmp_path: Path) -> 
     assert len(list((tmp_path / "graphs").iterdir())) == 1
     # The same where what it repeats was captured by a run before.
     assert Captures(tmp_path).add(replace(RESNET, name="b"), "inference", made(renamed)).repeats == twin.repeats
+
+
+class Process:
+    """Captures at once, in place of a process: each network a graph of its own; "broken" has none, and one fails."""
+
+    def __init__(self, seconds: int) -> None: ...
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def capture(self, listed: Listed, mode: str) -> Captured:
+        if listed.name == "fatal":
+            raise InputError("the disk is full")
+        if listed.name == "broken":
+            return made(None, "no such layer")
+        return made(random_graph(int(listed.name), mode == "training"))
+
+
+def networks(*names: str) -> list[Listed]:
+    return [Listed(library="timm", name=name, family=name) for name in names]
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_what_is_missing_is_captured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    monkeypatch.setattr(captures_module, "_Process", Process)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    told: list[Capture] = []
+    capture_missing(tmp_path, networks("1", "broken"), told.append, seconds=1)
+    capture_missing(tmp_path, networks("2", "1", "broken", "3"), told.append, seconds=1)
+    names = [f"timm_{name}-{mode}" for name in ("1", "2", "3", "broken") for mode in ("inference", "training")]
+    assert sorted(each.name for each in told) == names
+    assert {each.name: each.is_kept for each in Captures(tmp_path).done.values()} == {
+        name: "broken" not in name for name in names
+    }
+    assert next(each for each in told if each.name == "timm_broken-training").failure.startswith("not tried")
+
+
+def test_an_error_stops_the_other_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captures_module, "_Process", Process)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    names = [f"{number}" for number in range(100)]
+    with pytest.raises(InputError, match="the disk is full"):
+        capture_missing(tmp_path, networks("fatal", *names), lambda _: time.sleep(0.05), seconds=1)
+    assert len(Captures(tmp_path).done) < 2 * len(names)
 
 
 def test_a_log_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -123,23 +124,52 @@ def topology_of(graph: Graph) -> str:
 def capture_missing(
     folder: Path, networks: Sequence[Listed], on_capture: Callable[[Capture], None], seconds: int
 ) -> None:
-    """Captures what the folder lacks, in one other process at a time. Where the inference of a network repeats a
-    topology, or fails, its training step is not tried: it would do the same.
+    """Captures what the folder lacks, in one other process a core. Where the inference of a network repeats a topology,
+    or fails, its training step is not tried: it would do the same. Of two networks of one topology the one that is
+    captured first is kept.
 
     seconds: of processor time, after which a capture is given up.
     """
     with locked_folder(folder, "another process captures networks into"):
         captures = Captures(folder)
-        with _Process(seconds) as process:
-            for listed in networks:
-                for mode in MODES:
-                    if f"{listed.label}-{mode}" in captures.done:
-                        continue
-                    before = captures.done.get(f"{listed.label}-{MODES[0]}")
-                    if before is not None and not before.is_kept:
-                        on_capture(captures.skip(listed, mode, "not tried: see its inference"))
-                    else:
-                        on_capture(captures.add(listed, mode, process.capture(listed, mode)))
+        waiting, lock = iter(networks), threading.Lock()
+
+        def capture_in_turn() -> None:
+            with _Process(seconds) as process:
+                while True:
+                    with lock:
+                        listed = next(waiting, None)
+                    if listed is None:
+                        return
+                    _capture_both(captures, listed, process, on_capture, lock)
+
+        num_processes = os.cpu_count() or 1
+        with ThreadPoolExecutor(num_processes) as threads:
+            try:
+                for thread in [threads.submit(capture_in_turn) for _ in range(num_processes)]:
+                    thread.result()
+            finally:
+                with lock:
+                    waiting = iter(())  # after an error or Ctrl-C the other threads take no more
+
+
+def _capture_both(
+    captures: Captures, listed: Listed, process: _Process, on_capture: Callable[[Capture], None], lock: threading.Lock
+) -> None:
+    """What is missing of a network's modes. lock: of what is shared with the other processes."""
+    for mode in MODES:
+        with lock:
+            is_done = f"{listed.label}-{mode}" in captures.done
+            before = captures.done.get(f"{listed.label}-{MODES[0]}")
+        if is_done:
+            continue
+        if before is not None and not before.is_kept:
+            with lock:
+                on_capture(captures.skip(listed, mode, "not tried: see its inference"))
+            continue
+        made = process.capture(listed, mode)
+        with lock:
+            on_capture(captures.add(listed, mode, made))
 
 
 class _Process:
