@@ -14,8 +14,9 @@ from placewright.learning.gdp.settings import GdpConfiguration
 from placewright.learning.placers.colocation import units_of
 from placewright.learning.policy_weights import check_weights, title_of
 from placewright.learning.protocols import Weights
+from placewright.learning.purpose import check_purpose
 from placewright.problem import Problem
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import shown
 
 if TYPE_CHECKING:
     from placewright.learning.gdp.observation import Observation
@@ -46,14 +47,7 @@ class GdpPolicy:
 
     def check(self, problem: object) -> None:
         """Raises InputError unless the policy is for such a problem."""
-        if not isinstance(problem, Problem):
-            raise InputError(f"policy '{shown(self.name)}' places ops on devices, and maps no tensors to memory levels")
-        own, devices = self.configuration, problem.machine.num_devices
-        if own.objective != problem.objective or own.num_devices != devices:
-            raise InputError(
-                f"policy '{shown(self.name)}' is for {own.objective} on {own.num_devices} devices, "
-                f"not for {problem.objective} on {devices}"
-            )
+        check_purpose(f"policy '{shown(self.name)}'", self.configuration, problem)
 
     def observe(self, problem: Problem, seed: int) -> Observation:
         """Features of the problem's units. No seed matters."""

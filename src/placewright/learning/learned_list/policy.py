@@ -18,8 +18,9 @@ from placewright.learning.learned_list.clusters import Clusters, clusters_of
 from placewright.learning.learned_list.settings import LearnedListConfiguration
 from placewright.learning.policy_weights import check_weights, title_of
 from placewright.learning.protocols import Weights
+from placewright.learning.purpose import check_places_ops
 from placewright.problem import Problem
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import shown
 
 
 def weight_shapes(hidden: int) -> dict[str, tuple[int, ...]]:
@@ -66,8 +67,7 @@ class LearnedListPolicy:
 
     def check(self, problem: object) -> None:
         """Raises InputError unless ops are to be placed; it learned for the step time, and sees memory limits."""
-        if not isinstance(problem, Problem):
-            raise InputError(f"policy '{shown(self.name)}' places ops on devices, and maps no tensors to memory levels")
+        check_places_ops(f"policy '{shown(self.name)}'", problem)
 
     def observe(self, problem: Problem, seed: int) -> Clusters:
         """The problem's clusters. No seed matters."""

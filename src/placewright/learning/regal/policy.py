@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.learning.policy_weights import check_weights, title_of
+from placewright.learning.purpose import check_purpose
 from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.configuration import PolicyConfiguration, under_former_names
 from placewright.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.learning.regal.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,14 +47,9 @@ class RegalPolicy:
         varied = under_former_names(varied)  # titles stand in rows and plans
         return title_of(self.name, json.dumps(varied), self.weights)
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: object) -> None:
         """Raises InputError unless the policy is for such a problem."""
-        own, devices = self.configuration, problem.machine.num_devices
-        if own.objective != problem.objective or own.num_devices != devices:
-            raise InputError(
-                f"policy '{shown(self.name)}' is for {own.objective} on {own.num_devices} devices, "
-                f"not for {problem.objective} on {devices}"
-            )
+        check_purpose(f"policy '{shown(self.name)}'", self.configuration, problem)
 
     def observe(self, problem: Problem, seed: int) -> Context:
         """Features, after a search of 400 evaluations."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from placewright.learning.protocols import Weights
+from placewright.learning.purpose import check_purpose
 from placewright.learning.regal.features import Context, context_of
 from placewright.learning.rule.rule import RuleConfiguration, rule_actions
 from placewright.problem import Problem
@@ -49,14 +50,9 @@ class RulePolicy:
         text = json.dumps(asdict(self.configuration), sort_keys=True)
         return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: object) -> None:
         """Raises InputError unless the rule is for such a problem."""
-        own, devices = self.configuration, problem.machine.num_devices
-        if own.objective != problem.objective or own.num_devices != devices:
-            raise InputError(
-                f"rule '{shown(self.name)}' is for {own.objective} on {own.num_devices} devices, "
-                f"not for {problem.objective} on {devices}"
-            )
+        check_purpose(f"rule '{shown(self.name)}'", self.configuration, problem)
 
     def observe(self, problem: Problem, seed: int) -> Context:
         """Features, after a search of 400 evaluations."""
