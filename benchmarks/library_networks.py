@@ -1,14 +1,15 @@
-"""Graphs of a thousand networks that libraries have, for policies to learn on.
+"""Graphs of the networks that libraries have, for policies to learn on: those of instances/libraries.
 
     python benchmarks/library_networks.py capture out/libraries
-    python benchmarks/library_networks.py pack out/libraries out/thousand
+    python benchmarks/library_networks.py pack out/libraries benchmarks/instances/libraries
 
 `capture` takes one network after the other of timm, pytorchcv, torchvision, transformers and torch_geometric (extra
 `zoo`), an inference and a training step with Adam of each, costed for one P100, and keeps each graph and a line on what
-became of it. Killed, it goes on where it was. It takes some 5 s of one core a graph; --take N stops after so many new
-networks. `pack` writes train, valid and test of what is there. No network, no family and no topology is in two of them,
-and no topology of --apart, the zoo's test part, in any. Graphs without room for improvement and repeated topologies are
-left out and counted, and captures.csv names every capture with the reason why there is no graph.
+became of it, in a process a core. Killed, it goes on where it was. A graph that is kept takes 7 s of a core, those that
+fail or repeat another included; --take N stops after so many new networks. `pack` writes train, valid and test of what
+is there. No network, no family and no topology is in two of them, and no topology of --apart, the zoo's test part, in
+any. Graphs without room for improvement and repeated topologies are left out and counted, and captures.csv names every
+capture with the reason why there is no graph.
 """
 
 from __future__ import annotations

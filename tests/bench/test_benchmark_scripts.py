@@ -71,6 +71,7 @@ TINY["tune_brkga"] += ["--results", "OUT"]
 #: Those that need the extra `zoo`, which takes long to import.
 TINY_WITH_TORCH = {
     "egrl": ["OUT", "--networks", "resnet18-int8", "--seeds", "1", "--evaluations", "22", "--gradient-steps", "0"],
+    "learning_curve": ["OUT", "--quick", "--objectives", "peak-memory", "--sizes", "2"],
     "library_networks": ["capture", "OUT", "--libraries", "torch_geometric", "--take", "1"],
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],

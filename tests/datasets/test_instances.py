@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from placewright.bench.suite import Suite, read_suite
 from placewright.datasets.fused.networks import FUSED, fused_network
+from placewright.datasets.libraries.captures import topology_of
 from placewright.datasets.split import in_degrees
 from placewright.datasets.synthetic import is_interesting, random_graph
 from placewright.graph import Graph
@@ -107,18 +109,61 @@ def test_the_family_and_the_library_of_every_real_graph_are_recorded_beside_them
         assert graph.metadata["family"] == row["family"]
 
 
+@pytest.fixture(scope="module")
+def library_captures() -> list[dict[str, str]]:
+    with (BENCHMARKS / "instances" / "libraries" / "captures.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_no_network_family_or_topology_of_the_libraries_is_in_two_parts(library_captures: list[dict[str, str]]) -> None:
+    kept = [row for row in library_captures if row["part"] in PARTS]
+    for of in ("label", "family", "topology"):
+        parts_of: dict[str, set[str]] = {}
+        for row in kept:
+            parts_of.setdefault(row[of], set()).add(row["part"])
+        assert {len(parts) for parts in parts_of.values()} == {1}
+    assert len({row["topology"] for row in kept}) == len(kept)
+    count = Counter(row["part"] for row in kept)
+    assert count["train"] >= 1000
+    assert min(count["valid"], count["test"]) >= 150
+
+
+@pytest.mark.parametrize("part", ["valid", "test"])
+def test_parts_of_the_libraries_hold_what_their_table_says(part: str, library_captures: list[dict[str, str]]) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "libraries" / f"{part}.graphs.gz")
+    rows = {f"{row['label']}-{row['mode']}": row for row in library_captures if row["part"] == part}
+    assert set(graphs.labels) == set(rows)
+    for index in range(0, len(graphs), 20):
+        graph = graphs[index]
+        row = rows[graph.name]
+        assert (f"{len(graph.ops)}", topology_of(graph)) == (row["num_ops"], row["topology"])
+        assert graph.metadata["family"] == row["family"]
+
+
+@pytest.mark.long  # Reads two million ops.
+def test_training_graphs_of_the_libraries_share_no_topology_with_the_zoos_test_part(
+    zoo: dict[str, GraphSet], library_captures: list[dict[str, str]]
+) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "libraries" / "train.graphs.gz")
+    own = {topology_of(graphs[index]) for index in range(len(graphs))}
+    assert own == {row["topology"] for row in library_captures if row["part"] == "train"}
+    assert own.isdisjoint(topology_of(zoo["test"][index]) for index in range(len(zoo["test"])))
+
+
 def suites(pattern: str) -> dict[str, Suite]:
     return {path.stem: read_suite(path) for path in (BENCHMARKS / "suites").glob(pattern)}
 
 
 def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
-    found = suites("synthetic*.toml") | suites("zoo*.toml")
+    found = suites("synthetic*.toml") | suites("zoo*.toml") | suites("libraries*.toml")
     # 74 real networks, with one noisy copy each or with nineteen.
     num_graphs = {
         "synthetic": 1000,
         "synthetic-signal": 300,
         "synthetic-transfer": 100,
         "synthetic-peak-memory": 1000,
+        "libraries": 176,
+        "libraries-peak-memory": 176,
         "zoo": 148,
         "zoo-peak-memory": 148,
         "zoo-topologies": 1480,

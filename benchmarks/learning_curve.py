@@ -1,0 +1,266 @@
+"""What more networks to learn from are worth: trainings on 50, 150, 500 and 1,000 graphs, measured on unseen ones.
+
+    python benchmarks/learning_curve.py OUT
+
+The graphs are those of `library_networks.py`, of which no family is in two parts. For either objective a policy that
+sees smoothed affinities learns from rewards (REINFORCE) or imitates what searches find, from the first of one shuffled
+list of training graphs, so that the larger set holds the smaller. All trainings of one kind take as many steps.
+Trainings go to OUT/trainings, one core each, and the rows of the policies, of the rule and of uniform BRKGA on the test
+graphs to OUT/rows. Killed, it goes on where it was. OUT/curve.md, .svg and .png hold the gains over BRKGA and over the
+rule, graph by graph. Needs the extras `train` and `bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
+from placewright.bench.result_set import read_result_sets
+from placewright.bench.statistics import Mean, clustered_mean
+from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
+from placewright.learning.policy_file import read_policy
+from placewright.learning.regal.trainings import TRAININGS, RegalTraining
+from placewright.learning.trainer import BEST, train
+from placewright.problem.objective import Objective
+from placewright.support.files import make_folder, write_atomically
+
+HERE = Path(__file__).parent
+GRAPHS = HERE / "instances" / "libraries"
+SIZES = (50, 150, 500, 1000)
+OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
+NAMES = {"reinforce": "REINFORCE", "imitation": "imitation"}
+ALGORITHMS = tuple(NAMES)
+#: Larger graphs are measured on, not learned from.
+MAX_OPS = 2500
+#: Of the list from which the sets to learn from are the first so many.
+SHUFFLE_SEED = 0
+SUITES = {"step-time": "libraries", "peak-memory": "libraries-peak-memory"}
+CONFIGURATIONS = {"step-time": "runtime-zoo-leanings", "peak-memory": "peak-memory-zoo-leanings"}
+RULES = {"step-time": "rule-runtime-libraries", "peak-memory": "rule-peak-memory-libraries"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One training."""
+
+    objective: Objective
+    algorithm: str
+    size: int
+    seed: int
+    is_quick: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.objective}-{self.algorithm}-{self.size}-seed-{self.seed}"
+
+    @property
+    def training(self) -> RegalTraining:
+        """Without noisy copies: networks are what there is to be more of."""
+        of_objective = replace(TRAININGS[CONFIGURATIONS[self.objective]], augmentations=0, max_ops=MAX_OPS)
+        imitates = self.algorithm == "imitation"
+        if self.is_quick:
+            shown = (
+                {"imitation_steps": 2, "expert_rounds": 1} if imitates else {"imitation_steps": 0, "expert_rounds": 0}
+            )
+            tiny: dict[str, Any] = {"steps": 2, "batch": 2, "samples": 2, "validation_graphs": 1, **shown}
+            return replace(of_objective, evaluations=450, validation_evaluations=450, **tiny)
+        if imitates:
+            return replace(of_objective, evaluations=2500, validation_interval=200, validation_graphs=32)
+        return replace(
+            of_objective,
+            imitation_steps=0,
+            expert_rounds=0,
+            steps=1500,
+            batch=4,
+            samples=4,
+            evaluations=1000,
+            learning_rate=1e-3,
+            last_learning_rate=0.0,
+            validation_interval=250,
+            validation_graphs=32,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Of a training's policy on the test graphs, percent over uniform BRKGA and over the rule; what the rule gains."""
+
+    case: Case
+    over_brkga: Mean
+    over_rule: Mean
+    of_rule: Mean
+    share_no_worse: float
+
+
+def train_all(cases: Sequence[Case], graphs: Path, out: Path) -> None:
+    missing = [case for case in cases if not (out / "trainings" / case.name / "done").exists()]
+    for size in {case.size for case in missing}:
+        write_data(graphs, out / "data" / f"{size}", size)
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        for case, best in zip(missing, pool.map(_trained, missing, [out] * len(missing)), strict=True):
+            print(f"{case.name}: {best:+.2f}% over BRKGA at the best validation", flush=True)
+
+
+def write_data(graphs: Path, folder: Path, size: int) -> None:
+    """The graphs to learn from, and those to validate on, of a training."""
+    make_folder(folder)
+    train_set = read_graph_set(graphs / f"train{SUFFIX}")
+    all_graphs = [train_set[index] for index in range(len(train_set))]
+    small = sorted((graph for graph in all_graphs if len(graph.ops) <= MAX_OPS), key=lambda graph: graph.name)
+    random.Random(SHUFFLE_SEED).shuffle(small)
+    write_graph_set(folder / f"train{SUFFIX}", small[:size], {"set": "libraries", "part": "train", "size": size})
+    write_atomically(folder / f"valid{SUFFIX}", (graphs / f"valid{SUFFIX}").read_bytes())
+
+
+def _trained(case: Case, out: Path) -> float:
+    """In a process of its own. Percent over uniform BRKGA at its best validation."""
+    folder = out / "trainings" / case.name
+    best = train(out / "data" / f"{case.size}", case.training, folder, name=case.name, seed=case.seed)
+    improvement = float(read_policy(best).record["improvement_percent"])
+    write_atomically(folder / "done", b"")
+    return improvement
+
+
+def measure_all(cases: Sequence[Case], out: Path, options: Sequence[str]) -> None:
+    for objective in {case.objective: None for case in cases}:
+        policies = [f"regal:{policy_of(case, out)}" for case in cases if case.objective == objective]
+        solvers = ",".join(["brkga", f"rule:{RULES[objective]}", *policies])
+        suite = HERE / "suites" / f"{SUITES[objective]}.toml"
+        command = [sys.executable, "-m", "placewright", "bench", "run", str(suite), "--solvers", solvers]
+        subprocess.run([*command, "--out", str(out / "rows" / objective), *options], check=True)
+
+
+def policy_of(case: Case, out: Path) -> Path:
+    return out / "trainings" / case.name / BEST
+
+
+def gains(cases: Sequence[Case], out: Path, families: Mapping[str, str]) -> list[Gain]:
+    """Intervals count the graphs of one family as one. families: of the test graphs, by name."""
+    found = []
+    for objective in {case.objective: None for case in cases}:
+        (results,), complaints = read_result_sets([out / "rows" / objective])
+        for complaint in complaints:
+            print(complaint, file=sys.stderr)
+        value = {(row.solver, row.graph): row.objective for row in results.rows}
+        graphs = sorted({row.graph for row in results.rows})
+
+        def over(
+            solver: str, other: str, graphs: Sequence[str] = graphs, value: Mapping[tuple[str, str], int] = value
+        ) -> tuple[dict[str, float], Mean]:
+            by_graph = {graph: 100 * (1 - value[solver, graph] / value[other, graph]) for graph in graphs}
+            mean = clustered_mean(by_graph, families.__getitem__)
+            assert mean is not None
+            return by_graph, mean
+
+        rule = f"rule:{RULES[objective]}"
+        for case in cases:
+            if case.objective == objective:
+                solver = f"regal:{policy_of(case, out)}"
+                by_graph, over_brkga = over(solver, "brkga")
+                no_worse = sum(gain >= 0 for gain in by_graph.values()) / len(by_graph)
+                over_rule, of_rule = over(solver, rule)[1], over(rule, "brkga")[1]
+                found.append(
+                    Gain(
+                        case=case, over_brkga=over_brkga, over_rule=over_rule, of_rule=of_rule, share_no_worse=no_worse
+                    )
+                )
+    return found
+
+
+def table(found: Sequence[Gain]) -> str:
+    columns = ("objective", "algorithm", "graphs", "seed", "% over BRKGA", "no worse", "% over the rule", "rule")
+    lines = [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---:|---:|---:|---:|"]
+    for gain in found:
+        case = gain.case
+        cells = [case.objective, NAMES[case.algorithm], f"{case.size:,}", f"{case.seed}", told(gain.over_brkga)]
+        cells += [f"{gain.share_no_worse:.1%}", told(gain.over_rule), told(gain.of_rule)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def told(mean: Mean) -> str:
+    return f"{mean.value:+.2f}" + ("" if mean.half_width is None else f" ± {mean.half_width:.2f}")
+
+
+def drawn(found: Sequence[Gain]) -> Any:
+    """A panel for each objective: gain over BRKGA by graphs learned from, and the rule's as a line."""
+    from matplotlib.figure import Figure
+
+    objectives = list({gain.case.objective: None for gain in found})
+    figure: Any = Figure(figsize=(4.1 * len(objectives) + 0.6, 4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.66 / 4), wspace=0.06)
+    headline(
+        figure,
+        "What more networks to learn from are worth",
+        f"unseen families, {found[0].over_brkga.num_graphs} graphs, 95% intervals by family",
+    )
+    for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False).flat, objectives, strict=True):
+        own = [gain for gain in found if gain.case.objective == objective]
+        for (algorithm, name), colour, marker in zip(NAMES.items(), LINE_COLOURS, MARKERS, strict=False):
+            points = sorted((gain for gain in own if gain.case.algorithm == algorithm), key=lambda gain: gain.case.size)
+            if points:
+                shift = 0.97 if algorithm == ALGORITHMS[0] else 1.03  # so that intervals do not cover each other
+                axis.errorbar(
+                    [gain.case.size * shift for gain in points],
+                    [gain.over_brkga.value for gain in points],
+                    yerr=[gain.over_brkga.half_width or 0 for gain in points],
+                    color=colour, marker=marker, markersize=5, linewidth=1.5, elinewidth=1, capsize=2, label=name,
+                )  # fmt: skip
+        axis.axhline(own[0].of_rule.value, color=QUIET, linewidth=1.3, linestyle=(0, (4, 2)), label="the rule")
+        axis.set_xscale("log")
+        sizes = sorted({gain.case.size for gain in own})
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axis.minorticks_off()
+        axis.set(title=objective.replace("-", " "), xlabel="graphs to learn from")
+        axis.legend(frameon=False)
+    figure.axes[0].set_ylabel("% over BRKGA, both at 5,000 evaluations")
+    return figure
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("--graphs", type=Path, default=GRAPHS, help="folder of train, valid and test")
+    options.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=OBJECTIVES)
+    options.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=ALGORITHMS)
+    options.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    options.add_argument("--seeds", type=int, default=1, help="trainings of each kind")
+    options.add_argument("--quick", action="store_true", help="two steps of each training, to try the script")
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    cases = [
+        Case(objective=objective, algorithm=algorithm, size=size, seed=seed, is_quick=arguments.quick)
+        for seed in range(arguments.seeds)
+        for size in arguments.sizes
+        for objective in arguments.objectives
+        for algorithm in arguments.algorithms
+    ]
+    train_all(cases, arguments.graphs, arguments.out)
+    measure_all(cases, arguments.out, ["--take", "2", "--evaluations", "450"] if arguments.quick else [])
+    test = read_graph_set(arguments.graphs / f"test{SUFFIX}")
+    found = gains(
+        cases, arguments.out, {test[index].name: test[index].metadata["family"] for index in range(len(test))}
+    )
+    found.sort(key=lambda gain: (gain.case.objective, gain.case.algorithm, gain.case.size, gain.case.seed))
+    write_atomically(arguments.out / "curve.md", table(found).encode())
+    print(table(found), end="")
+    with style():
+        for suffix, data in as_files(drawn(found)).items():
+            write_atomically(arguments.out / f"curve.{suffix}", data)
+
+
+if __name__ == "__main__":
+    main()
