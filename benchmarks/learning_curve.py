@@ -18,10 +18,12 @@ import os
 import random
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
@@ -93,10 +95,16 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Of a training's policy on the test graphs, percent over uniform BRKGA and over the rule; what the rule gains."""
+    """Of the policies of one kind of training on the test graphs, their mean on each graph over the seeds, in percent.
 
-    case: Case
+    of_seeds: what each seed's gains over uniform BRKGA. of_rule: what the rule does.
+    """
+
+    objective: Objective
+    algorithm: str
+    size: int
     over_brkga: Mean
+    of_seeds: tuple[float, ...]
     over_rule: Mean
     of_rule: Mean
     share_no_worse: float
@@ -145,46 +153,57 @@ def policy_of(case: Case, out: Path) -> Path:
 
 
 def gains(cases: Sequence[Case], out: Path, families: Mapping[str, str]) -> list[Gain]:
-    """Intervals count the graphs of one family as one. families: of the test graphs, by name."""
-    found = []
-    for objective in {case.objective: None for case in cases}:
-        (results,), complaints = read_result_sets([out / "rows" / objective])
-        for complaint in complaints:
-            print(complaint, file=sys.stderr)
-        value = {(row.solver, row.graph): row.objective for row in results.rows}
-        graphs = sorted({row.graph for row in results.rows})
+    """Of each kind of training. Intervals count the graphs of one family as one. families: of the graphs, by name."""
+    kinds = sorted({(case.objective, case.algorithm, case.size) for case in cases})
+    return [gain_of([case for case in cases if (case.objective, case.algorithm, case.size) == kind], out, families)
+            for kind in kinds]  # fmt: skip
 
-        def over(
-            solver: str, other: str, graphs: Sequence[str] = graphs, value: Mapping[tuple[str, str], int] = value
-        ) -> tuple[dict[str, float], Mean]:
-            by_graph = {graph: 100 * (1 - value[solver, graph] / value[other, graph]) for graph in graphs}
-            mean = clustered_mean(by_graph, families.__getitem__)
-            assert mean is not None
-            return by_graph, mean
 
-        rule = f"rule:{RULES[objective]}"
-        for case in cases:
-            if case.objective == objective:
-                solver = f"regal:{policy_of(case, out)}"
-                by_graph, over_brkga = over(solver, "brkga")
-                no_worse = sum(gain >= 0 for gain in by_graph.values()) / len(by_graph)
-                over_rule, of_rule = over(solver, rule)[1], over(rule, "brkga")[1]
-                found.append(
-                    Gain(
-                        case=case, over_brkga=over_brkga, over_rule=over_rule, of_rule=of_rule, share_no_worse=no_worse
-                    )
-                )
-    return found
+def gain_of(seeds: Sequence[Case], out: Path, families: Mapping[str, str]) -> Gain:
+    objective = seeds[0].objective
+    (results,), complaints = read_result_sets([out / "rows" / objective])
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in results.rows:
+        found[row.solver][row.graph] = row.objective
+    brkga, rule = found["brkga"], found[f"rule:{RULES[objective]}"]
+    policies = [found[f"regal:{policy_of(case, out)}"] for case in seeds]
+
+    def mean(values: Mapping[str, float]) -> Mean:
+        found = clustered_mean(values, families.__getitem__)
+        assert found is not None
+        return found
+
+    over_brkga = [saved(policy, brkga) for policy in policies]
+    return Gain(
+        objective=objective,
+        algorithm=seeds[0].algorithm,
+        size=seeds[0].size,
+        over_brkga=mean(by_graph(over_brkga)),
+        of_seeds=tuple(fmean(gains.values()) for gains in over_brkga),
+        over_rule=mean(by_graph([saved(policy, rule) for policy in policies])),
+        of_rule=mean(saved(rule, brkga)),
+        share_no_worse=fmean(gain >= 0 for gains in over_brkga for gain in gains.values()),
+    )
+
+
+def saved(own: Mapping[str, int], other: Mapping[str, int]) -> dict[str, float]:
+    """Percent by which a method's objectives are less than another's, by graph."""
+    return {graph: 100 * (1 - own[graph] / other[graph]) for graph in other}
+
+
+def by_graph(of_seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {graph: fmean(gains[graph] for gains in of_seeds) for graph in of_seeds[0]}
 
 
 def table(found: Sequence[Gain]) -> str:
-    columns = ("objective", "algorithm", "graphs", "seed", "% over BRKGA", "no worse", "% over the rule", "rule")
-    lines = [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---:|---:|---:|---:|"]
+    columns = ("objective", "algorithm", "graphs", "% over BRKGA", "each seed", "no worse", "% over the rule", "rule")
+    lines = [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---|---:|---:|---:|"]
     for gain in found:
-        case = gain.case
-        cells = [case.objective, NAMES[case.algorithm], f"{case.size:,}", f"{case.seed}", told(gain.over_brkga)]
-        cells += [f"{gain.share_no_worse:.1%}", told(gain.over_rule), told(gain.of_rule)]
-        lines.append(f"| {' | '.join(cells)} |")
+        cells = [gain.objective, NAMES[gain.algorithm], f"{gain.size:,}", told(gain.over_brkga)]
+        cells += [", ".join(f"{each:+.2f}" for each in gain.of_seeds), f"{gain.share_no_worse:.1%}"]
+        lines.append(f"| {' | '.join([*cells, told(gain.over_rule), told(gain.of_rule)])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -196,7 +215,7 @@ def drawn(found: Sequence[Gain]) -> Any:
     """A panel for each objective: gain over BRKGA by graphs learned from, and the rule's as a line."""
     from matplotlib.figure import Figure
 
-    objectives = list({gain.case.objective: None for gain in found})
+    objectives = list({gain.objective: None for gain in found})
     figure: Any = Figure(figsize=(4.1 * len(objectives) + 0.6, 4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.66 / 4), wspace=0.06)
     headline(
@@ -205,20 +224,20 @@ def drawn(found: Sequence[Gain]) -> Any:
         f"unseen families, {found[0].over_brkga.num_graphs} graphs, 95% intervals by family",
     )
     for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False).flat, objectives, strict=True):
-        own = [gain for gain in found if gain.case.objective == objective]
+        own = [gain for gain in found if gain.objective == objective]
         for (algorithm, name), colour, marker in zip(NAMES.items(), LINE_COLOURS, MARKERS, strict=False):
-            points = sorted((gain for gain in own if gain.case.algorithm == algorithm), key=lambda gain: gain.case.size)
+            points = sorted((gain for gain in own if gain.algorithm == algorithm), key=lambda gain: gain.size)
             if points:
                 shift = 0.97 if algorithm == ALGORITHMS[0] else 1.03  # so that intervals do not cover each other
                 axis.errorbar(
-                    [gain.case.size * shift for gain in points],
+                    [gain.size * shift for gain in points],
                     [gain.over_brkga.value for gain in points],
                     yerr=[gain.over_brkga.half_width or 0 for gain in points],
                     color=colour, marker=marker, markersize=5, linewidth=1.5, elinewidth=1, capsize=2, label=name,
                 )  # fmt: skip
         axis.axhline(own[0].of_rule.value, color=QUIET, linewidth=1.3, linestyle=(0, (4, 2)), label="the rule")
         axis.set_xscale("log")
-        sizes = sorted({gain.case.size for gain in own})
+        sizes = sorted({gain.size for gain in own})
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set(title=objective.replace("-", " "), xlabel="graphs to learn from")
@@ -251,10 +270,8 @@ def main() -> None:
     train_all(cases, arguments.graphs, arguments.out)
     measure_all(cases, arguments.out, ["--take", "2", "--evaluations", "450"] if arguments.quick else [])
     test = read_graph_set(arguments.graphs / f"test{SUFFIX}")
-    found = gains(
-        cases, arguments.out, {test[index].name: test[index].metadata["family"] for index in range(len(test))}
-    )
-    found.sort(key=lambda gain: (gain.case.objective, gain.case.algorithm, gain.case.size, gain.case.seed))
+    families = {graph.name: graph.metadata["family"] for graph in (test[index] for index in range(len(test)))}
+    found = gains(cases, arguments.out, families)
     write_atomically(arguments.out / "curve.md", table(found).encode())
     print(table(found), end="")
     with style():
