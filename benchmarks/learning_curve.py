@@ -112,22 +112,25 @@ class Gain:
 
 def train_all(cases: Sequence[Case], graphs: Path, out: Path) -> None:
     missing = [case for case in cases if not (out / "trainings" / case.name / "done").exists()]
-    for size in {case.size for case in missing}:
-        write_data(graphs, out / "data" / f"{size}", size)
+    write_data(graphs, out / "data", sorted({case.size for case in missing}))
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         for case, best in zip(missing, pool.map(_trained, missing, [out] * len(missing)), strict=True):
             print(f"{case.name}: {best:+.2f}% over BRKGA at the best validation", flush=True)
 
 
-def write_data(graphs: Path, folder: Path, size: int) -> None:
-    """The graphs to learn from, and those to validate on, of a training."""
-    make_folder(folder)
+def write_data(graphs: Path, folder: Path, sizes: Sequence[int]) -> None:
+    """For each size a folder of the graphs to learn from and those to validate on."""
     train_set = read_graph_set(graphs / f"train{SUFFIX}")
-    all_graphs = [train_set[index] for index in range(len(train_set))]
+    all_graphs = (train_set[index] for index in range(len(train_set) if sizes else 0))
     small = sorted((graph for graph in all_graphs if len(graph.ops) <= MAX_OPS), key=lambda graph: graph.name)
     random.Random(SHUFFLE_SEED).shuffle(small)
-    write_graph_set(folder / f"train{SUFFIX}", small[:size], {"set": "libraries", "part": "train", "size": size})
-    write_atomically(folder / f"valid{SUFFIX}", (graphs / f"valid{SUFFIX}").read_bytes())
+    if sizes and sizes[-1] > len(small):
+        raise SystemExit(f"'{graphs}' has {len(small):,} graphs of at most {MAX_OPS:,} ops to learn from")
+    for size in sizes:
+        make_folder(folder / f"{size}")
+        metadata = {"set": "libraries", "part": "train", "size": size}
+        write_graph_set(folder / f"{size}" / f"train{SUFFIX}", small[:size], metadata)
+        write_atomically(folder / f"{size}" / f"valid{SUFFIX}", (graphs / f"valid{SUFFIX}").read_bytes())
 
 
 def _trained(case: Case, out: Path) -> float:
