@@ -244,7 +244,10 @@ def drawn(found: Sequence[Gain]) -> Any:
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set(title=objective.replace("-", " "), xlabel="graphs to learn from")
-        axis.legend(frameon=False)
+    handles = {
+        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
     figure.axes[0].set_ylabel("% over BRKGA, both at 5,000 evaluations")
     return figure
 
