@@ -3,11 +3,12 @@
     python benchmarks/learning_curve.py OUT
 
 The graphs are those of `library_networks.py`, of which no family is in two parts. For either objective a policy that
-sees smoothed affinities learns from rewards (REINFORCE) or imitates what searches find, from the first of one shuffled
-list of training graphs, so that the larger set holds the smaller. All trainings of one kind take as many steps.
-Trainings go to OUT/trainings, one core each, and the rows of the policies, of the rule and of uniform BRKGA on the test
-graphs to OUT/rows. Killed, it goes on where it was. OUT/curve.md, .svg and .png hold the gains over BRKGA and over the
-rule, graph by graph. Needs the extras `train` and `bench`.
+sees smoothed affinities learns from rewards (REINFORCE), imitates what searches find, or imitates the rule and then
+learns from rewards, from the first of one shuffled list of training graphs, so that the larger set holds the smaller.
+All trainings of one kind take as many steps. Trainings go to OUT/trainings, one core each, and the rows of the
+policies, of the rule and of uniform BRKGA on the test graphs to OUT/rows. Killed, it goes on where it was.
+OUT/curve.md, .svg and .png hold the gains over BRKGA and over the rule, graph by graph, of all trainings in OUT, those
+of earlier commands too. Needs the extras `train` and `bench`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import multiprocessing
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -24,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
 from placewright.bench.result_set import read_result_sets
@@ -32,6 +34,7 @@ from placewright.bench.statistics import Mean, clustered_mean
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
 from placewright.learning.policy_file import read_policy
 from placewright.learning.regal.trainings import TRAININGS, RegalTraining
+from placewright.learning.rule.policy import found_rule
 from placewright.learning.trainer import BEST, train
 from placewright.problem.objective import Objective
 from placewright.support.files import make_folder, write_atomically
@@ -40,7 +43,7 @@ HERE = Path(__file__).parent
 GRAPHS = HERE / "instances" / "libraries"
 SIZES = (50, 150, 500, 1000)
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
-NAMES = {"reinforce": "REINFORCE", "imitation": "imitation"}
+NAMES = {"reinforce": "REINFORCE", "imitation": "imitation", "rule-reinforce": "the rule imitated, then REINFORCE"}
 ALGORITHMS = tuple(NAMES)
 #: Larger graphs are measured on, not learned from.
 MAX_OPS = 2500
@@ -68,29 +71,48 @@ class Case:
     @property
     def training(self) -> RegalTraining:
         """Without noisy copies: networks are what there is to be more of."""
-        of_objective = replace(TRAININGS[CONFIGURATIONS[self.objective]], augmentations=0, max_ops=MAX_OPS)
-        imitates = self.algorithm == "imitation"
-        if self.is_quick:
-            shown = (
-                {"imitation_steps": 2, "expert_rounds": 1} if imitates else {"imitation_steps": 0, "expert_rounds": 0}
+        training = replace(TRAININGS[CONFIGURATIONS[self.objective]], augmentations=0, max_ops=MAX_OPS)
+        training = replace(training, validation_interval=100, validation_graphs=32)
+        if self.algorithm == "imitation":
+            training = replace(training, evaluations=2500, validation_interval=200)
+        elif self.algorithm == "reinforce":
+            training = replace(training, imitation_steps=0, steps=500, **_REWARDS)
+        else:
+            space = found_rule(RULES[self.objective]).configuration.action_space
+            policy = replace(
+                training.policy, placement_levels=space.placement_levels, scheduling_levels=space.scheduling_levels
             )
-            tiny: dict[str, Any] = {"steps": 2, "batch": 2, "samples": 2, "validation_graphs": 1, **shown}
-            return replace(of_objective, evaluations=450, validation_evaluations=450, **tiny)
-        if imitates:
-            return replace(of_objective, evaluations=2500, validation_interval=200, validation_graphs=32)
-        return replace(
-            of_objective,
-            imitation_steps=0,
-            expert_rounds=0,
-            steps=1500,
-            batch=4,
-            samples=4,
-            evaluations=1000,
-            learning_rate=1e-3,
-            last_learning_rate=0.0,
-            validation_interval=250,
-            validation_graphs=32,
-        )
+            training = replace(
+                training, policy=policy, expert_rule=RULES[self.objective], imitation_steps=400, steps=700, **_REWARDS
+            )
+        return _quick(training) if self.is_quick else training
+
+
+#: Of trainings on rewards; imitation has its own (learning/regal/trainings.py).
+_REWARDS: dict[str, Any] = {
+    "expert_rounds": 0,
+    "batch": 4,
+    "samples": 4,
+    "evaluations": 1000,
+    "learning_rate": 1e-3,
+    "last_learning_rate": 0.0,
+}
+
+
+def _quick(training: RegalTraining) -> RegalTraining:
+    """In two steps."""
+    imitated = min(training.imitation_steps, 2 if training.steps == training.imitation_steps else 1)
+    return replace(
+        training,
+        imitation_steps=imitated,
+        expert_rounds=min(training.expert_rounds, 1),
+        steps=2,
+        batch=2,
+        samples=2,
+        evaluations=450,
+        validation_evaluations=450,
+        validation_graphs=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +132,20 @@ class Gain:
     share_no_worse: float
 
 
+def trained_in(out: Path) -> list[Case]:
+    """All whose training is over, those of earlier commands too."""
+    names = [path.parent.name for path in sorted((out / "trainings").glob("*/done"))]
+    found = [re.fullmatch(rf"({'|'.join(OBJECTIVES)})-({'|'.join(ALGORITHMS)})-(\d+)-seed-(\d+)", n) for n in names]
+    return [
+        Case(objective=cast(Objective, each[1]), algorithm=each[2], size=int(each[3]), seed=int(each[4]))
+        for each in found
+        if each is not None
+    ]
+
+
 def train_all(cases: Sequence[Case], graphs: Path, out: Path) -> None:
-    missing = [case for case in cases if not (out / "trainings" / case.name / "done").exists()]
+    trained = {case.name for case in trained_in(out)}
+    missing = [case for case in cases if case.name not in trained]
     write_data(graphs, out / "data", sorted({case.size for case in missing}))
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         for case, best in zip(missing, pool.map(_trained, missing, [out] * len(missing)), strict=True):
@@ -120,6 +154,7 @@ def train_all(cases: Sequence[Case], graphs: Path, out: Path) -> None:
 
 def write_data(graphs: Path, folder: Path, sizes: Sequence[int]) -> None:
     """For each size a folder of the graphs to learn from and those to validate on."""
+    sizes = [size for size in sizes if not (folder / f"{size}" / f"valid{SUFFIX}").exists()]  # the last to be written
     train_set = read_graph_set(graphs / f"train{SUFFIX}")
     all_graphs = (train_set[index] for index in range(len(train_set) if sizes else 0))
     small = sorted((graph for graph in all_graphs if len(graph.ops) <= MAX_OPS), key=lambda graph: graph.name)
@@ -231,7 +266,7 @@ def drawn(found: Sequence[Gain]) -> Any:
         for (algorithm, name), colour, marker in zip(NAMES.items(), LINE_COLOURS, MARKERS, strict=False):
             points = sorted((gain for gain in own if gain.algorithm == algorithm), key=lambda gain: gain.size)
             if points:
-                shift = 0.97 if algorithm == ALGORITHMS[0] else 1.03  # so that intervals do not cover each other
+                shift = 1.06 ** (ALGORITHMS.index(algorithm) - 1)  # so that intervals do not cover each other
                 axis.errorbar(
                     [gain.size * shift for gain in points],
                     [gain.over_brkga.value for gain in points],
@@ -247,7 +282,7 @@ def drawn(found: Sequence[Gain]) -> Any:
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False)
     figure.axes[0].set_ylabel("% over BRKGA, both at 5,000 evaluations")
     return figure
 
@@ -274,6 +309,7 @@ def main() -> None:
         for algorithm in arguments.algorithms
     ]
     train_all(cases, arguments.graphs, arguments.out)
+    cases = trained_in(arguments.out)
     measure_all(cases, arguments.out, ["--take", "2", "--evaluations", "450"] if arguments.quick else [])
     test = read_graph_set(arguments.graphs / f"test{SUFFIX}")
     families = {graph.name: graph.metadata["family"] for graph in (test[index] for index in range(len(test)))}

@@ -17,6 +17,7 @@ from placewright.learning.regal.actions import ActionSpace
 from placewright.learning.regal.features import Features
 from placewright.learning.regal.memory_affinity import NUM_KINDS
 from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities
+from placewright.learning.rule.rule import RuleConfiguration, rule_actions
 from placewright.proposal import Proposal
 
 Float = NDArray[np.float64]
@@ -49,6 +50,11 @@ def demonstrate(environment: GuidedSearch, space: ActionSpace, rounds: int) -> D
         if best is None or search.best_objective < best:
             best, shown = search.best_objective, actions
     return Demonstration(actions=shown, weight=weight)
+
+
+def demonstrate_rule(environment: GuidedSearch, rule: RuleConfiguration) -> Demonstration:
+    """What the rule proposes; the policy must have the rule's action space."""
+    return Demonstration(actions=rule_actions(rule, environment.observation.features), weight=1.0)
 
 
 def _simple_proposal(environment: GuidedSearch, space: ActionSpace) -> tuple[Int, float]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placewright.learning.environments.guided_search import GuidedSearch, uniform_objective
-from placewright.learning.protocols import Weights
+from placewright.learning.protocols import Demonstration, Weights
 from placewright.learning.regal.configuration import CONFIGURATIONS, IN_THE_PAPER, PolicyConfiguration
-from placewright.learning.regal.expert import demonstrate
+from placewright.learning.regal.expert import demonstrate, demonstrate_rule
 from placewright.learning.regal.features import FEATURE_EVALUATIONS, context_of
 from placewright.learning.regal.policy import RegalPolicy
+from placewright.learning.rule.policy import found_rule, rule_names
 from placewright.learning.training import Split, TrainingConfiguration
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode, Objective
@@ -36,6 +37,8 @@ class RegalTraining(TrainingConfiguration):
         Runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
     expert_rounds
         Of guided search that make the expert's simple proposal better (expert.py).
+    expert_rule
+        Name of a rule with the policy's actions, which is imitated instead (learning/rule/found).
     """
 
     policy: PolicyConfiguration
@@ -43,6 +46,7 @@ class RegalTraining(TrainingConfiguration):
     validation_evaluations: int = 5000
     reference_seeds: int = 3
     expert_rounds: int = 0
+    expert_rule: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +61,13 @@ class RegalTraining(TrainingConfiguration):
             )
         if self.imitation_steps and not self.policy.with_affinities:
             raise InputError(f"imitation_steps is {self.imitation_steps}; the expert needs a policy that sees leanings")
+        if self.expert_rule is not None:
+            if self.expert_rule not in rule_names():
+                raise InputError(f"there is no rule '{self.expert_rule}'; known are {', '.join(rule_names())}")
+            if self.expert_rounds or not self.imitation_steps:
+                raise InputError(f"expert_rule '{self.expert_rule}' wants imitation_steps and no expert_rounds")
+            if found_rule(self.expert_rule).configuration.action_space != self.policy.action_space:
+                raise InputError(f"expert_rule '{self.expert_rule}' has other actions than the policy")
 
     @property
     def objective(self) -> Objective:
@@ -87,8 +98,13 @@ class RegalTraining(TrainingConfiguration):
             evaluations=evaluations - FEATURE_EVALUATIONS,
             found_before=context.objective,
             initial_keys=kept,
-            expert=partial(demonstrate, space=policy.action_space, rounds=self.expert_rounds),
+            expert=self._expert(),
         )
+
+    def _expert(self) -> Callable[[GuidedSearch], Demonstration]:
+        if self.expert_rule is not None:
+            return partial(demonstrate_rule, rule=found_rule(self.expert_rule).configuration)
+        return partial(demonstrate, space=self.policy.action_space, rounds=self.expert_rounds)
 
     def trained_policy(self, name: str, weights: Weights, record: Mapping[str, Any]) -> RegalPolicy:
         return RegalPolicy(name=name, configuration=self.policy, weights=weights, record=record)
