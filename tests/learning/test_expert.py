@@ -13,12 +13,16 @@ from placewright.datasets.synthetic import random_graph
 from placewright.decoder import DecoderName
 from placewright.learning.environments.guided_search import GuidedSearch
 from placewright.learning.regal.actions import ActionSpace, beta_parameters
+from placewright.learning.regal.configuration import CONFIGURATIONS
 from placewright.learning.regal.expert import actions_of, affinity_actions, candidate_actions, demonstrate
 from placewright.learning.regal.features import Context, Features, context_of
 from placewright.learning.regal.memory_affinity import num_memory_affinities
 from placewright.learning.regal.smoothed_affinity import num_smoothed_affinities
+from placewright.learning.regal.trainings import RegalTraining
+from placewright.learning.rule.policy import found_rule
 from placewright.machines import load_machine
 from placewright.problem import Problem
+from placewright.support.errors import InputError
 
 
 def features_of(to_first: list[float], position: list[float]) -> Features:
@@ -149,3 +153,33 @@ def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
     gain = 1 - min(found) / np.mean(found)
     assert (gain >= 0.05) == counts_fully
     assert environment.demonstration.weight == pytest.approx(min(1, gain / 0.05))
+
+
+RULE = "rule-runtime-libraries"
+IMITATING = RegalTraining(policy=CONFIGURATIONS["runtime-zoo-leanings"], imitation_steps=1, expert_rule=RULE)
+
+
+def test_a_rule_in_the_place_of_the_expert_is_imitated_as_it_is() -> None:
+    graph = random_graph(3, 1)
+    times = np.array([[op.time_ns] * 2 for op in graph.ops], np.int64)
+    problem = Problem(graph=graph, machine=load_machine(PAPER_MACHINE), time_ns=times, control="order")
+    environment = replace(IMITATING, evaluations=401, reference_seeds=1).environment(problem, 0, "train")
+    rule = found_rule(RULE)
+    shown, proposed = environment.demonstration, rule.guide(problem, environment.observation, 0)
+    assert shown.weight == 1
+    space = IMITATING.policy.action_space
+    imitated = space.proposal(problem, shown.actions, environment.observation.fixed_op)
+    for parameter in ("alpha", "beta"):
+        own, rules = (getattr(each, parameter)[each.row] for each in (imitated, proposed))
+        assert own.tolist() == rules.tolist()
+
+
+def test_a_rule_that_cannot_be_imitated_is_named() -> None:
+    with pytest.raises(InputError, match=r"^there is no rule 'nonesuch'; known are rule-peak-memory-libraries, "):
+        replace(IMITATING, expert_rule="nonesuch")
+    with pytest.raises(InputError, match=f"^expert_rule '{RULE}' wants imitation_steps and no expert_rounds$"):
+        replace(IMITATING, imitation_steps=0)
+    with pytest.raises(InputError, match=f"^expert_rule '{RULE}' wants imitation_steps and no expert_rounds$"):
+        replace(IMITATING, expert_rounds=2)
+    with pytest.raises(InputError, match=f"^expert_rule '{RULE}' has other actions than the policy$"):
+        replace(IMITATING, policy=replace(IMITATING.policy, placement_levels=4))
