@@ -140,7 +140,14 @@ def learner(method: Any, arguments: argparse.Namespace, checkpoint: Path, polici
         path = policies / f"{stage}.safetensors"
         if stage >= 1 and not path.exists():
             make_folder(policies)
-            record = {"network": network, "method": method, "mode": mode, "evaluations": environment.run.evaluations}
+            record = {
+                "network": network,
+                "method": method,
+                "mode": mode,
+                "evaluations": environment.run.evaluations,
+                "seed": environment.run.seed,
+                "gradient_steps": arguments.gradient_steps,
+            }
             write_policy(policy_of(of, f"{method}-{network}", record), path)
 
     return MapLearner(

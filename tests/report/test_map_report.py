@@ -27,6 +27,20 @@ def test_the_report_tells_latency_bound_and_moves(found: MemoryMap) -> None:
     assert all(assumption.replace("'", "&#x27;") in text for assumption in found.chip.assumptions)
 
 
+def test_tensors_that_save_are_among_those_that_lie_elsewhere(found: MemoryMap) -> None:
+    listed = re.search(r"<caption[^>]*>Tensors that save the most.*?</table>", map_html(found), re.DOTALL)
+    assert listed is not None
+    shown = set(re.findall(r'<th [^>]*class="layer"[^>]*>([^<]+)<', listed[0]))
+    moved = {tensor.name for tensor in found.tensors if tensor.level != tensor.compiler_level}
+    assert shown
+    assert shown <= moved
+
+
+def test_a_map_that_is_the_compilers_lists_none() -> None:
+    page = map_html(placewright.map_memory("example:resnet50-int8", "nnpi", solver="h6"))
+    assert "Every tensor lies where compiler h6 has it." in page
+
+
 def test_the_report_loads_nothing_and_is_well_formed(found: MemoryMap) -> None:
     page = map_html(found)
     assert not re.search(r"""(?:src|href)=["'](?!data:)|url\(|@import""", page)

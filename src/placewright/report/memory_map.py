@@ -129,7 +129,10 @@ def _matrix(found: MemoryMap, matrix: tuple[tuple[int, ...], ...], caption: str)
 
 
 def _tensor_table(found: MemoryMap) -> Markup:
-    most = sorted(found.tensors, key=lambda t: (-t.saved_ps, -t.size_bytes))[:_MAX_TENSORS]
+    moved = [tensor for tensor in found.tensors if tensor.level != tensor.compiler_level]
+    if not moved:
+        return element("p", f"Every tensor lies where compiler {found.compiler} has it.", class_="note")
+    most = sorted(moved, key=lambda t: (-t.saved_ps, -t.size_bytes))[:_MAX_TENSORS]
     headings = [("Tensor", ""), ("What", ""), ("Size", "number"), ("Compiler", ""), ("Here", ""), ("Saves", "number")]
     return table(headings, [_tensor_row(found, tensor) for tensor in most], "Tensors that save the most")
 
