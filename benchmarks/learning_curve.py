@@ -38,6 +38,7 @@ from placewright.learning.rule.policy import found_rule
 from placewright.learning.trainer import BEST, train
 from placewright.problem.objective import Objective
 from placewright.support.files import make_folder, write_atomically
+from placewright.support.processes import end_with_parent
 
 HERE = Path(__file__).parent
 GRAPHS = HERE / "instances" / "libraries"
@@ -147,7 +148,8 @@ def train_all(cases: Sequence[Case], graphs: Path, out: Path) -> None:
     trained = {case.name for case in trained_in(out)}
     missing = [case for case in cases if case.name not in trained]
     write_data(graphs, out / "data", sorted({case.size for case in missing}))
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), spawn, initializer=end_with_parent, max_tasks_per_child=1) as pool:
         for case, best in zip(missing, pool.map(_trained, missing, [out] * len(missing)), strict=True):
             print(f"{case.name}: {best:+.2f}% over BRKGA at the best validation", flush=True)
 

@@ -166,6 +166,7 @@ def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
         "libraries-peak-memory": 176,
         "zoo": 148,
         "zoo-peak-memory": 148,
+        "zoo-16gib": 148,
         "zoo-topologies": 1480,
     }
     assert {name: len(suite.labels) for name, suite in found.items()} == num_graphs

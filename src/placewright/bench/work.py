@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def serve(
     # The parent hears Ctrl-C too and ends its workers; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         for message in _answers(suite_path, devices, dims, plugins, connection):
             connection.send(message)

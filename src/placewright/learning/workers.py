@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -179,7 +178,7 @@ def _start(folder: Path, sent: SentConfiguration, max_ops: int) -> None:
     """Once in each process."""
     configuration = sent.received()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends its workers
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     init_worker(problem_sets_of(folder, configuration), configuration, max_ops)
 
 

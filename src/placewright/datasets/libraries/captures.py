@@ -190,7 +190,7 @@ class _Process:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(
-                1, mp_context=context, max_tasks_per_child=_CAPTURES_PER_PROCESS, initializer=_watch_parent
+                1, mp_context=context, max_tasks_per_child=_CAPTURES_PER_PROCESS, initializer=end_with_parent
             )
         try:
             return self._pool.submit(_captured, listed, mode, self._seconds).result()
@@ -198,10 +198,6 @@ class _Process:
             self._pool = None
             failure = "its process died, perhaps for want of memory"
             return Captured(name=f"{listed.label}-{mode}", graph=None, failure=failure, seconds=0.0)
-
-
-def _watch_parent() -> None:
-    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _captured(listed: Listed, mode: Mode, seconds: int) -> Captured:
