@@ -389,7 +389,7 @@ class ScheduleAnnealing:
     Simulated annealing over schedules; see placewright.search.metaheuristics.schedule_annealing.
     """
 
-    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False) -> None: ...
+    def __init__(self, *, problem: Problem, seed: int, starts: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]], first_temperature: float, last_temperature: float, ignores_limits: bool = False, move_weights: Sequence[int] = [45, 40, 8, 7]) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """

@@ -19,10 +19,7 @@ constexpr int32_t kLargestCluster = 64;  // ops that change their device togethe
 // an early finish of all else makes room for those that do not.
 constexpr double kMeanFinishWeight = 2.0;
 constexpr double kCriticalShare = 0.95;  // of the moves, which start from an op that delays the step
-// Of 100 moves, so many change devices, the order on a device, and when a tensor is sent; in the others two ops change
-// places.
-constexpr uint32_t kDeviceMoves = 45, kOrderMoves = 40, kSendingMoves = 8;
-constexpr int32_t kMaxUnchecked = 64;  // moves accepted by time between two looks at the limits
+constexpr int32_t kMaxUnchecked = 64;    // moves accepted by time between two looks at the limits
 
 double mean_time_ns(const Problem& p) {
     double total = 0;
@@ -209,12 +206,13 @@ Solution ScheduleAnnealing::best() const {
 
 void ScheduleAnnealing::draw_move(const RandomStream& stream) {
     const int32_t op = draw_op(stream);
-    const uint32_t kind = stream.below(kKind, 100);
-    if (kind < kDeviceMoves)
+    const auto [device, order, sending, swap] = config_.move_weights;
+    const uint32_t kind = stream.below(kKind, device + order + sending + swap);
+    if (kind < device)
         draw_device_move(stream, op);
-    else if (kind < kDeviceMoves + kOrderMoves)
+    else if (kind < device + order)
         draw_order_move(stream, op);
-    else if (kind < kDeviceMoves + kOrderMoves + kSendingMoves)
+    else if (kind < device + order + sending)
         draw_sending_move(stream, op);
     else
         draw_swap(stream, op);

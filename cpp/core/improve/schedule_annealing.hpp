@@ -1,6 +1,7 @@
 // Simulated annealing over placement, order of ops and the moments at which tensors are sent, on a disjunctive graph.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,6 +19,8 @@ struct ScheduleAnnealingConfig {
     double first_temperature = 2.0;  // in mean times of an op
     double last_temperature = 0.02;
     bool ignores_limits = false;  // of memory, as if there were none
+    // How often moves change devices, the order on a device, when a tensor is sent, and exchange two ops; not all 0.
+    std::array<uint32_t, 4> move_weights{45, 40, 8, 7};
 };
 
 class ScheduleAnnealing {

@@ -41,6 +41,7 @@ class ScheduleAnnealing:
     ops_per_cluster: how many ops are one op of each coarse problem on average. coarse_share: of the budget, for each.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
     problem that was coarse before from the second, to the last, falling geometrically over each part of the budget.
+    move_weights: how often moves change devices, the order on a device, when a tensor is sent, and exchange two ops.
     """
 
     name: str = "schedule-annealing"
@@ -49,6 +50,7 @@ class ScheduleAnnealing:
     first_temperature: float = 2.0
     fine_temperature: float = 1.0
     last_temperature: float = 0.02
+    move_weights: tuple[int, int, int, int] = (45, 40, 8, 7)
 
     def __post_init__(self) -> None:
         if any(ops < 2 for ops in self.ops_per_cluster):
@@ -58,6 +60,8 @@ class ScheduleAnnealing:
         temperatures = (self.first_temperature, self.fine_temperature, self.last_temperature)
         if not all(0 < self.last_temperature <= temperature < float("inf") for temperature in temperatures):
             raise InputError(f"temperatures must be positive and fall, not be {temperatures}")
+        if min(self.move_weights) < 0 or not 0 < sum(self.move_weights) < 2**32:
+            raise InputError(f"weights of moves must be at least 0 and not all 0, not {self.move_weights}")
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """Anneal from the best of the run's initial solutions, or where it has none from earliest-task-first and
@@ -121,6 +125,7 @@ class ScheduleAnnealing:
             first_temperature=temperature,
             last_temperature=self.last_temperature,
             ignores_limits=ignores_limits,
+            move_weights=self.move_weights,
         )
 
 
