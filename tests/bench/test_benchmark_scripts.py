@@ -38,6 +38,7 @@ TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
     "baseline_costs": ["--graphs", "GRAPHS"],
+    "choices": ["moves", "--take", "3", "--seeds", "1"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoders": ["GRAPHS", "--graphs", "1", "--evaluations", "200"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],

@@ -82,6 +82,24 @@ def test_who_ignores_limits_goes_where_one_without_limits_goes(problem: Problem,
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    ("weights", "best"),
+    [
+        ((1, 0, 0, 0), 1),  # b goes to the other device
+        ((0, 1, 0, 0), 2),  # nothing leaves its device
+        ((0, 0, 1, 0), 2),
+        ((0, 0, 0, 1), 2),  # there is no op on the other device to exchange with
+    ],
+)
+def test_only_moves_with_a_weight_are_made(weights: tuple[int, int, int, int], best: int) -> None:
+    # Two ops of 1 ns that need nothing of each other, both on the first device.
+    problem = problem_of(graph_of({"a": ("", 0), "b": ("", 0)}), machine_of(2))
+    start = SingleDevice().solve(problem, SearchRun())
+    assert start.metrics.step_time_ns == 2
+    run = SearchRun(Budget(evaluations=200), initial_solutions=[start.solution])
+    assert ScheduleAnnealing(move_weights=weights).solve(problem, run).metrics.step_time_ns == best
+
+
 def test_a_real_training_step_gains_over_its_starts() -> None:
     problem = make_problem(load_graph("example:inception-v3-train"), load_machine("2xv100/nvlink"))
     start = EarliestTaskFirst().solve(problem, SearchRun())
@@ -109,11 +127,23 @@ def test_what_the_coarse_problem_takes_counts(evaluations: int, memory_limit: in
         ({"ops_per_cluster": (4, 1)}, "clusters of 1 ops"),
         ({"coarse_share": 0.5}, "a share of 0.5"),
         ({"fine_temperature": 0.001}, "temperatures must"),
+        ({"move_weights": (0, 0, 0, 0)}, "weights of moves must"),
+        ({"move_weights": (1, -1, 1, 1)}, "weights of moves must"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         ScheduleAnnealing(**wrong)
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0, 0), (2**32 - 1, 1, 0, 0)])
+def test_the_core_refuses_weights_of_moves_that_it_cannot_draw_by(weights: tuple[int, int, int, int]) -> None:
+    core = problem_of(graph_of({"a": ("", 1)}), machine_of(2)).core
+    start = (np.zeros(1, np.int32), np.zeros(1, np.int32))
+    with pytest.raises(ValueError, match="weights of moves"):
+        _core.ScheduleAnnealing(
+            problem=core, seed=0, starts=[start], first_temperature=1, last_temperature=1, move_weights=weights
+        )
 
 
 def test_a_start_that_parts_a_group_is_refused() -> None:
