@@ -151,15 +151,23 @@ tables: $(VENV)/dev
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers regal,brkga --evaluations 1000,10000 --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
+	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
+	$(RUN)/zoo-16gib.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-16gib
 	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
+	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-leanings,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
+	  --out out/tables/libraries
+	$(RUN)/libraries-peak-memory.toml --solvers brkga,regal:peak-memory-zoo-leanings,rule:rule-peak-memory-zoo,rule:rule-peak-memory-libraries,etf,auto \
+	  --out out/tables/libraries-peak-memory
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
 	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
-	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory zoo zoo-peak-memory zoo-topologies; do \
+	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory zoo zoo-16gib zoo-peak-memory zoo-topologies \
+	  libraries libraries-peak-memory; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
