@@ -194,9 +194,14 @@ def policy_of(case: Case, out: Path) -> Path:
 
 def gains(cases: Sequence[Case], out: Path, families: Mapping[str, str]) -> list[Gain]:
     """Of each kind of training. Intervals count the graphs of one family as one. families: of the graphs, by name."""
-    kinds = sorted({(case.objective, case.algorithm, case.size) for case in cases})
+    kinds = sorted({(case.objective, case.algorithm, case.size) for case in cases}, key=_place)
     return [gain_of([case for case in cases if (case.objective, case.algorithm, case.size) == kind], out, families)
             for kind in kinds]  # fmt: skip
+
+
+def _place(kind: tuple[Objective, str, int]) -> tuple[int, int, int]:
+    objective, algorithm, size = kind
+    return OBJECTIVES.index(objective), ALGORITHMS.index(algorithm), size
 
 
 def gain_of(seeds: Sequence[Case], out: Path, families: Mapping[str, str]) -> Gain:
@@ -275,9 +280,10 @@ def drawn(found: Sequence[Gain]) -> Any:
                     yerr=[gain.over_brkga.half_width or 0 for gain in points],
                     color=colour, marker=marker, markersize=5, linewidth=1.5, elinewidth=1, capsize=2, label=name,
                 )  # fmt: skip
+        axis.axhline(0, color=QUIET, linewidth=0.8)
         axis.axhline(own[0].of_rule.value, color=QUIET, linewidth=1.3, linestyle=(0, (4, 2)), label="the rule")
         axis.set_xscale("log")
-        sizes = sorted({gain.size for gain in own})
+        sizes = sorted({gain.size for gain in found})
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set(title=objective.replace("-", " "), xlabel="graphs to learn from")
