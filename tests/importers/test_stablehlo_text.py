@@ -167,6 +167,7 @@ def test_quantised_types_have_the_size_of_what_is_stored() -> None:
         ),
         ("%0 = call @main(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>", "the function 'main' calls itself"),
         ("%0 = stablehlo.negate %x : tensor<2x3xf32>", "line 2: 'main' returns nothing"),
+        ("return %x : tensor<2x3xf32>", "line 4: 'main' has returned before this line"),
         ("%0:2 = stablehlo.negate %x : (tensor<f32>) -> tensor<f32>", "gives 2 values and has 1 types"),
         (
             "%0 = stablehlo.convolution(%x, %x) : (tensor<f32>) -> tensor<f32>",

@@ -137,6 +137,8 @@ class _Conversion:
         instructions: list[Instruction] = []
         root: Reference | None = None
         for statement in block.statements:
+            if root is not None:
+                raise self.error(f"'{shown(name)}' has returned before this line", statement.line)
             if statement.op in _RETURNS:
                 references, kinds = self._operands(split_signature(statement.text)[0], statement, scope)
                 root = references[0] if len(references) == 1 else ("return", ())
