@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 GRAPHS = HERE / "instances" / "libraries"
 SIZES = (50, 150, 500, 1000)
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
+TITLE = "What more networks to learn from are worth"
 NAMES = {"reinforce": "REINFORCE", "imitation": "imitation", "rule-reinforce": "the rule imitated, then REINFORCE"}
 ALGORITHMS = tuple(NAMES)
 #: Larger graphs are measured on, not learned from.
@@ -265,7 +266,7 @@ def drawn(found: Sequence[Gain]) -> Any:
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.66 / 4), wspace=0.06)
     headline(
         figure,
-        "What more networks to learn from are worth",
+        TITLE,
         f"unseen families, {found[0].over_brkga.num_graphs} graphs, 95% intervals by family",
     )
     for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False).flat, objectives, strict=True):
@@ -322,7 +323,7 @@ def main() -> None:
     test = read_graph_set(arguments.graphs / f"test{SUFFIX}")
     families = {graph.name: graph.metadata["family"] for graph in (test[index] for index in range(len(test)))}
     found = gains(cases, arguments.out, families)
-    write_atomically(arguments.out / "curve.md", table(found).encode())
+    write_atomically(arguments.out / "curve.md", f"# {TITLE}\n\n{table(found)}".encode())
     print(table(found), end="")
     with style():
         for suffix, data in as_files(drawn(found)).items():
