@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from find_rule import by_hand
 from numpy.typing import NDArray
+from some_baselines import step_time_ns
 
 from placewright.bounds import lower_bound
 from placewright.datasets.problem_set import ProblemSet
@@ -36,14 +37,13 @@ from placewright.learning.rule.rule import RuleConfiguration, rule_actions
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode
-from placewright.search import portfolio
 from placewright.search.auto import Auto
 from placewright.search.constructive.baseline import Baseline
 from placewright.search.constructive.baselines import BASELINES
 from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
 from placewright.search.metaheuristics.peak_search import PeakSearch
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
-from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
 
@@ -102,26 +102,17 @@ def _context(problem: Problem, seed: int) -> Context:
     return context_of(problem, seed, with_affinities=True)
 
 
+_ALONE = ("list", "etf", "segment-fill", "heft", "cluster-list", "cluster-partition", "layers")
+
+
 def baselines(seconds: float = 0.1) -> dict[str, Option]:
     """All of them, as `auto` has it, and one of them alone before the search."""
 
     def after(chosen: Sequence[Baseline]) -> Option:
-        def solve(problem: Problem, seed: int) -> float:
-            names = vars(portfolio)
-            names["BASELINES"] = tuple(chosen)
-            try:
-                run = SearchRun(Budget(evaluations=UNLIMITED, seconds=seconds), seed=seed)
-                return float(Auto().solve(problem, run).metrics.step_time_ns)
-            finally:
-                names["BASELINES"] = BASELINES
+        return lambda problem, seed: float(step_time_ns(problem, chosen, seconds, seed))
 
-        return solve
-
-    alone = {method.name: [method] for method in BASELINES if method.name in _ALONE}
-    return {"all": after(BASELINES), **{name: after(chosen) for name, chosen in alone.items()}}
-
-
-_ALONE = ("list", "etf", "segment-fill", "heft", "cluster-list", "cluster-partition", "layers")
+    alone = {method.name: after([method]) for method in BASELINES if method.name in _ALONE}
+    return {"all": after(BASELINES), **alone}
 
 
 def moves(evaluations: int = 20_000) -> dict[str, Option]:
@@ -146,7 +137,8 @@ def _starts(problem: Problem) -> list[Result]:
 
 
 def limits(evaluations: int = 20_000) -> dict[str, Option]:
-    """`auto`, and schedule annealing of what peak search finds in a share of the evaluations, from each start."""
+    """`auto`, and peak search with a share of the evaluations, then schedule annealing from the best plans so far,
+    with the usual coarse problems and with fewer. Those have the baselines' plans for nothing; `auto` pays for them."""
 
     def auto(problem: Problem, seed: int) -> float:
         return _within(problem, Auto().solve(problem, SearchRun(Budget(evaluations=evaluations), seed=seed)))

@@ -14,6 +14,7 @@ import argparse
 import statistics
 
 import numpy as np
+from some_baselines import step_time_ns
 
 from placewright.bounds import lower_bound
 from placewright.datasets.zoo.capture import OPTIMIZER
@@ -23,13 +24,10 @@ from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.torch_module import captured_graph
 from placewright.machines import load_machine
-from placewright.problem import Problem, make_problem
-from placewright.search import portfolio
-from placewright.search.auto import Auto
+from placewright.problem import make_problem
 from placewright.search.constructive.baselines import BASELINES
 from placewright.search.constructive.etf import EarliestTaskFirst
 from placewright.search.constructive.layers import LAYERS
-from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.search_run import SearchRun
 
 NETWORKS = ("example:gnmt-train", "gnmt2", "gnmt4", "nmt2", "gshard16x24")
@@ -62,17 +60,6 @@ def mixture() -> Graph:
     return captured_graph(model, (tokens,), {}, training=True, optimizer=OPTIMIZER, name=MIXTURE, random_in_order=False)
 
 
-def step_time(problem: Problem, seconds: float, seed: int, *, has_layers: bool) -> int:
-    """Of `auto` within the limit."""
-    names = vars(portfolio)
-    names["BASELINES"] = tuple(method for method in BASELINES if has_layers or method is not LAYERS)
-    try:
-        run = SearchRun(Budget(evaluations=UNLIMITED, seconds=seconds), seed=seed)
-        return Auto().solve(problem, run).metrics.step_time_ns
-    finally:
-        names["BASELINES"] = BASELINES
-
-
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
@@ -83,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
+    others = tuple(method for method in BASELINES if method is not LAYERS)
     arguments = parser().parse_args()
     print("| network, ops to schedule | seconds | bound | `etf` | without `layers` | with it | ratio |")
     print("|---|---:|---:|---:|---:|---:|---:|")
@@ -94,7 +82,7 @@ def main() -> None:
         for seconds in arguments.seconds:
             both = np.array(
                 [
-                    [step_time(problem, seconds, seed, has_layers=has_layers) for has_layers in (False, True)]
+                    [step_time_ns(problem, chosen, seconds, seed) for chosen in (others, BASELINES)]
                     for seed in range(arguments.seeds)
                 ]
             )

@@ -25,6 +25,7 @@ PARTS = {
     "timed_plans",
     "placer_curves",
     "report",
+    "some_baselines",
     "zoo_modules",
 }
 SUITE = """graphs = "tiny.graphs.gz"
