@@ -13,6 +13,7 @@ found by hand, are tried on few graphs, one in four of them on four times as man
     python benchmarks/find_rule.py rule-runtime-zoo-lazy --task zoo --decoder lazy
     python benchmarks/find_rule.py rule-peak-memory-zoo --task zoo --objective peak-memory
     python benchmarks/find_rule.py rule-peak-memory-zoo-evict --task zoo --objective peak-memory --decoder evict
+    python benchmarks/find_rule.py rule-peak-memory-zoo-scheduling --task zoo --objective peak-memory --part scheduling
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import asdict, fields, replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from halving import Scored, halved
 
@@ -51,6 +52,7 @@ from placewright.support.files import make_folder, write_atomically
 HERE = Path(__file__).parent
 OUT = HERE.parent / "src" / "placewright" / "learning" / "rule" / "found"
 TRAINING_SEED, MAX_OPS = 1, 1500
+Part = Literal["both", "placement", "scheduling"]
 #: More zeros than anything else: a rule is short.
 WEIGHTS = (-2, -1, 0, 0, 0, 1, 2)
 
@@ -82,9 +84,17 @@ class Trial:
         return 100 * (1 - min(search.best_objective, context.objective) / max(1, reference))
 
 
-def candidates(like: RuleConfiguration, count: int, draw: random.Random) -> list[RuleConfiguration]:
-    """Those found by hand, then random ones."""
-    return list(islice(chain(by_hand(like), _drawn(like, draw)), count))
+def candidates(
+    like: RuleConfiguration, count: int, draw: random.Random, part: Part = "both"
+) -> list[RuleConfiguration]:
+    """Those found by hand, then random ones; of them those that decide about nothing but `part`."""
+    return list(islice((each for each in chain(by_hand(like), _drawn(like, draw)) if _is_of(part, each)), count))
+
+
+def _is_of(part: Part, rule: RuleConfiguration) -> bool:
+    if part == "placement":
+        return not rule.weights
+    return part == "both" or rule.affinity is None
 
 
 def by_hand(like: RuleConfiguration) -> list[RuleConfiguration]:
@@ -164,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--objective", default="step-time", choices=("step-time", "peak-memory"))
     options.add_argument("--control", default="order", choices=("order", "signal", "transfer"))
     options.add_argument("--decoder", default="paper", choices=WITH_AFFINITIES, help="others keep the best, too")
+    options.add_argument("--part", default="both", choices=get_args(Part), help="what the rule may decide about")
     options.add_argument("--candidates", type=int, default=256)
     options.add_argument("--take", type=int, default=192, help="training graphs")
     options.add_argument("--first", type=int, default=12, help="of them, for all candidates")
@@ -186,7 +197,10 @@ def main() -> None:
     graphs = training_graphs(arguments.task, arguments.take, arguments.max_ops, like.control)
     trial = Trial(graphs, like, arguments.evaluations)
     best, *others = halved(
-        candidates(like, arguments.candidates, random.Random(0)), len(trial), trial.gain, arguments.first
+        candidates(like, arguments.candidates, random.Random(0), arguments.part),
+        len(trial),
+        trial.gain,
+        arguments.first,
     )
     for rival in (best, *others[:4]):
         print(f"{rival.mean:+.2f} ± {rival.error:.2f}: {asdict(rival.candidate)}")

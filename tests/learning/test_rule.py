@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import random
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +28,8 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+find_rule: Any = importlib.import_module("find_rule")
 TIME = RuleConfiguration(objective="step-time", weights={"own": 1})
 
 
@@ -127,3 +134,13 @@ def test_rule_takes_the_one_for_the_objective(problem: Problem) -> None:
 def test_a_rule_that_cannot_be_is_refused(changed: dict[str, object], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         replace(TIME, **changed)  # type: ignore[arg-type]
+
+
+def test_candidates_of_a_part_leave_the_other_uniform() -> None:
+    def drawn(part: str) -> list[RuleConfiguration]:
+        found: list[RuleConfiguration] = find_rule.candidates(TIME, 40, random.Random(0), part)
+        return found
+
+    assert [bool(rule.weights) for rule in drawn("placement")] == [False] * 40
+    assert [rule.affinity for rule in drawn("scheduling")] == [None] * 40
+    assert any(rule.weights and rule.affinity is not None for rule in drawn("both"))

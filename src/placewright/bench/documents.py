@@ -58,8 +58,10 @@ def _grid(table: AnyTable) -> str:
 
 
 def _definitions(columns: Sequence[Column[Any]]) -> str:
-    meanings = dict.fromkeys((column.heading, column.meaning) for column in columns)
-    return "\n".join(f"- *{heading}*: {meaning}." for heading, meaning in meanings)
+    headings: dict[str, dict[str, None]] = {}  # by what they mean, each once
+    for column in columns:
+        headings.setdefault(column.meaning, {})[column.heading] = None
+    return "\n".join(f"- {', '.join(f'*{own}*' for own in same)}: {meaning}." for meaning, same in headings.items())
 
 
 def _plain(text: str) -> str:

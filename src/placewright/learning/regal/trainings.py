@@ -147,9 +147,17 @@ def _imitating(training: RegalTraining) -> RegalTraining:
 
 _OTHERS: tuple[ControlMode, ...] = ("signal", "transfer")
 _OURS = {name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()}
+_THE_PAPERS = {name: _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER}
+
+
+def _under_other_readings(trainings: Mapping[str, RegalTraining]) -> dict[str, RegalTraining]:
+    """Those on synthetic graphs, filtered for another reading of control dependencies (docs/semantics.md)."""
+    names = ("runtime-synthetic", "runtime-synthetic-sequence")
+    return {f"{name}-{control}": replace(trainings[name], control=control) for name in names for control in _OTHERS}
+
+
 TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
-    # On graphs that were filtered for that reading of control dependencies (docs/semantics.md).
-    **{f"runtime-synthetic-{control}": replace(_OURS["runtime-synthetic"], control=control) for control in _OTHERS},
-    **{f"{name}-paper": _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER},
+    **_under_other_readings(_OURS),
+    **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
 }
