@@ -71,32 +71,56 @@ def _silent(layers: TwoLayers) -> TwoLayers:
     return layers
 
 
-class Messages(nn.Module):
-    """Messages that ops get along their edges in one direction: the sum or mean of a two-layer network's outputs.
+class MessageLayers(nn.Module):
+    """Of the messages that ops get along their edges in one direction: what a two-layer network makes of both ends and
+    the edge."""
 
-    Its second layer is linear, so it is applied to what is summed instead of to every edge."""
-
-    def __init__(self, width: int, aggregation: str) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.width, self.is_mean = width, aggregation == "mean"
         self.hidden = nn.Linear(3 * width, width)
         self.out = nn.Linear(width, width)
 
-    def of_edges(self, edge: Tensor) -> Tensor:
-        """The part of the first layer that is the same in every round. [edges, width]"""
-        return linear(edge, self.hidden.weight[:, 2 * self.width :], self.hidden.bias)
 
-    def forward(self, state: Tensor, from_edges: Tensor, source: Tensor, target: Tensor, at: Tensor) -> Tensor:
-        """state: [ops, width]. at: the end of each edge that receives, source or target. -> [ops, width]"""
-        weight = self.hidden.weight
-        of_source = linear(state, weight[:, : self.width])
-        of_target = linear(state, weight[:, self.width : 2 * self.width])
-        hidden = relu(of_source.index_select(0, source) + of_target.index_select(0, target) + from_edges)
-        total = torch.zeros_like(state).index_add(0, at, hidden)
-        count = torch.zeros(len(state), 1).index_add(0, at, torch.ones(len(at), 1))
-        if self.is_mean:
-            total, count = total / count.clamp(min=1), count.clamp(max=1)
-        return linear(total, self.out.weight) + count * self.out.bias
+class Messages:
+    """One pass over a batch: what every op receives in a round, from both directions together.
+
+    The second layer is linear, so it is applied to the sum or mean over an op's edges instead of to every edge. What
+    does not change from round to round is made once, and both directions are computed as one: small networks spend
+    their time on the number of calls.
+    """
+
+    def __init__(self, batch: Batch, along: MessageLayers, against: MessageLayers, edge: Tensor, is_mean: bool) -> None:
+        """edge: states of the edges, [edges, width]."""
+        self._batch, self._width = batch, edge.shape[1]
+        both = along, against
+        parts = [layers.hidden.weight.split(self._width, 1) for layers in both]  # by source, target and edge
+        self._of_ends = torch.cat([of_end for end in (0, 1) for of_end in (parts[0][end], parts[1][end])])
+        self._from_edges = linear(
+            edge,
+            torch.cat([of_edge for _, _, of_edge in parts]),
+            torch.cat([layers.hidden.bias for layers in both]),
+        )
+        self._out = torch.cat([layers.out.weight for layers in both], 1)
+
+        num_ops = len(batch.op)
+        counts = [torch.bincount(at, minlength=num_ops)[:, None] for at in (batch.target, batch.source)]
+        self._share: Tensor | None = None
+        if is_mean:
+            self._share = torch.cat([1 / count.clamp(min=1).expand(-1, self._width) for count in counts], 1)
+            counts = [count.clamp(max=1) for count in counts]
+        self._bias = sum(count * layers.out.bias for count, layers in zip(counts, both, strict=True))
+
+    def received(self, state: Tensor) -> Tensor:
+        """[ops, width] -> [ops, width]."""
+        of_source, of_target = linear(state, self._of_ends).chunk(2, 1)
+        source, target = self._batch.source, self._batch.target
+        hidden = relu(of_source.index_select(0, source) + of_target.index_select(0, target) + self._from_edges)
+        along, against = hidden.chunk(2, 1)
+        none = torch.zeros_like(state)
+        total = torch.cat([none.index_add(0, target, along), none.index_add(0, source, against)], 1)
+        if self._share is not None:
+            total = total * self._share
+        return linear(total, self._out) + self._bias
 
 
 class GraphNetwork(nn.Module):
@@ -106,21 +130,23 @@ class GraphNetwork(nn.Module):
         super().__init__()
         width = configuration.width
         self.rounds, self.is_gated = configuration.rounds, configuration.update == "gru"
+        self.is_mean = configuration.aggregation == "mean"
         self.encode_op = TwoLayers(configuration.num_op_features, width, width)
         self.encode_edge = TwoLayers(NUM_EDGE_FEATURES, width, width)
-        self.along = Messages(width, configuration.aggregation)
-        self.against = Messages(width, configuration.aggregation)
+        self.along = MessageLayers(width)
+        self.against = MessageLayers(width)
         self.update = nn.GRUCell(width, width) if self.is_gated else _silent(TwoLayers(2 * width, width, width))
 
     def forward(self, batch: Batch) -> Tensor:
         """-> [ops, width]"""
-        state, edge = self.encode_op(batch.op), self.encode_edge(batch.edge)
-        along, against = self.along.of_edges(edge), self.against.of_edges(edge)
+        state = self.encode_op(batch.op)
+        if self.rounds == 0:
+            return state
+        messages = Messages(batch, self.along, self.against, self.encode_edge(batch.edge), self.is_mean)
         for _ in range(self.rounds):
-            messages = self.along(state, along, batch.source, batch.target, batch.target)
-            messages = messages + self.against(state, against, batch.source, batch.target, batch.source)
+            received = messages.received(state)
             state = (
-                self.update(messages, state) if self.is_gated else state + self.update(torch.cat([state, messages], 1))
+                self.update(received, state) if self.is_gated else state + self.update(torch.cat([state, received], 1))
             )
         return state
 
