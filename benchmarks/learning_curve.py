@@ -45,7 +45,12 @@ GRAPHS = HERE / "instances" / "libraries"
 SIZES = (50, 150, 500, 1000)
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
 TITLE = "What more networks to learn from are worth"
-NAMES = {"reinforce": "REINFORCE", "imitation": "imitation", "rule-reinforce": "the rule imitated, then REINFORCE"}
+#: What is measured is the policy of the best validation: of "rule-reinforce" so far always one of before the rewards.
+NAMES = {
+    "reinforce": "REINFORCE",
+    "imitation": "imitation",
+    "rule-reinforce": "the rule imitated (rewards after it lose)",
+}
 ALGORITHMS = tuple(NAMES)
 #: Larger graphs are measured on, not learned from.
 MAX_OPS = 2500
