@@ -3,8 +3,8 @@
 For --take of the zoo's training graphs up to 1,500 ops, as --suite has it, percent over uniform BRKGA, --evaluations
 each, in the mean: a near-optimal plan itself; uniform BRKGA with --decoder (paper, or another that reads affinities),
 and with it levels of A.6 made of that plan's devices and order, by the number of levels that affinities have; and what
-policies with leanings imitate. For step time these are proposals of leanings, next to those of ops that lean each
-for itself, and what eight and sixteen rounds of search from the first of these find, with the percentage of ops for
+policies with affinities imitate. For step time these are proposals of smoothed affinities, next to those of each op's
+own affinity, and what eight and sixteen rounds of search from the first of these find, with the percentage of ops for
 which both prefer one device; for peak memory each of the proposals that the expert tries, and the one that it takes,
 with another seed.
 """
@@ -86,31 +86,31 @@ def prefers_first(actions: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def expert_for_time(environment: GuidedSearch, space: ActionSpace) -> tuple[Proposals, dict[str, float]]:
-    """Levels by what they are of, and for rounds of search the percentage of ops on the device they lean to."""
+    """Levels by what they are of, and for rounds of search the percentage of ops on the device of their affinity."""
     features = environment.observation.features
     alone = features.op.copy()
     first = num_op_features("step-time", 2) - 3  # shares of the individuals by device; their position is last
     alone[:, -2:] = alone[:, first : first + 2]
-    leanings = affinity_actions(features, space)
+    affinities = affinity_actions(features, space)
     proposals = {
-        "leanings together": leanings,
-        "leanings of each op alone": affinity_actions(replace(features, op=alone), space),
+        "smoothed affinities": affinities,
+        "affinities of each op alone": affinity_actions(replace(features, op=alone), space),
     }
     agreed = {}
     for rounds in EXPERT_ROUNDS:
         what = f"what {rounds} rounds of the expert's search found"
         proposals[what] = demonstrate(environment, space, rounds).actions
-        same = prefers_first(proposals[what]) == prefers_first(leanings)
-        agreed[f"{what}: ops of it on the device they lean to"] = 100 * float(np.mean(same))
+        same = prefers_first(proposals[what]) == prefers_first(affinities)
+        agreed[f"{what}: ops of it on the device of their affinity"] = 100 * float(np.mean(same))
     return proposals, agreed
 
 
 def expert_for_memory(environment: GuidedSearch, space: ActionSpace) -> tuple[Proposals, dict[str, float]]:
     """The same; there are no rounds."""
-    all_uniform, *of_leanings = candidate_actions(environment.observation.features, space)
+    all_uniform, *of_affinities = candidate_actions(environment.observation.features, space)
     proposals = {"all uniform, after the search for features": all_uniform}
-    for number, actions in enumerate(of_leanings):
-        proposals[f"leanings of kind {number // 2}, {('weakly', 'surely')[number % 2]}"] = actions
+    for number, actions in enumerate(of_affinities):
+        proposals[f"affinities of kind {number // 2}, {('weakly', 'surely')[number % 2]}"] = actions
     return {**proposals, "what the expert takes": demonstrate(environment, space, 0).actions}, {}
 
 

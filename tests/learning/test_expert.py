@@ -26,7 +26,7 @@ from placewright.support.errors import InputError
 
 
 def features_of(to_first: list[float], position: list[float]) -> Features:
-    """Of two devices; all kinds of leaning but the last are to the other device."""
+    """Of two devices; of all kinds of affinity but the last the larger is to the other device."""
     lean = np.array([to_first, -np.array(to_first)]).T
     return Features(
         op=np.hstack(
@@ -119,7 +119,7 @@ def test_rounds_of_search_make_the_demonstration_better() -> None:
     assert reward(4) > 0.97 * reward(0)  # rewards are negative
 
 
-def test_for_memory_every_kind_of_leaning_is_tried_weakly_and_surely() -> None:
+def test_for_memory_every_kind_of_affinity_is_tried_weakly_and_surely() -> None:
     # Three ops; of the first kind they lean to the first, second and second device, of all others to the second.
     count = num_memory_affinities(2)
     op = np.zeros((3, 7 + count), np.float32)

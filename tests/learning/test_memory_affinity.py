@@ -1,4 +1,4 @@
-"""What ops lean to together with those that use the same memory, against loops over every op and tensor."""
+"""Affinities of ops smoothed with those that use the same memory, against loops over every op and tensor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def to_first_and_second(to_first: list[float]) -> np.ndarray:
     return np.array([to_first, 1 - np.array(to_first)]).T
 
 
-def test_ops_that_share_a_parameter_lean_together_and_either_device_has_half() -> None:
+def test_ops_that_share_a_parameter_agree_and_either_device_has_half() -> None:
     # Ops 0, 2, 4, ... read one parameter, the others another; the first lean to the first device, with exceptions.
     groups = [0, 1] * 8
     lean = [0.6, 0.4] * 6 + [0.3, 0.7] * 2
@@ -60,7 +60,7 @@ def test_ops_that_share_a_parameter_lean_together_and_either_device_has_half() -
         assert own[0::2, 0].mean() == pytest.approx(0.5, abs=0.01)
 
 
-def test_the_device_to_which_the_fixed_op_leans_is_the_first() -> None:
+def test_the_device_of_the_fixed_ops_affinity_is_the_first() -> None:
     lowered = lowered_of(with_parameters([0, 1] * 8, 1000))
     lean, position = to_first_and_second([0.6, 0.4] * 8), np.linspace(0, 1, 16)
     free = memory_affinities(lowered, lean, position, None)
@@ -82,7 +82,7 @@ def test_tensors_weigh_by_the_time_in_which_they_are_alive_near_the_peak() -> No
     assert memory.heaviest(memory.weights(0.97)).tolist() == [4, 8, 8, 0]
 
 
-def test_an_op_without_memory_keeps_what_it_leans_to() -> None:
+def test_an_op_without_memory_keeps_its_affinity() -> None:
     graph = Graph(
         name="idle",
         ops=(
@@ -97,12 +97,12 @@ def test_an_op_without_memory_keeps_what_it_leans_to() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
+def test_weights_and_spread_affinities_are_what_loops_say(seed: int) -> None:
     random = np.random.default_rng(seed)
     graph = random_graph(seed, 1) if seed else with_parameters(random.integers(0, 4, 30).tolist(), 50)
     lowered = lowered_of(graph)
     count, made = len(lowered.graph_op), len(lowered.producer)
-    leaning, position = random.dirichlet([3, 3, 3], count), random.random(count)
+    affinity, position = random.dirichlet([3, 3, 3], count), random.random(count)
     memory = _TensorLifetimes(lowered, position)
 
     users: list[list[int]] = [[int(op)] for op in lowered.producer] + [[] for _ in lowered.resident_bytes]
@@ -125,7 +125,7 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
         weights = sizes * np.array(alive)
         np.testing.assert_allclose(memory.weights(share), weights)
 
-        slow = leaning
+        slow = affinity
         for _ in range(7):
             means = np.array([slow[own].mean(axis=0) if own else np.zeros(3) for own in users])
             used = [[tensor for tensor, own in enumerate(users) if op in own] for op in range(count)]
@@ -136,10 +136,10 @@ def test_weights_and_spread_leanings_are_what_loops_say(seed: int) -> None:
                     for op, own in enumerate(used)
                 ]
             )
-        np.testing.assert_allclose(memory.spread(weights, leaning, [3, 7])[1], slow, atol=1e-12)
+        np.testing.assert_allclose(memory.spread(weights, affinity, [3, 7])[1], slow, atol=1e-12)
 
 
-def test_a_rank_is_the_share_of_the_bytes_that_lean_less() -> None:
+def test_a_rank_is_the_share_of_the_bytes_of_less_affinity() -> None:
     # Of the parameter's 6 bytes ops a and b own 3 each, and of what they make 2 and 4: 5 and 7 of 12.
     tensors: list[tuple[str, int, TensorRole]] = [
         ("a", 2, "activation"),

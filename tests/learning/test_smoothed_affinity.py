@@ -1,4 +1,4 @@
-"""What ops lean to together, against means taken neighbour by neighbour."""
+"""Affinities of ops smoothed together, against means taken neighbour by neighbour."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_mean_in_time_is_over_those_around() -> None:
     np.testing.assert_allclose(found[:, 0], [2.0, 11 / 3, 2.0, 5.0])
 
 
-def test_neighbours_lean_together_and_chains_apart() -> None:
+def test_neighbours_agree_and_chains_differ() -> None:
     # Two chains of 20 that run side by side; the one leans to the first device, with some ops that do not.
     edges = np.array([(op, op + 2) for op in range(38)], np.int32)
     chain = np.arange(40) % 2
@@ -56,6 +56,6 @@ def test_neighbours_lean_together_and_chains_apart() -> None:
     assert np.abs(together[:, -2:].argmax(axis=1) - chain).sum() <= 2
 
 
-def test_without_edges_and_without_leanings_there_is_nothing_to_lean_to() -> None:
+def test_without_edges_and_without_affinities_all_are_zero() -> None:
     none = np.zeros(0, np.int32)
     assert not smoothed_affinities(none, none, np.full((3, 2), 0.5), np.arange(3.0)).any()

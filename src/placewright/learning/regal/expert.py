@@ -75,15 +75,15 @@ def _proposal(environment: GuidedSearch, space: ActionSpace, actions: Int) -> Pr
 
 
 def affinity_actions(features: Features, space: ActionSpace) -> Int:
-    """Levels, [ops, choices], that stand for the device to which an op and those around it lean, of the last kind of
-    leaning, and for priorities that fall with the op's mean position. features: leanings are among them."""
+    """Levels, [ops, choices], that stand for the device of an op's largest affinity, of the last kind of affinity, and
+    for priorities that fall with the op's mean position. features: affinities are among them."""
     position = features.op[:, -num_smoothed_affinities(space.num_devices) - 1].astype(np.float64)
     return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
 
 
 def candidate_actions(features: Features, space: ActionSpace) -> list[Int]:
     """What is tried where peak memory is the objective, levels, [ops, choices], each: all uniform; and for each kind of
-    leaning the device to which an op leans, weakly and surely. Priorities stay uniform."""
+    affinity the device of an op's largest, weakly and surely. Priorities stay uniform."""
     num_devices = space.num_devices
     kinds = features.op[:, -NUM_KINDS * num_devices :].reshape(-1, NUM_KINDS, num_devices).argmax(axis=2)
     # With a mean of 1/2 it does not matter which device is an op's own.

@@ -55,7 +55,7 @@ class Context:
 
 
 def num_op_features(objective: str, num_devices: int, with_affinities: bool = False) -> int:
-    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; leanings, which the
+    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; affinities, which the
     paper has not, come last."""
     counts_time = objective == "step-time"
     own = num_smoothed_affinities(num_devices) if counts_time else num_memory_affinities(num_devices)
@@ -65,8 +65,8 @@ def num_op_features(objective: str, num_devices: int, with_affinities: bool = Fa
 def context_of(
     problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_affinities: bool = False
 ) -> Context:
-    """The features of a problem, after a search of 400 evaluations; with_affinities: those of leanings.py
-    or memory_affinities.py too."""
+    """The features of a problem, after a search of 400 evaluations; with_affinities: those of smoothed_affinity.py
+    or memory_affinity.py too."""
     search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
     return context_after(problem, search, decoder, with_affinities=with_affinities)
@@ -90,11 +90,11 @@ def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *
     share = share.reshape(problem.core.num_ops, -1)
     parts += [share, position[:, None]]
     if with_affinities:
-        leaning, at = share.astype(np.float64), position.astype(np.float64)
+        affinity, at = share.astype(np.float64), position.astype(np.float64)
         if problem.objective == "step-time":
-            parts.append(smoothed_affinities(source, target, leaning, at))
+            parts.append(smoothed_affinities(source, target, affinity, at))
         else:
-            parts.append(memory_affinities(problem.lowered, leaning, at, fixed_op))
+            parts.append(memory_affinities(problem.lowered, affinity, at, fixed_op))
     features = Features(op=np.hstack(parts).astype(np.float32), edge=edge, source=source, target=target)
     return Context(
         features=features,

@@ -1,8 +1,8 @@
-"""To which device ops lean together with those that use the same memory.
+"""The affinity of ops to devices, smoothed over those that use the same memory.
 
 Where peak memory is the objective, ops that share large tensors or parameters should stand together, or these are held
-twice, and of what is alive at the peak every device should hold its part. Leanings are as in leanings.py: by chance at
-first, and spread."""
+twice, and of what is alive at the peak every device should hold its part. As in smoothed_affinity.py, affinities are
+by chance at first, and spread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.problem.lowering import Lowered
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: How far leanings are spread, and what weighs: the bytes of a tensor times the time in which it is alive while the
+#: How far affinities are spread, and what weighs: the bytes of a tensor times the time in which it is alive while the
 #: memory in use is at least that share of the peak; with None its bytes alone.
 _KINDS: tuple[tuple[int, float | None], ...] = ((40, None), (40, 0.5), (10, 0.97), (40, 0.97))
 NUM_KINDS = len(_KINDS)
@@ -25,21 +25,21 @@ def num_memory_affinities(num_devices: int) -> int:
     return _NUM_WEIGHTS + NUM_KINDS * num_devices
 
 
-def memory_affinities(lowered: Lowered, leaning: Float, position: Float, fixed_op: int | None) -> Float:
-    """What each op leans to, and whether it matters: float64 [ops, num_memory_affinities].
+def memory_affinities(lowered: Lowered, affinity: Float, position: Float, fixed_op: int | None) -> Float:
+    """The affinity of each op, and whether it matters: float64 [ops, num_memory_affinities].
 
     First the heaviest tensor that an op makes or reads, by its bytes and as the last kind weighs, as a share of the
-    peak. Then for each kind and device, from -1 to 1, what share of all that weighs leans to the device less than the
-    op does: ops of positive ones hold half of it.
+    peak. Then for each kind and device, from -1 to 1, what share of all that weighs has less affinity to the device
+    than the op has: ops of positive ones hold half of it.
 
-    leaning: of each op to each device, each op's sum to 1, [ops, devices]. position: of each op in time, [ops].
-    fixed_op: stands on the first device, so the one to which it leans changes places with the first.
+    affinity: of each op to each device, each op's sum to 1, [ops, devices]. position: of each op in time, [ops].
+    fixed_op: stands on the first device, so the one of its largest affinity changes places with the first.
     """
     memory = _TensorLifetimes(lowered, position)
     weights = {share: memory.weights(share) for _, share in _KINDS}
     columns = [memory.heaviest(weights[share]) / memory.peak for share in (None, _KINDS[-1][1])]
     for share, weight in weights.items():
-        spread = memory.spread(weight, leaning, [distance for distance, own in _KINDS if own == share])
+        spread = memory.spread(weight, affinity, [distance for distance, own in _KINDS if own == share])
         for values in spread:
             ranks = [memory.rank(weight, column) for column in values.T]
             if fixed_op is not None:
@@ -97,12 +97,12 @@ class _TensorLifetimes:
         np.maximum.at(found, self._op, weights[self._tensor])
         return found
 
-    def spread(self, weights: Float, leaning: Float, distances: list[int]) -> list[Float]:
+    def spread(self, weights: Float, affinity: Float, distances: list[int]) -> list[Float]:
         """After so many rounds, distances rising: a tensor takes the mean of the ops that use it, an op that of its
-        tensors by their weights. Those of no weight count a little, so that all ops lean."""
+        tensors by their weights. Those of no weight count a little, so that every op has an affinity."""
         weight = (weights + 1e-9 * self._bytes.max(initial=1) + 1e-9)[self._tensor]
         share = weight / np.bincount(self._op, weight, self._num_ops)[self._op]
-        found, values = [], leaning
+        found, values = [], affinity
         for distance in range(1, distances[-1] + 1):
             # The last device has what the others leave.
             columns = [self._round(share, column) for column in values.T[:-1]]

@@ -1,8 +1,8 @@
-"""To which device ops lean together with their neighbours.
+"""The affinity of ops to devices, smoothed over their neighbours.
 
 In the search for features half of the individuals have an op on the one device and half on the other, more or less by
 chance. Placements in which neighbours agree need far fewer transfers, and what tells the devices apart may well be
-chance; so what each op leans to is spread along the edges (docs/policies.md)."""
+chance; so the affinity of each op is spread along the edges (docs/policies.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 Int = NDArray[np.int32]
 
-#: How far leanings are spread, and among how many ops around one in time they are balanced, so that either device has
+#: How far affinities are spread, and among how many ops around one in time they are balanced, so that either device has
 #: work; with None among those further away in the graph.
 _KINDS: tuple[tuple[int, int | None], ...] = ((3, None), (8, None), (20, None), (60, 100), (20, 30))
 NUM_KINDS = len(_KINDS)
@@ -24,15 +24,15 @@ def num_smoothed_affinities(num_devices: int) -> int:
     return NUM_KINDS * num_devices
 
 
-def smoothed_affinities(source: Int, target: Int, leaning: Float, position: Float) -> Float:
+def smoothed_affinities(source: Int, target: Int, affinity: Float, position: Float) -> Float:
     """Of several kinds, each of variance 1 over the graph: float64 [ops, num_smoothed_affinities].
 
-    source, target: ends of the edges, [edges]. leaning: of each op to each device, [ops, devices]. position: of each op
-    in time, [ops].
+    source, target: ends of the edges, [edges]. affinity: of each op to each device, [ops, devices]. position: of each
+    op in time, [ops].
     """
     distances = {distance for distance, _ in _KINDS}
     distances |= {_far(distance) for distance, window in _KINDS if window is None}
-    spread = _spread(source, target, leaning, distances)
+    spread = _spread(source, target, affinity, distances)
     found = []
     for distance, window in _KINDS:
         near = spread[distance]
@@ -43,7 +43,7 @@ def smoothed_affinities(source: Int, target: Int, leaning: Float, position: Floa
 
 
 def _far(distance: int) -> int:
-    """What leanings that were spread so far are compared with."""
+    """What affinities that were spread so far are compared with."""
     return 5 * distance + 20
 
 

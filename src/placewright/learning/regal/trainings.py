@@ -60,7 +60,7 @@ class RegalTraining(TrainingConfiguration):
                 f"expert_rounds is {self.expert_rounds}; it must be at least 0, and 0 without imitation_steps"
             )
         if self.imitation_steps and not self.policy.with_affinities:
-            raise InputError(f"imitation_steps is {self.imitation_steps}; the expert needs a policy that sees leanings")
+            raise InputError(f"imitation_steps is {self.imitation_steps}; the expert needs a policy with affinities")
         if self.expert_rule is not None:
             if self.expert_rule not in rule_names():
                 raise InputError(f"there is no rule '{self.expert_rule}'; known are {', '.join(rule_names())}")
