@@ -2,8 +2,9 @@
 
 RUN is a folder of `placewright train regal`, or of its records alone (benchmarks/policies). Into OUT go
 training-reward.svg and .png (figure 8: mean reward by step), training-entropy (of one op's actions by step, which the
-paper shows after training) and, of runs whose settings differ in their rounds and seeds alone, training-rounds (figure
-4: best validation by rounds of message passing, of each run and in the mean).
+paper shows after training), training-validation (gain at each validation) and, of runs whose settings differ in their
+rounds and seeds alone, training-rounds (figure 4: best validation by rounds of message passing, of each run and in the
+mean).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from placewright.learning.policy_file import read_policy
 from placewright.learning.trainer import BEST
 from placewright.support.files import write_atomically
 
-#: Lines of the records that are drawn as their mean, so that one sees the course and not the noise.
-_SMOOTHED = 3
+#: At least so many lines of the records are drawn as their mean, and more where more points than this would be left, so
+#: that one sees the course and not the noise.
+_SMOOTHED, _MOST_POINTS = 3, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +51,26 @@ def read(folder: Path) -> Training:
     return Training(name=folder.name, rounds=policy.configuration.rounds, settings=json.dumps(others), lines=lines)
 
 
-def by_step(trainings: list[Training], key: str, title: str, y: str) -> Any:
+def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoothed: int = _SMOOTHED) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(7.2, 4.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
     axes = figure.subplots()
-    for number, training in enumerate(trainings):
-        points = [(line["step"], line[key]) for line in training.lines if key in line]
-        groups = [points[begin : begin + _SMOOTHED] for begin in range(0, len(points), _SMOOTHED)]
+    found = [[(line["step"], line[key]) for line in training.lines if key in line] for training in trainings]
+    smoothed = max(least_smoothed, max(map(len, found)) // _MOST_POINTS)
+    for number, (training, points) in enumerate(zip(trainings, found, strict=True)):
+        groups = [points[begin : begin + smoothed] for begin in range(0, len(points), smoothed)]
         x = [group[-1][0] for group in groups]
         values = [sum(value for _, value in group) / len(group) for group in groups]
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
         axes.plot(x, values, color=colour, linewidth=1.6, label=training.name)
     axes.legend(frameon=False, labelcolor="linecolor")
     axes.set_xlabel("gradient steps")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel(y)
-    headline(figure, title, f"mean of {_SMOOTHED} lines of the records, each over as many steps as lie between them")
+    means = f"mean of {smoothed} lines of the records, each over as many steps as lie between them"
+    headline(figure, title, means if smoothed > 1 else "each point is one validation")
     return figure
 
 
@@ -120,6 +125,7 @@ def main() -> None:
     figures: dict[str, Callable[[], Any]] = {
         "reward": lambda: by_step(trainings, "reward", "Reward by step", "-objective / uniform BRKGA's"),
         "entropy": lambda: by_step(trainings, "entropy", "Entropy of an op's actions by step", "nats"),
+        "validation": lambda: by_step(trainings, "improvement", "Gain at validations", "% over BRKGA 5K", 1),
         "rounds": lambda: by_rounds(trainings),
     }
     with style():
