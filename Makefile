@@ -139,8 +139,10 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
-	$(RUN)/synthetic-signal.toml --solvers regal:$(POLICIES)/signal-seed-0/best.safetensors,regal:$(POLICIES)/signal-seed-2/best.safetensors \
-	  --out out/tables/synthetic-signal
+	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
+	  --solvers regal:$(POLICIES)/signal-seed-0/best.safetensors,regal:$(POLICIES)/signal-seed-2/best.safetensors
+	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
+	  --solvers regal:$(POLICIES)/runtime-synthetic-signal-paper/best.safetensors,gas:$(POLICIES)/runtime-synthetic-sequence-signal-paper/best.safetensors
 	for suite in synthetic-signal synthetic-transfer; do \
 	  $(RUN)/$$suite.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,regal,rule,idrs,regal:runtime-synthetic,$(BUILDERS) \
 	    --out out/tables/$$suite && \
