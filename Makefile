@@ -158,6 +158,8 @@ tables: $(VENV)/dev
 	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo-16gib.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-16gib
 	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
+	  --solvers regal:$(POLICIES)/peak-memory-placement/best.safetensors,regal:$(POLICIES)/peak-memory-scheduling/best.safetensors,rule:rule-peak-memory-zoo-scheduling
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
 	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-leanings,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
