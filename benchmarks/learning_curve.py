@@ -45,12 +45,8 @@ GRAPHS = HERE / "instances" / "libraries"
 SIZES = (50, 150, 500, 1000)
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "peak-memory")
 TITLE = "What more networks to learn from are worth"
-#: What is measured is the policy of the best validation: of "rule-reinforce" so far always one of before the rewards.
-NAMES = {
-    "reinforce": "REINFORCE",
-    "imitation": "imitation",
-    "rule-reinforce": "the rule imitated (rewards after it lose)",
-}
+MEASURED = "Measured is the policy of the best validation of each training."
+NAMES = {"reinforce": "REINFORCE", "imitation": "imitation", "rule-reinforce": "the rule imitated, then REINFORCE"}
 ALGORITHMS = tuple(NAMES)
 #: Larger graphs are measured on, not learned from.
 MAX_OPS = 2500
@@ -272,7 +268,8 @@ def drawn(found: Sequence[Gain]) -> Any:
     headline(
         figure,
         TITLE,
-        f"unseen families, {found[0].over_brkga.num_graphs} graphs, 95% intervals by family",
+        f"unseen families, {found[0].over_brkga.num_graphs} graphs, 95% intervals by family; "
+        "the best validation of each training",
     )
     for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False).flat, objectives, strict=True):
         own = [gain for gain in found if gain.objective == objective]
@@ -328,7 +325,7 @@ def main() -> None:
     test = read_graph_set(arguments.graphs / f"test{SUFFIX}")
     families = {graph.name: graph.metadata["family"] for graph in (test[index] for index in range(len(test)))}
     found = gains(cases, arguments.out, families)
-    write_atomically(arguments.out / "curve.md", f"# {TITLE}\n\n{table(found)}".encode())
+    write_atomically(arguments.out / "curve.md", f"# {TITLE}\n\n{MEASURED}\n\n{table(found)}".encode())
     print(table(found), end="")
     with style():
         for suffix, data in as_files(drawn(found)).items():
