@@ -153,6 +153,8 @@ tables: $(VENV)/dev
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
+	$(RUN)/zoo.toml --out out/tables/zoo \
+	  --solvers regal:$(POLICIES)/runtime-zoo-paper-200-ops/best.safetensors,gas:$(POLICIES)/runtime-zoo-sequence-paper-200-ops/best.safetensors
 	$(RUN)/zoo.toml --solvers regal,brkga --evaluations 1000,10000 --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
@@ -161,6 +163,8 @@ tables: $(VENV)/dev
 	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
 	  --solvers regal:$(POLICIES)/peak-memory-placement/best.safetensors,regal:$(POLICIES)/peak-memory-scheduling/best.safetensors,rule:rule-peak-memory-zoo-scheduling
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
+	  --solvers $(shell printf 'regal:$(POLICIES)/%s/best.safetensors,' peak-memory-zoo-paper-200-ops peak-memory-zoo-paper-200-ops-seed-1)gas:$(POLICIES)/peak-memory-zoo-sequence-paper-200-ops/best.safetensors
 	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
 	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-leanings,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
 	  --out out/tables/libraries

@@ -65,7 +65,7 @@ def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoot
         values = [sum(value for _, value in group) / len(group) for group in groups]
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
         axes.plot(x, values, color=colour, linewidth=1.6, label=training.name)
-    axes.legend(frameon=False, labelcolor="linecolor")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor="linecolor")
     axes.set_xlabel("gradient steps")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel(y)
