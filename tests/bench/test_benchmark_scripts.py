@@ -46,6 +46,7 @@ TINY = {
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
+    "graph_figures": ["OUT", "GRAPHS"],
     "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
