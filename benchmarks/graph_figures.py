@@ -34,7 +34,7 @@ from placewright.support.files import make_folder, write_atomically
 #: Ops whose distances to all others are in memory at once.
 AT_ONCE = 256
 BINS = 24
-#: Of the examples: near the middle of 50 to 200.
+#: Of the examples: few enough to be seen one by one.
 EXAMPLE_OPS = range(60, 90)
 
 Edges = NDArray[np.int64]

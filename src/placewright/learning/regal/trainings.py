@@ -160,7 +160,7 @@ TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
     **_under_other_readings(_OURS),
     **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
-    # On real networks of all sizes these take two days of a core (docs/notes/policies.md), on small ones two hours.
+    # On real networks of all sizes these take two days of a core (docs/notes/policies.md), on small ones three hours.
     **{
         f"{name}-paper-200-ops": replace(training, max_ops=200)
         for name, training in _THE_PAPERS.items()
