@@ -133,12 +133,12 @@ bench-quick: $(VENV)/dev
 tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(BUILDERS) --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic
-	$(RUN)/synthetic.toml --solvers $(GUIDED),$(EVIDENCE) --out out/tables/synthetic
+	$(RUN)/synthetic.toml --solvers $(GUIDED),rule:rule-runtime-synthetic-lazy,$(EVIDENCE) --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers regal --evaluations 1000,10000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers regal --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
-	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 20 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/synthetic
 	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
 	  --solvers regal:$(POLICIES)/signal-seed-0/best.safetensors,regal:$(POLICIES)/signal-seed-2/best.safetensors
 	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
@@ -149,33 +149,46 @@ tables: $(VENV)/dev
 	  $(RUN)/$$suite.toml --solvers brkga,auto --evaluations 1000,10000,50000 --out out/tables/$$suite || exit 1; done
 	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),peak-search,$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic-peak-memory
-	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
-	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,rule:rule-runtime-zoo-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
 	$(RUN)/zoo.toml --out out/tables/zoo \
 	  --solvers regal:$(POLICIES)/runtime-zoo-paper-200-ops/best.safetensors,gas:$(POLICIES)/runtime-zoo-sequence-paper-200-ops/best.safetensors
 	$(RUN)/zoo.toml --solvers regal,brkga --evaluations 1000,10000 --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo-16gib.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-16gib
-	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,brkga-evict --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,rule:rule-peak-memory-zoo-evict,brkga-evict --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
 	  --solvers regal:$(POLICIES)/peak-memory-placement/best.safetensors,regal:$(POLICIES)/peak-memory-scheduling/best.safetensors,rule:rule-peak-memory-zoo-scheduling
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
 	  --solvers $(shell printf 'regal:$(POLICIES)/%s/best.safetensors,' peak-memory-zoo-paper-200-ops peak-memory-zoo-paper-200-ops-seed-1)gas:$(POLICIES)/peak-memory-zoo-sequence-paper-200-ops/best.safetensors
 	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
+	$(RUN)/zoo-signal.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-signal
+	$(RUN)/zoo.toml --out out/tables/zoo \
+	  --solvers rule:rule-runtime-libraries$(shell printf ',regal:$(POLICIES)/libraries/step-time-%s-1000-seed-0/best.safetensors' imitation rule-reinforce)
+	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
+	  --solvers rule:rule-peak-memory-libraries,regal:$(POLICIES)/libraries/peak-memory-imitation-1000-seed-0/best.safetensors
+	for suite in zoo-train zoo-train-peak-memory; do \
+	  $(RUN)/$$suite.toml --take 112 --solvers brkga,regal,rule --out out/tables/$$suite && \
+	  mkdir -p benchmarks/results/training-graphs/$$suite && cp out/tables/$$suite/run.json benchmarks/results/training-graphs/$$suite/ && \
+	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/training-graphs/$$suite/rows.jsonl.gz || exit 1; done
+	$(BIN)/python benchmarks/large_suites.py out/large
+	$(BIN)/placewright bench run out/large/synthetic-10x.toml --solvers brkga,auto --seeds 2 --out out/tables/synthetic-10x
+	$(BIN)/placewright bench run out/large/synthetic-10x.toml --out out/tables/synthetic-10x \
+	  --solvers regal,gas,rule:rule-runtime-synthetic,etf$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2)
 	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-leanings,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
 	  --out out/tables/libraries
 	$(RUN)/libraries-peak-memory.toml --solvers brkga,regal:peak-memory-zoo-leanings,rule:rule-peak-memory-zoo,rule:rule-peak-memory-libraries,etf,auto \
 	  --out out/tables/libraries-peak-memory
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
-	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
-	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory zoo zoo-16gib zoo-peak-memory zoo-topologies \
-	  libraries libraries-peak-memory; do \
+	$(RUN)/zoo.toml --take 12 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/zoo-peak-memory
+	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory synthetic-10x zoo zoo-16gib zoo-signal \
+	  zoo-peak-memory zoo-topologies libraries libraries-peak-memory; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables

@@ -36,7 +36,7 @@ from placewright.search.metaheuristics.local_search import ANYWHERE, LocalSearch
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun
-from placewright.support.files import write_atomically
+from placewright.support.files import make_folder, write_atomically
 
 TRAINING_SEED = 1
 #: Of the means and variances of Beta distributions, as the paper's actions have (A.6).
@@ -147,6 +147,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     arguments = parser().parse_args()
+    make_folder(arguments.out)
     drawn = islice(FAMILIES[arguments.method](random.Random(0)), arguments.candidates)
     trial = Trial(arguments.take, arguments.evaluations)
     found = halved(list(drawn), arguments.take, trial.gain)

@@ -167,10 +167,13 @@ def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
         "zoo": 148,
         "zoo-peak-memory": 148,
         "zoo-16gib": 148,
+        "zoo-signal": 148,
+        "zoo-train": 224,
+        "zoo-train-peak-memory": 224,
         "zoo-topologies": 1480,
     }
     assert {name: len(suite.labels) for name, suite in found.items()} == num_graphs
-    reading_of = {"synthetic-signal": "signal", "synthetic-transfer": "transfer"}
+    reading_of = {"synthetic-signal": "signal", "synthetic-transfer": "transfer", "zoo-signal": "signal"}
     for name, suite in found.items():
         assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
         assert suite.problem(suite.graph(0)).control == reading_of.get(name, "order")

@@ -30,7 +30,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
-from placewright.search.exact.cp_sat import CpSat, CpWindows
+from placewright.search.exact.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result
@@ -48,9 +48,10 @@ SEARCHES_OF_MOVES = ("auto", "peak-search", "schedule-annealing", "superstep-ann
 #: Larger models take longer than all else together.
 CP_METHODS: dict[str, Method] = {
     "cp-sat": CpSat(effort=0.02),
+    "cp-sat-cold": replace(CP_SAT_COLD, effort=0.02),
     "cp-windows": CpWindows(effort=0.01, total_effort=0.05),
 }
-MAX_OPS_FOR_CP = {"cp-sat": 43, "cp-windows": 60}
+MAX_OPS_FOR_CP = {"cp-sat": 43, "cp-sat-cold": 43, "cp-windows": 60}
 #: Another processor may sum the products of a policy's network in another order, and its float32 numbers then differ by
 #: some 1e-6 of their size. Actions are drawn from them, so what is drawn is compared exactly, and only where weights
 #: that are off by ten times as much draw the same: each problem has the first seed with which they do.

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from reference import every_solution, simulate
 from reference_data import needs_reference_data
@@ -23,7 +24,7 @@ from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.exact.cp_sat import CpSat
+from placewright.search.exact.cp_sat import CP_SAT_COLD, CpSat
 from placewright.search.exact.cp_sat.structure import structure_of
 from placewright.search.run.budget import Budget, Progress
 from placewright.search.run.result import Solution, measure
@@ -45,11 +46,11 @@ def weak_start(problem: Problem) -> Solution:
     return Solution(device_of=device_of, order=problem.core.with_transfers(device_of, ops, True))
 
 
-def solved_by(model: ModuleType, problem: Problem) -> tuple[int, int]:
+def solved_by(model: ModuleType, problem: Problem, is_hinted: bool = True) -> tuple[int, int]:
     """The best objective of what the model found, measured, and its bound; from a weak start, without other bounds."""
     start = weak_start(problem)
     at_most = measure(problem, start).objective_value(problem.objective)
-    formulation = model.formulate(structure_of(problem), start, 0, at_most)
+    formulation = model.formulate(structure_of(problem), start if is_hinted else None, 0, at_most)
     assert formulation.bounds_all
     found: list[int] = []
     ended = solve_model(
@@ -78,13 +79,13 @@ def exact_models(problem: Problem) -> list[ModuleType]:
 
 
 @settings(max_examples=40)
-@given(problem=problems(max_ops=4))
-def test_every_model_finds_and_proves_what_brute_force_finds(problem: Problem) -> None:
+@given(problem=problems(max_ops=4), is_hinted=st.booleans())
+def test_every_model_finds_and_proves_what_brute_force_finds(problem: Problem, is_hinted: bool) -> None:
     unlaunched = replace(problem.machine, launch="graphs")
     problem = replace(problem, machine=unlaunched, memory_limits_bytes=(None,) * problem.machine.num_devices)
     optimum = by_brute_force(problem)
     for model in exact_models(problem):
-        assert solved_by(model, problem) == (optimum, optimum), model.__name__
+        assert solved_by(model, problem, is_hinted) == (optimum, optimum), model.__name__
 
 
 @pytest.mark.parametrize("objective", ["step-time", "peak-memory"])
@@ -277,6 +278,19 @@ def test_without_a_time_limit_the_same_effort_gives_the_same_solution() -> None:
     assert np.array_equal(first.solution.device_of, second.solution.device_of)
     assert np.array_equal(first.solution.order, second.solution.order)
     assert [point.best for point in first.trace] == [point.best for point in second.trace]
+
+
+def test_without_a_warm_start_it_improves_on_one_device_alone() -> None:
+    # Two chains of 3 and 4 ns and no transfer: 7 ns on one device, 4 ns on two.
+    problem = problem_of(
+        graph_of({"a": ("", 1), "b": ("a", 1), "c": ("", 1), "d": ("c", 1)}),
+        machine_of(2, transfer_model="blocking"),
+        [1, 2, 1, 3],
+    )
+    result = CP_SAT_COLD.solve(problem, SearchRun())
+    assert (result.metrics.step_time_ns, result.proven_bound, result.stopped_because) == (4, 4, "optimal")
+    assert result.found_by.startswith("cp-sat-cold: ")
+    assert result.trace[0].best == 7
 
 
 def test_groups_pins_and_limits_are_part_of_the_memory_model() -> None:

@@ -31,7 +31,7 @@ from placewright.search.constructive.graph_partition import GP_DFS, METIS_DFS
 from placewright.search.constructive.m_etf import MemoryEtf
 from placewright.search.constructive.m_sct import MemorySct
 from placewright.search.constructive.m_topo import MemoryTopo
-from placewright.search.exact.cp_sat import CpSat, CpWindows
+from placewright.search.exact.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.search.metaheuristics.annealing import Annealing
 from placewright.search.metaheuristics.brkga import BRKGA_BY_DECODER, Brkga
 from placewright.search.metaheuristics.local_search import STRONG_LOCAL_SEARCH, LocalSearch
@@ -212,6 +212,7 @@ def _entries() -> Iterator[MethodEntry]:
     ):
         yield MethodEntry(method=control, kind="peer", summary=summary, default_evaluations=_placer_evaluations)
     yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
+    yield _peer(CP_SAT_COLD, "the same without a warm start", "the extra cp")
     yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
 
 

@@ -1,6 +1,6 @@
-"""Methods "cp-sat" and "cp-windows": models of a problem, or of a part of a plan, for the solver of OR-tools."""
+"""Methods "cp-sat", "cp-sat-cold" and "cp-windows": models of a problem or a part of a plan for OR-tools' solver."""
 
-from placewright.search.exact.cp_sat.solver import CpSat
+from placewright.search.exact.cp_sat.solver import CP_SAT_COLD, CpSat
 from placewright.search.exact.cp_sat.windows import CpWindows
 
-__all__ = ["CpSat", "CpWindows"]
+__all__ = ["CP_SAT_COLD", "CpSat", "CpWindows"]

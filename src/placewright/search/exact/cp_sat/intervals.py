@@ -36,7 +36,7 @@ def proves(structure: Structure) -> bool:
     return structure.num_ops <= (_MAX_PROVEN_FREE if free else _MAX_PROVEN)
 
 
-def fits(structure: Structure, warm: Solution) -> bool:
+def fits(structure: Structure, warm: Solution | None) -> bool:
     num_devices, blocking = structure.num_devices, structure.problem.machine.transfer_model == "blocking"
     ways = num_devices * (num_devices - 1) * (2 if blocking else 1)
     return structure.num_ops * num_devices + structure.num_tensors * ways <= MAX_INTERVALS
@@ -56,7 +56,7 @@ class _Resource:
     intervals: list[Expression] = field(default_factory=list)
 
 
-def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int) -> Formulation:
+def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
     """Steps on one device, or overlapped on one link, exclude each other; an instant may not lie inside an interval,
     so that a free transfer is a barrier.
 
@@ -66,7 +66,6 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     """
     model = CpModel()
     placement = Placement(model, structure)
-    device_of = placement.hint(model, warm.device_of.tolist())
     building = _Building(model, structure, placement, at_most)
     building.add_ops()
     building.add_transfers()
@@ -77,7 +76,8 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     for op in building.ops:
         model.add(op.finish <= step_time)
     model.minimize(step_time)
-    building.hint(warm, device_of, step_time)
+    if warm is not None:
+        building.hint(warm, step_time)
 
     def decode(value: Value) -> Solution:
         op_key = [(value(op.start), value(op.finish)) for op in building.ops]
@@ -179,8 +179,9 @@ class _Building:
                     model.add(first.finish <= second.start).only_enforce_if(both)
                     model.add(rank[id(first)] < rank[id(second)]).only_enforce_if(both)
 
-    def hint(self, warm: Solution, device_of: Sequence[int], step_time: Expression) -> None:
-        """Times of the warm start; `device_of` is its placement as the model names devices."""
+    def hint(self, warm: Solution, step_time: Expression) -> None:
+        """Devices and times of the warm start."""
+        device_of = self.placement.hint(self.model, warm.device_of.tolist())
         simulated = self.structure.problem.core.simulate(warm.device_of, warm.order)
         new_name = dict(zip(warm.device_of.tolist(), device_of, strict=True))
         for (index, destination), place in positions_of(warm).items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ortools.sat.python.cp_model import CpModel
 
 from placewright.search.exact.cp_sat.placement import Placement
@@ -22,7 +20,7 @@ from placewright.search.run.result import Solution
 MAX_INTERVALS = 10_000
 
 
-def fits(structure: Structure, warm: Solution) -> bool:
+def fits(structure: Structure, warm: Solution | None) -> bool:
     """Whether memory follows from the order alone: overlapped transfers come and go with time."""
     by_order = structure.num_devices == 1 or structure.problem.machine.transfer_model == "blocking"
     return by_order and (structure.num_ops + 2 * structure.num_tensors) * structure.num_devices <= MAX_INTERVALS
@@ -35,7 +33,7 @@ def max_bytes(structure: Structure) -> int:
     return sum(int(own.sum()) for own in sizes)
 
 
-def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int) -> Formulation:
+def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
     """Every step has a place; a step that needs another stands at least one place later. What is held at a place is
     all that steps there hold while they run.
 
@@ -44,14 +42,14 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     """
     model = CpModel()
     placement = Placement(model, structure)
-    device_of = placement.hint(model, warm.device_of.tolist())
     building = _Building(model, structure, placement)
     building.add_transfers()
     building.add_lifetimes()
     peak = building.add_peaks(at_least, at_most)
     model.minimize(peak)
-    building.hint(warm, device_of)
-    model.add_hint(peak, at_most)
+    if warm is not None:
+        building.hint(warm)
+        model.add_hint(peak, at_most)
 
     def decode(value: Value) -> Solution:
         keys = {at: (value(place),) for at, (place, _) in building.transfers.items()}
@@ -64,7 +62,7 @@ class _Building:
     """The model while it is built. places[op]; transfers: place and presence by (tensor, destination)."""
 
     def __init__(self, model: CpModel, structure: Structure, placement: Placement) -> None:
-        self.model, self.structure, self.on = model, structure, placement.on
+        self.model, self.structure, self.placement, self.on = model, structure, placement, placement.on
         self.num_places = structure.num_ops + self._num_possible_transfers()
         self.places = [self._new_place() for _ in range(structure.num_ops)]
         self.transfers: dict[Transfer, tuple[Expression, Expression]] = {}
@@ -164,8 +162,9 @@ class _Building:
                 self.model.add_implication(self.on[op][d], here[resident])
         return sum(sizes[resident] * literal for resident, literal in here.items())
 
-    def hint(self, warm: Solution, device_of: Sequence[int]) -> None:
-        """Places of the warm start; `device_of` is its placement as the model names devices."""
+    def hint(self, warm: Solution) -> None:
+        """Devices and places of the warm start."""
+        device_of = self.placement.hint(self.model, warm.device_of.tolist())
         new_name = dict(zip(warm.device_of.tolist(), device_of, strict=True))
         place_of = {(index, new_name.get(d, -1)): place for (index, d), place in positions_of(warm).items()}
         for op, place in enumerate(self.places):

@@ -15,7 +15,7 @@ from placewright.search.run.result import Solution
 MAX_OPS = 10_000
 
 
-def fits(structure: Structure, warm: Solution) -> bool:
+def fits(structure: Structure, warm: Solution | None) -> bool:
     machine = structure.problem.machine
     links = {machine.links[a][b] for a in range(structure.num_devices) for b in range(structure.num_devices) if a != b}
     alone = structure.group == list(range(structure.num_ops))
@@ -25,14 +25,13 @@ def fits(structure: Structure, warm: Solution) -> bool:
     return machine.transfer_model == "overlapped" and equal and structure.num_ops <= MAX_OPS
 
 
-def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int) -> Formulation:
+def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
     """As many ops at a time as there are devices, which are dealt out afterwards.
 
     Left out are control dependencies in mode "order", and that an op without duration needs a device too; where that
     matters, the order made of a solution takes longer than the model says.
     """
     model = CpModel()
-    simulated = structure.problem.core.simulate(warm.device_of, warm.order)
     times = [own[0] for own in structure.time_ns]
     starts = [model.new_int_var(0, at_most - time_ns, "") for time_ns in times]
     intervals = [model.new_fixed_size_interval_var(start, own, "") for start, own in zip(starts, times, strict=True)]
@@ -44,10 +43,12 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     for start, time_ns in zip(starts, times, strict=True):
         model.add(start + time_ns <= step_time)
     model.minimize(step_time)
-    for (op, destination), place in positions_of(warm).items():
-        if destination < 0:
-            model.add_hint(starts[op], int(simulated.start_ns[place]))
-    model.add_hint(step_time, simulated.step_time_ns)
+    if warm is not None:
+        simulated = structure.problem.core.simulate(warm.device_of, warm.order)
+        for (op, destination), place in positions_of(warm).items():
+            if destination < 0:
+                model.add_hint(starts[op], int(simulated.start_ns[place]))
+        model.add_hint(step_time, simulated.step_time_ns)
 
     def decode(value: Value) -> Solution:
         return dealt(structure, [value(start) for start in starts])

@@ -75,10 +75,12 @@ def solve_model(
         _take(found, on_solution, _SECONDS_BETWEEN_LOOKS)
         return interrupted is not None and interrupted()
 
-    complete_hint(formulation.model, limits.seconds, ended)
+    is_hinted = len(formulation.model.proto.solution_hint.vars) > 0
+    if is_hinted:
+        complete_hint(formulation.model, limits.seconds, ended)
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(0.01, limits.seconds - (time.perf_counter() - began)))
-    solver = _solver(limits)
+    solver = _solver(limits, is_hinted)
     status, stopped = _solve(solver, formulation.model, ended, _Decoding(formulation, found))
     _take(found, on_solution, 0)
     bound = solver.best_objective_bound
@@ -167,12 +169,13 @@ def _take(found: SimpleQueue[Solution], on_solution: Callable[[Solution], None],
         return
 
 
-def _solver(limits: Limits) -> CpSolver:
+def _solver(limits: Limits, is_hinted: bool) -> CpSolver:
     solver = CpSolver()
     solver.parameters.random_seed = limits.seed % 2**31
     solver.parameters.num_workers = limits.workers
-    if limits.workers == 1:
-        # Alone, one worker would run one complete search; interleaved it gives the neighbourhood searches a share.
+    if limits.workers == 1 and is_hinted:
+        # Alone, one worker would run one complete search; interleaved it gives the neighbourhood searches a share. They
+        # need a solution to begin with, which without a hint the complete search finds sooner on its own.
         solver.parameters.interleave_search = True
         solver.parameters.ignore_subsolvers.extend(_NOT_INTERLEAVED)
     solver.parameters.catch_sigint_signal = False

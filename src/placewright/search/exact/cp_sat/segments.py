@@ -11,24 +11,25 @@ from placewright.search.exact.cp_sat.structure import Expression, Formulation, S
 from placewright.search.run.result import Solution
 
 #: Literals of a model of all segments that an optimal plan can need; beyond, only about as many as the hint has. With
-#: 12,000 (70 to 85 ops) a minute left gaps of 2 to 6 %, and no bound rose above those known without CP-SAT.
+#: 12,000 (70 to 85 ops) a minute left gaps of 2 to 6 %, and no bound rose above those known without CP-SAT. Without a
+#: hint all segments are modelled.
 MAX_LITERALS = 2_000
 #: Literals beyond which building and presolving a model takes longer than it is worth.
 LITERALS_THAT_FIT = 300_000
 
 
-def fits(structure: Structure, warm: Solution) -> bool:
+def fits(structure: Structure, warm: Solution | None) -> bool:
     """Whether the step time is a sum over segments: every transfer stops both devices, and no signal stops one. And
-    whether the segments of the warm start make no model too large."""
+    whether the segments of the warm start, without one all, make no model too large."""
     problem = structure.problem
     signals = problem.control == "signal" and structure.controls
     if structure.num_devices != 2 or problem.machine.transfer_model != "blocking" or signals:
         return False
-    num_segments, _ = _num_segments(structure, max(hinted_segments(structure, warm)) + 1)
+    num_segments, _ = _num_segments(structure, warm)
     return 2 * num_segments * structure.num_ops <= LITERALS_THAT_FIT
 
 
-def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int) -> Formulation:
+def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
     """Each op stands in one segment on one device. A segment takes as long as its fuller device, a transfer its own
     time between segments. What an op reads from the other device was made in an earlier segment; what it reads here,
     or follows by control, in an earlier or the same one, within which the order is free.
@@ -37,9 +38,7 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     """
     model = CpModel()
     placement = Placement(model, structure)
-    device_of = placement.hint(model, warm.device_of.tolist())
-    segment_of = hinted_segments(structure, warm)
-    num_segments, is_exact = _num_segments(structure, max(segment_of) + 1)
+    num_segments, is_exact = _num_segments(structure, warm)
     stands = [
         {(k, d): model.new_bool_var("") for k in range(num_segments) for d in placement.on[op]}
         for op in range(structure.num_ops)
@@ -48,8 +47,6 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
         model.add_exactly_one(own.values())
         for d, literal in placement.on[op].items():
             model.add(sum(own[k, d] for k in range(num_segments)) == literal)
-        for at, literal in own.items():
-            model.add_hint(literal, at == (segment_of[op], device_of[op]))
     segments = [LinearExpr.weighted_sum(list(own.values()), [k for k, _ in own]) for own in stands]
     _add_precedences(model, structure, placement, segments)
     lengths = [_add_length(model, structure, stands, k, at_most) for k in range(num_segments)]
@@ -58,6 +55,11 @@ def formulate(structure: Structure, warm: Solution, at_least: int, at_most: int)
     model.add(step_time >= at_least)
     model.add(step_time <= at_most)
     model.minimize(step_time)
+    if warm is not None:
+        device_of, segment_of = placement.hint(model, warm.device_of.tolist()), hinted_segments(structure, warm)
+        for op, own in enumerate(stands):
+            for at, literal in own.items():
+                model.add_hint(literal, at == (segment_of[op], device_of[op]))
 
     def decode(value: Value) -> Solution:
         found = [next(k for (k, _), literal in own.items() if value(literal)) for own in stands]
@@ -94,14 +96,15 @@ def hinted_segments(structure: Structure, solution: Solution) -> list[int]:
     return segment_of
 
 
-def _num_segments(structure: Structure, hinted: int) -> tuple[int, bool]:
+def _num_segments(structure: Structure, warm: Solution | None) -> tuple[int, bool]:
     """How many to model, and whether any plan has one as good with no more. Two segments that no tensor joins may be
     one; so every barrier has a maker of its own before it and a reader of its own behind it."""
     makers = {maker for maker, _ in structure.data_edges}
     readers = {reader for _, reader in structure.data_edges}
     enough = min(len(makers), len(readers)) + 1
-    if enough * 2 * structure.num_ops <= MAX_LITERALS:
+    if warm is None or enough * 2 * structure.num_ops <= MAX_LITERALS:
         return enough, True
+    hinted = max(hinted_segments(structure, warm)) + 1
     some = hinted + 2 + hinted // 4
     return min(enough, some), enough <= some
 

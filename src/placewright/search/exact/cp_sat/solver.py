@@ -8,6 +8,7 @@ from placewright.bounds import lower_bound
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.auto import Auto
+from placewright.search.constructive.single_device import SingleDevice
 from placewright.search.exact.cp_sat.best import LEAST_SECONDS, Best
 from placewright.search.exact.cp_sat.require import require_ortools
 from placewright.search.exact.cp_sat.structure import Formulation, structure_of
@@ -24,8 +25,11 @@ _WARM_SHARE = 0.2
 class CpSat:
     """`auto` for a fifth of the time, then CP-SAT from its plan. Only the former counts as evaluations.
 
-    What no model fits comes back as the warm start left it, "complete": peak memory with overlapped transfers on
-    several devices, problems too large for a model, and step time where the warm start keeps no memory limit. Memory
+    Without a warm start CP-SAT has all of the time and gets no hint. It starts from the plan of one device, whose
+    objective is the upper limit.
+
+    What no model fits comes back as the start left it, "complete": peak memory with overlapped transfers on several
+    devices, problems too large for a model, and step time where the start keeps no memory limit. Memory
     limits are part of the models of peak memory; those of step time leave them out, and solutions that break one are
     passed over.
 
@@ -36,6 +40,7 @@ class CpSat:
     """
 
     name: str = "cp-sat"
+    warm_start: bool = True
     warm_evaluations: int = 100_000
     effort: float = 60.0
     workers: int = 1
@@ -51,11 +56,10 @@ class CpSat:
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """As Method.solve. Raises MissingExtraError without OR-tools."""
         require_ortools(self.name)
-        seconds = None if run.seconds_left is None else _WARM_SHARE * run.seconds_left
-        warm = Auto().solve(problem, run.part(evaluations=self.warm_evaluations, seconds=seconds, threads=1))
-        best = Best(problem, run, warm, self.name)
-        reason = _reason_to_skip(problem, warm, run)
-        formulation = None if reason else _formulate(problem, warm)
+        start = self._start(problem, run)
+        best = Best(problem, run, start, self.name)
+        reason = _reason_to_skip(problem, start, run)
+        formulation = None if reason else _formulate(problem, start, self.warm_start)
         if formulation is not None:
             reason = self._improve(best, formulation, problem, run)
         return run.result(
@@ -64,8 +68,14 @@ class CpSat:
             stopped_because=reason or "complete",
             configuration=settings_of(self),
             proven_bound=best.proven_bound,
-            baselines=warm.baselines,
+            baselines=start.baselines,
         )
+
+    def _start(self, problem: Problem, run: SearchRun) -> Result:
+        if not self.warm_start:
+            return SingleDevice().solve(problem, run.part(evaluations=1))
+        seconds = None if run.seconds_left is None else _WARM_SHARE * run.seconds_left
+        return Auto().solve(problem, run.part(evaluations=self.warm_evaluations, seconds=seconds, threads=1))
 
     def _improve(self, best: Best, formulation: Formulation, problem: Problem, run: SearchRun) -> StopReason:
         """Runs CP-SAT with what is left of the budget; returns why it stopped."""
@@ -87,32 +97,36 @@ class CpSat:
         return "complete" if ended.exhausted or left is None else "time"
 
 
-def _reason_to_skip(problem: Problem, warm: Result, run: SearchRun) -> StopReason | None:
+CP_SAT_COLD = CpSat(name="cp-sat-cold", warm_start=False)
+
+
+def _reason_to_skip(problem: Problem, start: Result, run: SearchRun) -> StopReason | None:
     """Why CP-SAT need not or may not run; "complete" where its models do not reach."""
-    if warm.stopped_because in ("optimal", "infeasible", "interrupted"):
-        return warm.stopped_because
+    if start.stopped_because in ("optimal", "infeasible", "interrupted"):
+        return start.stopped_because
     if run.seconds_left is not None and run.seconds_left <= 0:
         return "time"
-    if problem.objective == "step-time" and warm.metrics.bytes_over_limit > 0:
+    if problem.objective == "step-time" and start.metrics.bytes_over_limit > 0:
         return "complete"
     return None
 
 
-def _formulate(problem: Problem, warm: Result) -> Formulation | None:
-    """The first model that fits, None without one. A solution may be as good as the warm start, but no worse."""
+def _formulate(problem: Problem, start: Result, is_hint: bool) -> Formulation | None:
+    """The first model that fits, None without one. A solution may be as good as the start, but no worse."""
     from placewright.search.exact.cp_sat import intervals, memory, parallel, segments
 
     structure, at_least = structure_of(problem), lower_bound(problem).value
-    at_most = warm.metrics.objective_value(problem.objective)
+    hint = start.solution if is_hint else None
+    at_most = start.metrics.objective_value(problem.objective)
     if problem.objective == "peak-memory":
-        if warm.metrics.bytes_over_limit > 0:
+        if start.metrics.bytes_over_limit > 0:
             at_most = memory.max_bytes(structure)
-        if not memory.fits(structure, warm.solution):
+        if not memory.fits(structure, hint):
             return None
-        return memory.formulate(structure, warm.solution, at_least, at_most)
+        return memory.formulate(structure, hint, at_least, at_most)
     small = [intervals] if intervals.proves(structure) else []
     for model in (parallel, *small, segments, intervals):
-        if model.fits(structure, warm.solution):
-            formulation: Formulation = model.formulate(structure, warm.solution, at_least, at_most)
+        if model.fits(structure, hint):
+            formulation: Formulation = model.formulate(structure, hint, at_least, at_most)
             return formulation
     return None

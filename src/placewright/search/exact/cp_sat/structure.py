@@ -26,7 +26,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Formulation:
-    """A model of a problem, hinted, with the way back.
+    """A model of a problem, hinted where there is a warm start, with the way back.
 
     name: as results show it. decode: the whole solution behind a solution of the model.
     bounds_all: whether the model admits every plan that keeps the limits at no more than its objective, so that a
