@@ -138,7 +138,8 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic.toml --take 200 --solvers regal --evaluations 50000 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers brkga --evaluations 1000,10000 --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 200 --solvers brkga --evaluations 50000 --out out/tables/synthetic
-	$(RUN)/synthetic.toml --take 20 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
+	$(RUN)/synthetic.toml --take 10 --solvers cp-sat-cold --time-limit 60s --out out/tables/synthetic
 	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
 	  --solvers regal:$(POLICIES)/signal-seed-0/best.safetensors,regal:$(POLICIES)/signal-seed-2/best.safetensors
 	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
@@ -149,7 +150,8 @@ tables: $(VENV)/dev
 	  $(RUN)/$$suite.toml --solvers brkga,auto --evaluations 1000,10000,50000 --out out/tables/$$suite || exit 1; done
 	$(RUN)/synthetic-peak-memory.toml --solvers $(SEEDED),peak-search,$(BUILDERS) --seeds 3 --out out/tables/synthetic-peak-memory
 	$(RUN)/synthetic-peak-memory.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic-peak-memory
-	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 10 --solvers cp-sat --time-limit 60s --out out/tables/synthetic-peak-memory
+	$(RUN)/synthetic-peak-memory.toml --take 5 --solvers cp-sat-cold --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
 	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,rule:rule-runtime-zoo-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
@@ -185,8 +187,10 @@ tables: $(VENV)/dev
 	  --out out/tables/libraries-peak-memory
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
-	$(RUN)/zoo.toml --take 12 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/zoo
-	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat,cp-sat-cold --time-limit 60s --out out/tables/zoo-peak-memory
+	$(RUN)/zoo.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo
+	$(RUN)/zoo.toml --take 6 --solvers cp-sat-cold --time-limit 60s --out out/tables/zoo
+	$(RUN)/zoo-peak-memory.toml --take 12 --solvers cp-sat --time-limit 60s --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --take 6 --solvers cp-sat-cold --time-limit 60s --out out/tables/zoo-peak-memory
 	for suite in synthetic synthetic-signal synthetic-transfer synthetic-peak-memory synthetic-10x zoo zoo-16gib zoo-signal \
 	  zoo-peak-memory zoo-topologies libraries libraries-peak-memory; do \
 	  mkdir -p benchmarks/results/rows/$$suite && cp out/tables/$$suite/run.json benchmarks/results/rows/$$suite/ && \
