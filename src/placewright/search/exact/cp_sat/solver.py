@@ -1,4 +1,4 @@
-"""CP-SAT of OR-tools (Perron and Didier 2024) from a warm start: the strongest search for small graphs, and proofs."""
+"""CP-SAT of OR-tools (Perron and Didier 2024): from a warm start the strongest search for small graphs, and proofs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ class CpSat:
     objective is the upper limit.
 
     What no model fits comes back as the start left it, "complete": peak memory with overlapped transfers on several
-    devices, problems too large for a model, and step time where the start keeps no memory limit. Memory
-    limits are part of the models of peak memory; those of step time leave them out, and solutions that break one are
-    passed over.
+    devices, problems too large for a model, and step time where the start keeps no memory limit. Memory limits are part
+    of the models of peak memory; those of step time leave them out, and solutions that break one are passed over.
 
     warm_evaluations: at most so many before CP-SAT starts, and never more than the budget has.
     effort: of CP-SAT where the budget has no time limit, in its own deterministic measure, about seconds; so that the
