@@ -23,10 +23,11 @@ from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.handover import link_of, measure_handovers
 from placewright.execution.pytorch.link_times import links_between
 from placewright.execution.pytorch.machine import cores_by_device, torch_machine
-from placewright.execution.pytorch.places import Place
+from placewright.execution.pytorch.places import Place, drivers_of
 from placewright.execution.pytorch.profile import Library, Profiled, profile_program
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.rates import with_measured_rates
+from placewright.execution.pytorch.residents import on_host
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
@@ -96,14 +97,22 @@ class Profile:
         known = dict(self._library)
         cores = cores_by_device(machine)
         kinds = [device.kind for device in machine.devices]
+        drivers = drivers_of(places)
         found = {}
         for kind in dict.fromkeys(kinds):
             members = [number for number, each in enumerate(kinds) if each == kind]
             theirs = [places[number] for number in members] if places else []
+            timed = program, parameters, tensors
+            if drivers and theirs[0].driver is None:
+                # What the module has on an accelerator is not what the host computes with.
+                constants = zip(program.constants, on_host([*program.constants.values()], drivers), strict=True)
+                timed = (
+                    replace(program, constants=dict(constants)),
+                    *(on_host(held, drivers) for held in (parameters, tensors)),
+                )
             found[kind] = self._of_kind(
-                program, only(machine, members[0]), [cores[number] for number in members], theirs, parameters, tensors,
-                optimizer,
-            )  # fmt: skip
+                only(machine, members[0]), [cores[number] for number in members], theirs, *timed, optimizer
+            )
         if self.folder is not None and any(profiled.num_timed for profiled in found.values()):
             with locked_folder(self.folder, "another process profiles into"):
                 new = {sort: times for sort, times in self._library.items() if sort not in known}
@@ -113,10 +122,10 @@ class Profile:
 
     def _of_kind(
         self,
-        program: TorchProgram,
         first: Machine,
         cores: Sequence[frozenset[int]],
         places: Sequence[Place],
+        program: TorchProgram,
         parameters: Sequence[Any],
         tensors: Sequence[Any],
         optimizer: Optimizer | None,

@@ -17,6 +17,7 @@ from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
 from placewright.execution.pytorch.machine import torch_machine
 from placewright.execution.pytorch.program import make_program
+from placewright.execution.pytorch.step import TorchStep
 from placewright.importers.torch_trace import default_loss
 from placewright.problem import make_problem
 
@@ -293,10 +294,8 @@ def test_a_step_that_fails_half_way_changes_no_buffer(gpus: StandIns) -> None:
         same(model.seen, plain.seen)
 
 
-def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
-    """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
-    model, x = tower()
-    plain, there = copy.deepcopy(model), gpus.devices[0]
+def brought_to(there: StandIn, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Puts parameters and buffers into a device's memory; returns the input there."""
     for module in model.modules():
         for held in (module._parameters, module._buffers):
             for name, tensor in list(held.items()):
@@ -305,10 +304,58 @@ def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
                     held[name] = nn.Parameter(moved) if isinstance(tensor, nn.Parameter) else moved
     given = there.brought(x.reshape(-1)).reshape(x.shape)
     there.finish(there.recorded(there.default))
+    return given
+
+
+def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
+    """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    given = brought_to(gpus.devices[0], model, x)
     pins = spread(model, (given,), {}, 2)
     with placewright.compile(model, given, devices="cuda:0,cpu:0", pins=pins, **OPTIONS) as compiled:
         same(compiled(given), plain(x).detach())
         same(model.seen, plain.seen)
+
+
+def test_the_cpu_is_timed_on_tensors_of_its_own(gpus: StandIns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on those of a module on a GPU, where every op would take as long as its launch."""
+    model, x = tower()
+    given = brought_to(gpus.devices[0], model, x)
+    timed: dict[bool, set[bool]] = {}
+    once = TorchStep.once
+
+    def watched(step: TorchStep, code: Any, parameters: Any, tensors: Any) -> None:
+        there = {gpus.devices[0].holds(each) for each in (*parameters, *tensors, *step.program.constants.values())}
+        timed[step.places[0].driver is None] = there
+        once(step, code, parameters, tensors)
+
+    monkeypatch.setattr(TorchStep, "once", watched)
+    with placewright.compile(model, given, devices="cuda:0,cpu:0", **OPTIONS):
+        assert timed == {False: {True}, True: {False}}
+
+
+def test_too_little_memory_for_an_input_or_a_copy_is_one_sentence(
+    gpus: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = tower()
+    with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
+        expected, brought = compiled(x), StandIn.brought
+        full = [lambda row: row.numel() == x.numel(), lambda row: row.numel() == model.first.weight.numel()]
+        names = [r"the op 'input:x'", r"a copy of 'first.weight'"]
+        for is_too_large, name in zip(full, names, strict=True):
+
+            def bring(device: StandIn, row: Any, is_too_large: Any = is_too_large) -> Any:
+                if is_too_large(row):
+                    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore follows.")
+                return brought(device, row)
+
+            compiled.synchronize()
+            monkeypatch.setattr(StandIn, "brought", bring)
+            with pytest.raises(placewright.DeviceError, match=f"^cuda:0 has too little memory for {name}: CUDA out of"):
+                compiled(x)
+            monkeypatch.setattr(StandIn, "brought", brought)
+            same(compiled(x), expected)
 
 
 def test_a_plan_for_one_gpu_is_measured_by_its_allocator(gpus: StandIns) -> None:

@@ -52,7 +52,7 @@ class DeviceCode:
         frames = traceback.extract_tb(error.__traceback__)
         number = next((frame.lineno for frame in reversed(frames) if frame.filename == _file(self.device)), None)
         line = self.source.splitlines()[number - 1] if number else ""
-        found = re.search(r"\b[fr](\d+)\(", line)
+        found = re.search(r"\b(?:[fr]|bring)(\d+)\(", line)
         return int(found[1]) if found else None
 
 
@@ -175,7 +175,7 @@ class _Writer:
             tensor = graph.ops[op].outputs[0]
             place = self.program.inputs[tensor]
             bring = None if self.site is None else self.site.brings()
-            taken = f"x[{place}]" if bring is None else f"{self.bind('bring', bring)}(x[{place}])"
+            taken = f"x[{place}]" if bring is None else f"{self.bind(f'bring{op}', bring)}(x[{place}])"
             yield f"t{tensor} = {taken}; x[{place}] = None"
             return
         call = self.program.calls[op]

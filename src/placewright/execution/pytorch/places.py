@@ -122,6 +122,12 @@ def on_stream(name: str, driver: Driver) -> Place:
     return Place(name=name, driver=driver, stream=driver.new_stream(), copies=driver.new_stream())
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an allocator had too little."""
+    # The host's raises what everything else does.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
 def drivers_of(places: Sequence[Place]) -> list[Driver]:
     """The accelerators of places, each once."""
     return list(dict.fromkeys(place.driver for place in places if place.driver is not None))

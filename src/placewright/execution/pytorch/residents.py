@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from placewright.execution.pytorch.layout import moved
-from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of
+from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of, out_of_memory
 from placewright.execution.pytorch.program import TorchProgram, reads_of
 from placewright.execution.steps import Region, Run, Step, Steps
+from placewright.support.errors import DeviceError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,11 @@ class Residents:
                 held[place] = self._copy(driver, tensor, held[place])
         return [(here[place.driver][0], list(here[place.driver][1])) for place in self._places]
 
-    def constant(self, tensor: int, driver: Driver) -> Any:
-        """A constant in an accelerator's memory."""
+    def constant(self, tensor: int, driver: Driver | None) -> Any:
+        """A constant in an accelerator's memory, or the host's."""
         copy = self._copy(driver, tensor, self._program.constants[tensor])
-        driver.finish(driver.recorded(driver.current_stream()))
+        if driver is not None:
+            driver.finish(driver.recorded(driver.current_stream()))
         return copy
 
     def deliver(self, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]) -> None:
@@ -116,15 +118,36 @@ class Residents:
         return held[1], self._program.inputs[tensor]
 
     def _copy(self, driver: Driver | None, tensor: int, own: Any) -> Any:
-        holder = next((each for each in self._drivers if each.holds(own)), None)
+        holder = _holder_of(own, self._drivers)
         if holder is driver:
             return own
         known = self._copies.get((driver, tensor))
         version = _version(own)
         if known is None or known.of is not own or known.version != version or version < 0:
-            copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
+            try:
+                copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                where = "the host" if driver is None else driver.name
+                name, first = self._program.graph.tensors[tensor].name, str(error).strip().splitlines()[0]
+                raise DeviceError(f"{where} has too little memory for a copy of '{name}': {first}") from error
             known = self._copies[driver, tensor] = _Copy(of=own, version=version, tensor=copy)
         return known.tensor
+
+
+def on_host(tensors: Sequence[Any], drivers: Sequence[Driver]) -> list[Any]:
+    """The tensors, with copies of those that an accelerator holds."""
+    held = [_holder_of(tensor, drivers) for tensor in tensors]
+    return [
+        tensor if holder is None else _brought_home(tensor, holder)
+        for tensor, holder in zip(tensors, held, strict=True)
+    ]
+
+
+def _holder_of(tensor: Any, drivers: Sequence[Driver]) -> Driver | None:
+    """The accelerator whose memory a tensor lies in; None for the host's."""
+    return next((driver for driver in drivers if driver.holds(tensor)), None)
 
 
 def _brought_home(tensor: Any, driver: Driver | None) -> Any:

@@ -55,8 +55,6 @@ class Site:
 
     def constant(self, tensor: int) -> Any:
         """A constant of the program, in the memory of this device."""
-        if self.place.driver is None:
-            return self._sites.program.constants[tensor]
         return self._sites.residents.constant(tensor, self.place.driver)
 
     def function(self, op: int) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.fallback import Fallbacks
 from placewright.execution.pytorch.inductor import Trial
 from placewright.execution.pytorch.memory import allocated_between, allocated_peak
-from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of
+from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of, out_of_memory
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
 from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.pytorch.residents import Residents
@@ -267,17 +267,16 @@ def naming_the_op(code: DeviceCode, program: TorchProgram, plan: Plan) -> Iterat
     try:
         yield
     except Exception as error:
-        op = code.op_at(error)
-        if op is None:
-            raise
-        name, device = program.graph.ops[op].name, plan.machine.devices[code.device].name
-        if _out_of_memory(error):
+        op, device = code.op_at(error), plan.machine.devices[code.device].name
+        name = None if op is None else program.graph.ops[op].name
+        if out_of_memory(error):
             first = str(error).strip().splitlines()[0]
-            raise DeviceError(f"{device} has too little memory for the op '{name}': {first}") from error
+            # What is no op hands a tensor over, to memory of its own or of the device that it goes to.
+            needed = f"{device} has too little memory for the op '{name}'"
+            if name is None:
+                needed = f"there is too little memory for a tensor that {device} hands over"
+            raise DeviceError(f"{needed}: {first}") from error
+        if name is None:
+            raise
         error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
         raise
-
-
-def _out_of_memory(error: Exception) -> bool:
-    # The host's allocator raises what everything else does.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -1,0 +1,237 @@
+"""Plans on a GPU of this host: what PyTorch computes, planned and measured step time, planned and measured memory.
+
+    python benchmarks/run_gpu.py --out out/run-gpu           all rows, some four minutes
+    python benchmarks/run_gpu.py --quick                     one small network on two streams
+    python benchmarks/run_gpu.py --devices cpu:0,cpu:1       the same on CPU devices, to try the script without a GPU
+
+A network runs on one stream of a GPU and on two, or on a GPU beside the CPU where it must leave the GPU a share of the
+memory that it takes alone. Every row is a process of its own and a line of the file of rows, which a later call takes
+up: rows that are there are not made again. Then the table is printed. `estimated` is one device's step by the roofline
+of the machine's preset, without any measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from run_networks import ms, off, read_rows
+from zoo_modules import module_of
+
+import placewright
+
+STREAMS, OFFLOADED = "cuda:0/0,cuda:0/1", "cuda:0,cpu:0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, how many samples it is given, whether it is trained, and where. share: of the memory that its step
+    takes on the first device alone, how much that device has; None: all of its own."""
+
+    network: str
+    batch: int
+    training: bool = False
+    devices: str = STREAMS
+    share: float | None = None
+
+    def __str__(self) -> str:
+        limited = "" if self.share is None else f", {self.share:.0%} of the memory"
+        return f"{self.network} {self.batch}{' training' if self.training else ''}{limited}"
+
+
+CASES = [
+    *(Case(name, 1) for name in ("inception_v3", "nasnet_a_mobile", "switch8")),
+    *(Case(name, 64) for name in ("inception_v3", "switch8", "bert_base")),
+    Case("gnmt2", 16),
+    *(Case(name, 32, training=True) for name in ("inception_v3", "bert_base")),
+    *(Case("bert_base", 4, devices=OFFLOADED, share=share) for share in (0.9, 0.6)),
+    Case("inception_v3", 8, training=True, devices=OFFLOADED, share=0.7),
+]
+QUICK = [Case("lenet5", 2)]
+
+
+def row_of(case: Case, profile: Path, steps: int) -> dict[str, Any]:
+    """Planned and measured times and memory of one case. profile: its own folder of op times."""
+    import torch
+
+    model, arguments = module_of(case.network, case.batch)
+    on_gpu = case.share is None and case.devices.startswith("cuda")
+    if on_gpu:
+        model, arguments = model.cuda(), tuple(each.cuda() for each in arguments)
+    plain = copy.deepcopy(model)
+    options: dict[str, Any] = {"training": case.training}
+    if case.share is not None:
+        first = case.devices.split(",")[0]
+        with placewright.compile(model, arguments, devices=first, **options) as alone:
+            options["memory_limit"] = {first: int(case.share * alone.plan.peak_bytes[0])}
+    began = time.perf_counter()
+    placewright.profile(model, arguments, devices=case.devices, folder=profile, training=case.training)
+    options["profile"] = profile
+    with placewright.compile(model, arguments, devices=case.devices, **options) as compiled:
+        prepared = time.perf_counter() - began
+        facts = compiled.compare(*arguments, steps=steps).facts
+        found = asdict(facts)
+        del found["ops"], found["devices"]
+        return {
+            **asdict(case),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "torch": torch.__version__,
+            "prepared_s": round(prepared, 1),
+            "estimated_ns": estimated_ns(compiled.plan, profile, case),
+            "ops_by_device": [device.num_ops for device in facts.devices],
+            "difference": difference(compiled, plain, arguments, training=case.training),
+            "planned_peaks": list(compiled.plan.peak_bytes),
+            "limit": options.get("memory_limit", {}),
+            "measured_gpu_peak": None if on_gpu else gpu_peak(compiled, arguments),
+            **found,
+        }
+
+
+def estimated_ns(plan: placewright.Plan, profile: Path, case: Case) -> int:
+    """A step on the first device by the roofline of its preset."""
+    from placewright.api.profiles import first_device
+    from placewright.machines import load_machine
+
+    name = f"{plan.graph_name}-{'training' if case.training else 'inference'}"
+    graph = placewright.load_graph(profile / f"{name}.json.gz")
+    machine = first_device(load_machine(profile / "devices.toml"))
+    return placewright.plan(graph, machine, solver="input-order").step_time_ns
+
+
+def difference(compiled: Any, plain: Any, arguments: Sequence[Any], *, training: bool) -> float:
+    """Between what a planned step and the module return, at most, as a share of the largest that it returns."""
+    import torch
+
+    from placewright.importers.torch_trace import default_loss
+
+    plain.train(training)
+    torch.manual_seed(3)
+    with torch.set_grad_enabled(training):
+        expected = plain(*arguments)
+    torch.manual_seed(3)
+    returned = compiled(*arguments)
+    if training:
+        expected = default_loss(expected).detach()
+    pairs = list(zip(tensors_in(returned), tensors_in(expected), strict=True))
+    largest = max(float(other.abs().max()) for _, other in pairs)
+    return max(float((own.to(other.device) - other).abs().max()) for own, other in pairs) / largest
+
+
+def tensors_in(value: Any) -> list[Any]:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+
+
+def gpu_peak(compiled: Any, arguments: Sequence[Any]) -> int | None:
+    """The most bytes that PyTorch has in use on the GPU in a step of a module that the host holds: copies of parameters
+    among them."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    compiled.synchronize()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    compiled(*arguments)
+    torch.cuda.synchronize()
+    return int(torch.cuda.max_memory_allocated())
+
+
+def make_rows(cases: Sequence[Case], arguments: argparse.Namespace, path: Path) -> None:
+    """Each in a process of its own, so that one that fails leaves the others as they are."""
+    there = {identity(row) for row in read_rows(path)}
+    for case in cases:
+        if identity(asdict(case)) in there:
+            continue
+        began = time.monotonic()
+        command = [sys.executable, __file__, "--row", json.dumps(asdict(case)), "--out", str(arguments.out)]
+        outcome = subprocess.run(
+            [*command, "--steps", str(arguments.steps)], capture_output=True, text=True, check=False
+        )
+        if outcome.returncode:
+            print(f"{case}: failed: {outcome.stderr.strip()[-1500:]}", file=sys.stderr, flush=True)
+            continue
+        with path.open("a") as file:
+            file.write(outcome.stdout.splitlines()[-1] + "\n")
+        print(f"{case}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+def identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("network", "batch", "training", "devices", "share"))
+
+
+def mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f}"
+
+
+def print_table(rows: Sequence[dict[str, Any]]) -> None:
+    print("| network, batch | devices | ops | one: estimated | planned | measured | all: planned | measured | PyTorch |"
+          " peak of one, MiB: planned | measured | of the first of all: planned | measured | difference |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        case = Case(*identity(row))
+        alone, together = row["one_device_measured_ns"], row["measured_ns"]
+        cells = (
+            " + ".join(map(str, row["ops_by_device"])),
+            ms(row["estimated_ns"]),
+            ms(row["one_device_planned_ns"]),
+            f"{ms(alone)} ({off(row['one_device_planned_ns'], alone)})",
+            ms(row["planned_ns"]),
+            f"{ms(together)} ({off(row['planned_ns'], together)})",
+            ms(row["eager_ns"]),
+            mib(row["one_device_planned_peak_bytes"]),
+            mib(row["one_device_measured_peak_bytes"]),
+            mib(row["planned_peaks"][0]),
+            mib(row["measured_gpu_peak"]),
+            f"{row['difference']:.1e}",
+        )
+        print(f"| {case} | {case.devices} | {' | '.join(cells)} |")
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--networks", nargs="+", metavar="NAME")
+    options.add_argument("--quick", action="store_true", help="one small network alone")
+    options.add_argument("--devices", help="instead of two streams of a GPU")
+    options.add_argument("--steps", type=int, default=20, help="of each sort")
+    options.add_argument("--out", type=Path, default=Path("out") / "run-gpu")
+    options.add_argument("--row", help=argparse.SUPPRESS)
+    return options
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.row:
+        case = Case(**json.loads(arguments.row))
+        profile = arguments.out / re.sub(r"[^a-z0-9.]+", "-", f"{case}-on-{case.devices}")
+        print(json.dumps(row_of(case, profile, arguments.steps)))
+        return
+    cases = QUICK if arguments.quick else CASES
+    if arguments.devices:
+        cases = [replace(case, devices=arguments.devices) for case in cases if case.share is None]
+    if arguments.networks:
+        cases = [case for case in cases if case.network in arguments.networks]
+    path = arguments.out / "rows.jsonl"
+    make_rows(cases, arguments, path)
+    wanted = {identity(asdict(case)) for case in cases}
+    rows = [row for row in read_rows(path) if identity(row) in wanted]
+    if len(rows) < len(cases):
+        print(f"{len(cases) - len(rows)} rows are missing", file=sys.stderr)
+    if rows:
+        print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
