@@ -4,10 +4,10 @@
     python benchmarks/run_gpu.py --quick                     one small network on two streams
     python benchmarks/run_gpu.py --devices cpu:0,cpu:1       the same on CPU devices, to try the script without a GPU
 
-A network runs on one stream of a GPU and on two, or on a GPU beside the CPU where it must leave the GPU a share of the
-memory that it takes alone. Every row is a process of its own and a line of the file of rows, which a later call takes
-up: rows that are there are not made again. Then the table is printed. `estimated` is one device's step by the roofline
-of the machine's preset, without any measurement.
+A network runs on one stream of a GPU and on two, launched op by op or recorded as a CUDA graph; or on a GPU beside the
+CPU, where the GPU has a share of the memory that the network takes there alone. Every row is a process of its own and a
+line of the file of rows, which a later call takes up: rows that are there are not made again. Then the table is
+printed. `estimated` is one device's step by the roofline of the machine's preset, without any measurement.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ STREAMS, OFFLOADED = "cuda:0/0,cuda:0/1", "cuda:0,cpu:0"
 
 @dataclass(frozen=True)
 class Case:
-    """A network, how many samples it is given, whether it is trained, and where. share: of the memory that its step
-    takes on the first device alone, how much that device has; None: all of its own."""
+    """A network, how many samples it is given, whether it is trained, and where. cuda_graph: whether a step is
+    recorded. share: of the memory that its step takes on the first device alone, how much that device has; None: all of
+    its own."""
 
     network: str
     batch: int
     training: bool = False
     devices: str = STREAMS
+    cuda_graph: bool = False
     share: float | None = None
 
     def __str__(self) -> str:
@@ -49,12 +51,12 @@ class Case:
 
 
 CASES = [
-    *(Case(name, 1) for name in ("inception_v3", "nasnet_a_mobile", "switch8")),
-    *(Case(name, 64) for name in ("inception_v3", "switch8", "bert_base")),
-    Case("gnmt2", 16),
-    *(Case(name, 32, training=True) for name in ("inception_v3", "bert_base")),
+    *(Case(name, 1) for name in ("inception_v3", "switch8")),
+    *(Case("inception_v3", batch, cuda_graph=True) for batch in (1, 8, 32)),
+    *(Case(name, 1, cuda_graph=True) for name in ("nasnet_a_mobile", "googlenet", "switch8")),
+    *(Case(name, 8, cuda_graph=True) for name in ("switch8", "bert_base", "gnmt2")),
+    Case("resnet50", 8, training=True, cuda_graph=True),
     *(Case("bert_base", 4, devices=OFFLOADED, share=share) for share in (0.9, 0.6)),
-    Case("inception_v3", 8, training=True, devices=OFFLOADED, share=0.7),
 ]
 QUICK = [Case("lenet5", 2)]
 
@@ -68,13 +70,14 @@ def row_of(case: Case, profile: Path, steps: int) -> dict[str, Any]:
     if on_gpu:
         model, arguments = model.cuda(), tuple(each.cuda() for each in arguments)
     plain = copy.deepcopy(model)
-    options: dict[str, Any] = {"training": case.training}
+    options: dict[str, Any] = {"training": case.training, "cuda_graph": case.cuda_graph}
     if case.share is not None:
         first = case.devices.split(",")[0]
         with placewright.compile(model, arguments, devices=first, **options) as alone:
             options["memory_limit"] = {first: int(case.share * alone.plan.peak_bytes[0])}
     began = time.perf_counter()
-    placewright.profile(model, arguments, devices=case.devices, folder=profile, training=case.training)
+    profiled: dict[str, Any] = {"training": case.training, "cuda_graph": case.cuda_graph}
+    placewright.profile(model, arguments, devices=case.devices, folder=profile, **profiled)
     options["profile"] = profile
     with placewright.compile(model, arguments, devices=case.devices, **options) as compiled:
         prepared = time.perf_counter() - began
@@ -168,7 +171,7 @@ def make_rows(cases: Sequence[Case], arguments: argparse.Namespace, path: Path) 
 
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("network", "batch", "training", "devices", "share"))
+    return tuple(row[name] for name in ("network", "batch", "training", "devices", "cuda_graph", "share"))
 
 
 def mib(size: int | None) -> str:
@@ -196,7 +199,8 @@ def print_table(rows: Sequence[dict[str, Any]]) -> None:
             mib(row["measured_gpu_peak"]),
             f"{row['difference']:.1e}",
         )
-        print(f"| {case} | {case.devices} | {' | '.join(cells)} |")
+        where = f"{case.devices}{', recorded' if case.cuda_graph else ''}"
+        print(f"| {case} | {where} | {' | '.join(cells)} |")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -215,7 +219,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.row:
         case = Case(**json.loads(arguments.row))
-        profile = arguments.out / re.sub(r"[^a-z0-9.]+", "-", f"{case}-on-{case.devices}")
+        how = "recorded" if case.cuda_graph else "launched"
+        profile = arguments.out / re.sub(r"[^a-z0-9.]+", "-", f"{case}-{how}-on-{case.devices}")
         print(json.dumps(row_of(case, profile, arguments.steps)))
         return
     cases = QUICK if arguments.quick else CASES

@@ -147,7 +147,8 @@ class Lock:
 
 class Device:
     """One stand-in for a GPU: a `Driver`. lacks: names of the ops it has no kernel for. exhausted_by: of those for
-    which its memory does not suffice. broken: what it reports when somebody waits for it."""
+    which its memory does not suffice. unrecordable: of those that wait for the GPU, as nothing may in a recording.
+    broken: what it reports when somebody waits for it."""
 
     def __init__(self, index: int, recorder: Recorder) -> None:
         self.name = f"cuda:{index}"
@@ -156,6 +157,7 @@ class Device:
         self.default = self.new_stream()
         self.lacks: set[str] = set()
         self.exhausted_by: set[str] = set()
+        self.unrecordable: set[str] = set()
         self.broken: str | None = None
         self.bytes = 0
 
@@ -255,6 +257,32 @@ class Device:
         stream.ticks()
         stream.pending.append(copy)
 
+    def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """What was recorded is done by launching it again; until then, nothing has changed, and what it makes is
+        rubbish."""
+        recorder = self.recorder
+        before = [(storage, storage.clone()) for storage in list(recorder.held)]
+        # The host waits for the GPU before it records.
+        self.finish(self.recorded(self.current_stream()))
+        recording = self.new_stream()
+        with self.on(recording):
+            made = launch()
+        self.current_stream().learns(recording.clock)
+        for storage in recorder.held[len(before) :]:
+            storage.fill_(0xFF)
+        for storage, value in before:
+            storage.copy_(value)
+
+        def replay() -> None:
+            with self.on(self.current_stream()):
+                again = launch()
+            for tensor, value in again.items() if again else ():
+                if made[tensor] is not value:
+                    with torch.no_grad():
+                        made[tensor].copy_(value)
+
+        return replay, made
+
     def random_state(self) -> None:
         return None
 
@@ -317,6 +345,8 @@ class _Launches(TorchDispatchMode):
                 f"Could not run '{name}' with arguments from the 'CUDA' backend. This could be because the operator "
                 "doesn't exist for this backend.\nMore lines follow."
             )
+        if name in device.unrecordable:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nMore lines follow.")
         if name in device.exhausted_by:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 

@@ -74,6 +74,8 @@ class Compiled:
             check_solver(planner.options.get("solver", "auto"))
             if not on_host:
                 raise InputError("placements are measured on CPU devices; leave out measure_placements, or the others")
+        if planner.is_recorded and planner.optimizer is not None:
+            raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
         self._planner = planner
         self._inductor = inductor
         self._measure_placements = measure_placements
@@ -123,6 +125,8 @@ class Compiled:
         workers = Workers(cores[:1])
         try:
             one_device = TorchStep(planned.step.program, made.alone, workers, self._planner.places[:1])
+            if self._planner.is_recorded:
+                self._record(one_device, parameters, tensors)
             found = compare_run(planned.step, one_device, parameters, tensors, eager, cores, steps, compiled)
         finally:
             workers.close()
@@ -153,6 +157,8 @@ class Compiled:
             For a plan that was given to be run as it is, and as `compare` raises it.
         """
         self._refuse_optimizer("calibrate")
+        if self._planner.is_recorded:
+            raise InputError("calibrate is for steps that are launched op by op; leave it or cuda_graph out")
         if self._planner.given is not None:
             raise InputError("calibrate plans again, and a plan was given to be run as it is; leave one of them out")
         if len({device.kind for device in self._planner.machine.devices}) > 1:
@@ -265,7 +271,13 @@ class Compiled:
         if self._inductor:
             with unchanged(module.step.overwritten(parameters, tensors), self._planner.optimizer):
                 module.step.compile_regions(parameters, tensors)
+        if self._planner.is_recorded:
+            self._record(module.step, parameters, tensors)
         return module
+
+    def _record(self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        with unchanged(step.overwritten(parameters, tensors), places=step.places):
+            step.record(parameters, tensors)
 
 
 def _constant(leaf: Any) -> Any:

@@ -23,6 +23,7 @@ from placewright.execution.devices import check_device_count
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -77,6 +78,11 @@ class ModulePlanner:
         self._measured = measured
         self._profile = profile
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether steps are replays of a CUDA graph."""
+        return self.machine.launch == "graphs"
+
     def program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchProgram:
         """The module as a program for such arguments. Raises InputError where PyTorch cannot trace it."""
         return make_program(
@@ -96,6 +102,8 @@ class ModulePlanner:
         parameters = self.parameters(program)
         check_readable(dict(zip(program.parameters.values(), parameters, strict=True)), self.places)
         check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, self.places)
+        if self.is_recorded:
+            check_recordable(program, parameters, the_driver(self.places))
         graph, options = program.graph, self.options if options is None else options
         if self.given is not None:
             require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)

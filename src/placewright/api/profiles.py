@@ -58,12 +58,12 @@ class Profile:
         self.folder = folder
         self._library: Library = {} if folder is None else read_library(folder / LIBRARY)
 
-    def machine(self, devices: str | Sequence[str]) -> tuple[Machine, list[Handover]]:
+    def machine(self, devices: str | Sequence[str], *, recorded: bool = False) -> tuple[Machine, list[Handover]]:
         """Those devices of this host with measured links: as the folder has them, else measured now and kept there.
 
-        Returns beside it the handovers that were measured now.
+        recorded: whether steps will be replays of a CUDA graph. Returns beside it the handovers that were measured now.
         """
-        machine = torch_machine(devices)
+        machine = torch_machine(devices, recorded=recorded)
         path = None if self.folder is None else self.folder / DEVICES
         if path is not None and path.exists() and _alike(known := load_machine(path), machine):
             return known, []
@@ -74,7 +74,7 @@ class Profile:
         handovers = measure_handovers(cores[:2]) if len(cores) > 1 else []
         if handovers or len(cores) < len(places):
             between = link_of(handovers) if handovers else Link()
-            machine = replace(machine, links=links_between(places, between))
+            machine = replace(machine, links=links_between(places, between, recorded=recorded))
         if path is not None:
             machine = _with_rates(machine, on_host, cores)
             with locked_folder(path.parent, "another process profiles into"):
@@ -135,7 +135,10 @@ class Profile:
         try:
             alone = make_plan(program.graph, first, solver="input-order")
             step = TorchStep(program, alone, workers, places[:1])
-            return profile_program(step, cores, parameters, tensors, self._library, optimizer, places)
+            recorded = first.launch == "graphs"
+            return profile_program(
+                step, cores, parameters, tensors, self._library, optimizer, places, recorded=recorded
+            )
         finally:
             workers.close()
 
@@ -208,6 +211,5 @@ def _with_rates(machine: Machine, on_host: Sequence[int], cores: Sequence[frozen
 
 
 def _alike(known: Machine, wanted: Machine) -> bool:
-    return [(device.name, device.kind) for device in known.devices] == [
-        (device.name, device.kind) for device in wanted.devices
-    ]
+    named = [[(device.name, device.kind) for device in machine.devices] for machine in (known, wanted)]
+    return named[0] == named[1] and known.launch == wanted.launch

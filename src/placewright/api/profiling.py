@@ -16,6 +16,7 @@ from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.profile import Profiled
 from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.graph import Graph
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import flatten_arguments
@@ -34,15 +35,18 @@ def profile_model(
     training: bool,
     loss: Any,
     optimizer: Any,
+    cuda_graph: bool,
 ) -> Answer[ProfileSummary]:
     """What `placewright.profile` says."""
     make_folder(folder)
     profile = Profile(folder)
-    machine, handovers = profile.machine(devices)
+    machine, handovers = profile.machine(devices, recorded=cuda_graph)
     program = make_program(model, args, kwargs, training=training, loss=loss, optimizer=optimizer)
     tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
     parameters = Parameters(model, list(program.parameters.values())).now()
     places = places_of([device.name for device in machine.devices])
+    if cuda_graph:
+        check_recordable(program, parameters, the_driver(places))
     profiled = profile.measure(program, machine, parameters, tensors, optimizer, places)
     found = _summary(program, machine, profiled, handovers, _written(program.graph, machine, profiled, folder))
     return answer(found, profile_table(found))

@@ -33,6 +33,7 @@ def compile(
     measured: str | Path | None = None,
     profile: str | Path | None = None,
     inductor: bool = False,
+    cuda_graph: bool = False,
     timeout: float | None = None,
     measure_placements: bool = False,
     **options: Any,
@@ -72,6 +73,9 @@ def compile(
     inductor
         Whether Inductor compiles ops that one device runs without waiting in between, where that is measured to be
         faster. It takes a second or more for each such region, needs a C++ compiler, and gives other last bits.
+    cuda_graph
+        Whether a step on streams of one GPU is recorded once, as a CUDA graph, and then launched at once: no op waits
+        for its launch, and a call returns when the step has been launched. The module must be on that GPU.
     timeout
         Of ranks: how many seconds one waits for another in a step before it gives up, by default 300.
     measure_placements
@@ -114,6 +118,10 @@ def compile(
         "options": options,
     }
     compiled: Compiled
+    if cuda_graph and devices in ("ranks", "ranks:cuda"):
+        raise InputError(
+            "a CUDA graph records the work of one GPU, and ranks are several devices; leave one of them out"
+        )
     if devices in ("ranks", "ranks:cuda"):
         if measure_placements:
             raise InputError("placements are measured on CPU devices of this host, not on ranks")
@@ -123,7 +131,7 @@ def compile(
     elif timeout is not None:
         raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
     else:
-        planner = ModulePlanner(model, known.machine(devices)[0], **given)
+        planner = ModulePlanner(model, known.machine(devices, recorded=cuda_graph)[0], **given)
         compiled = Compiled(planner, inductor=inductor, measure_placements=measure_placements)
     try:
         compiled.prepare(*positional(args), **(kwargs or {}))
@@ -143,6 +151,7 @@ def profile(
     training: bool = False,
     loss: Callable[[Any], Any] | None = None,
     optimizer: Optimizer | None = None,
+    cuda_graph: bool = False,
 ) -> Answer[ProfileSummary]:
     """Time the ops of a PyTorch module and the links between devices of this host, and keep that in a folder.
 
@@ -151,7 +160,7 @@ def profile(
 
     Parameters
     ----------
-    model, args, kwargs, training, loss, optimizer
+    model, args, kwargs, training, loss, optimizer, cuda_graph
         As `compile` takes them. Parameters, buffers, arguments and the optimizer's state are afterwards as they were.
     devices
         "cpu:0,cpu:1", "cuda:0" or a list of such names.
@@ -184,4 +193,5 @@ def profile(
         training=training,
         loss=loss,
         optimizer=optimizer,
+        cuda_graph=cuda_graph,
     )

@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli.options import Json, Quiet
 from placewright.cli.progress import staged
-from placewright.cli.running import LocalDevices, ModelFunction, Training
+from placewright.cli.running import CudaGraph, LocalDevices, ModelFunction, Training
 
 
 def profile(
@@ -21,6 +21,7 @@ def profile(
     ],
     devices: LocalDevices = "cpu:0,cpu:1",
     training: Training = False,
+    cuda_graph: CudaGraph = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -34,7 +35,7 @@ def profile(
         show(f"making {model}")
         module, arguments = made_by(model)
         show("capturing the module, timing its ops and links")
-        found = api.profile(module, arguments, devices=devices, folder=output, training=training)
+        found = api.profile(module, arguments, devices=devices, folder=output, training=training, cuda_graph=cuda_graph)
     if as_json:
         print_json(asdict(found.facts))
     else:

@@ -49,6 +49,9 @@ ProfileFolder = Annotated[
 Inductor = Annotated[
     bool, typer.Option("--inductor", help="Compile runs of ops where that is faster, and measure torch.compile too.")
 ]
+CudaGraph = Annotated[
+    bool, typer.Option("--cuda-graph", help="Record a step on streams of one GPU, and launch it at once.")
+]
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
 ]
@@ -86,6 +89,7 @@ def run(
     measured: MeasuredHere = None,
     profile: ProfileFolder = None,
     inductor: Inductor = False,
+    cuda_graph: CudaGraph = False,
     calibrate: Calibrate = False,
     dim: Dims = None,
     feeds: Feeds = None,
@@ -110,16 +114,17 @@ def run(
     options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
     with staged() as show:
         if is_onnx:
-            if training or inductor or calibrate or any(path is not None for path in (profile, report, trace)):
+            files = any(path is not None for path in (profile, report, trace))
+            if training or inductor or cuda_graph or calibrate or files:
                 raise InputError(
-                    "--training, --inductor, --calibrate, --profile, --report and --trace are for PyTorch modules, not "
-                    "ONNX files"
+                    "--training, --inductor, --cuda-graph, --calibrate, --profile, --report and --trace are for "
+                    "PyTorch modules, not ONNX files"
                 )
             drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, options, show)
         else:
             if dim or feeds is not None:
                 raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
-            own = {"training": training, "profile": profile, "inductor": inductor}
+            own = {"training": training, "profile": profile, "inductor": inductor, "cuda_graph": cuda_graph}
             drawn = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
     _print(*drawn, as_json)
     return 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_modules import brought_to, spread, tower
 from stand_in_gpu import Device as StandIn
 from stand_in_gpu import StandIns
 from torch import nn
@@ -15,11 +16,8 @@ import placewright
 from placewright.execution import devices as host
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
-from placewright.execution.pytorch.machine import torch_machine
-from placewright.execution.pytorch.program import make_program
 from placewright.execution.pytorch.step import TorchStep
 from placewright.importers.torch_trace import default_loss
-from placewright.problem import make_problem
 
 
 @pytest.fixture
@@ -56,17 +54,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("placewright.execution.pytorch.profile._PASSES_NS", 0)
     monkeypatch.setattr("placewright.execution.pytorch.profile._MIN_PASSES", 1)
     monkeypatch.setattr("placewright.execution.pytorch.link_times._LARGE", 2**11)
-
-
-def spread(model: nn.Module, args: Any, kwargs: Any, count: int, **how: Any) -> dict[str, int]:
-    """Pins that put every op on another device than the one before it, but for those that must share one."""
-    graph = make_program(copy.deepcopy(model), args, kwargs, **how).graph
-    problem = make_problem(graph, torch_machine(",".join(f"cuda:0/{number}" for number in range(count))))
-    ops, groups = problem.lowered.graph_op.tolist(), problem.groups[0].tolist()
-    modules = {op.module for op in graph.ops}
-    pins = {graph.ops[op].name: group % count for op, group in zip(ops, groups, strict=True)}
-    # A name that is a module's as well would pin all of it.
-    return {name: place for name, place in pins.items() if name not in modules}
 
 
 def same(found: Any, expected: Any) -> None:
@@ -115,26 +102,6 @@ def test_results_are_those_of_the_module(gpus: StandIns, devices: str, name: str
                 same(own.grad, other.grad)
     assert gpus.recorder.not_kept() == []
     assert {entry[0] for entry in gpus.recorder.log} >= {"op", "record", "wait", "finish"}
-
-
-class Tower(nn.Module):
-    """A chain of small ops, some of which have no kernel where a test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
-        self.register_buffer("seen", torch.zeros(8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = torch.tanh(self.first(x))
-        self.seen.add_(hidden.detach().mean(0))
-        result: torch.Tensor = self.second(torch.cumsum(hidden, 1))
-        return result
-
-
-def tower() -> tuple[nn.Module, torch.Tensor]:
-    torch.manual_seed(2)
-    return Tower(), torch.randn(3, 8)
 
 
 def test_every_device_runs_its_ops_in_the_order_of_the_plan(gpus: StandIns) -> None:
@@ -294,24 +261,11 @@ def test_a_step_that_fails_half_way_changes_no_buffer(gpus: StandIns) -> None:
         same(model.seen, plain.seen)
 
 
-def brought_to(there: StandIn, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Puts parameters and buffers into a device's memory; returns the input there."""
-    for module in model.modules():
-        for held in (module._parameters, module._buffers):
-            for name, tensor in list(held.items()):
-                if tensor is not None:
-                    moved = there.brought(tensor.detach().reshape(-1)).reshape(tensor.shape)
-                    held[name] = nn.Parameter(moved) if isinstance(tensor, nn.Parameter) else moved
-    given = there.brought(x.reshape(-1)).reshape(x.shape)
-    there.finish(there.recorded(there.default))
-    return given
-
-
 def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
     """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
     model, x = tower()
     plain = copy.deepcopy(model)
-    given = brought_to(gpus.devices[0], model, x)
+    (given,) = brought_to(gpus.devices[0], model, x)
     pins = spread(model, (given,), {}, 2)
     with placewright.compile(model, given, devices="cuda:0,cpu:0", pins=pins, **OPTIONS) as compiled:
         same(compiled(given), plain(x).detach())
@@ -321,7 +275,7 @@ def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
 def test_the_cpu_is_timed_on_tensors_of_its_own(gpus: StandIns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on those of a module on a GPU, where every op would take as long as its launch."""
     model, x = tower()
-    given = brought_to(gpus.devices[0], model, x)
+    (given,) = brought_to(gpus.devices[0], model, x)
     timed: dict[bool, set[bool]] = {}
     once = TorchStep.once
 

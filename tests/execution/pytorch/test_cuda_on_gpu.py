@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_modules import spread
 from torch import nn
 from torch_modules import calls
 
@@ -56,6 +57,66 @@ def test_training_with_a_planned_optimizer_is_that_of_the_module(devices: str, h
             other.step()
             torch.testing.assert_close(step(x), loss.detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model.state_dict(), plain.state_dict(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("devices", ["cuda:0", "cuda:0/0,cuda:0/1"])
+@pytest.mark.parametrize("name", ["branches", "shared weights", "returns what it gets"])
+def test_replays_of_a_recorded_step_are_steps_of_the_module(name: str, devices: str, training: bool) -> None:
+    model, args, kwargs = calls()[name]()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    model = model.train(training).cuda()
+    args, kwargs = tuple(each.cuda() for each in args), {key: value.cuda() for key, value in kwargs.items()}
+    plain = copy.deepcopy(model)
+    pins = spread(model, args, kwargs, len(devices.split(",")), training=training)
+    how: dict[str, Any] = {"kwargs": kwargs, "training": training, "pins": pins, "cuda_graph": True}
+    with placewright.compile(model, args, devices=devices, **how, **OPTIONS) as compiled:
+        for factor in (1, 2, 3, 4):
+            given = tuple(each * factor if each.is_floating_point() else each for each in args)
+            found = compiled(*given, **kwargs)
+            with torch.set_grad_enabled(training):
+                expected = plain(*given, **kwargs)
+            if training:
+                expected = default_loss(expected)
+                expected.backward()
+                expected = expected.detach()
+            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
+            for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+                torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+class Doubles(nn.Module):
+    """Overwrites its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2) + 1
+
+
+@pytest.mark.parametrize("home", ["cpu", "cuda:0"])
+def test_a_recorded_step_overwrites_the_callers_input(home: str) -> None:
+    x = torch.ones(3, device=home)
+    with placewright.compile(Doubles(), x.clone(), devices="cuda:0", cuda_graph=True, **OPTIONS) as compiled:
+        torch.testing.assert_close(compiled(x).cpu(), torch.full((3,), 3.0))
+        torch.testing.assert_close(x.cpu(), torch.full((3,), 2.0))
+        torch.testing.assert_close(compiled(x).cpu(), torch.full((3,), 5.0))
+
+
+def test_dropout_of_a_recorded_step_differs_from_call_to_call() -> None:
+    model, x = nn.Dropout(0.5), torch.ones(4096, device="cuda:0")
+    with placewright.compile(model, x, devices="cuda:0", training=True, cuda_graph=True, **OPTIONS) as step:
+        assert len({float(step(x)) for _ in range(4)}) > 1
+
+
+@pytest.mark.parametrize("devices", ["cuda:0", "cuda:0/0,cuda:0/1"])
+def test_a_recorded_run_is_timed_op_by_op(devices: str) -> None:
+    model, x = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)).cuda(), torch.randn(256, 512).cuda()
+    with placewright.compile(model, x, devices=devices, cuda_graph=True, **OPTIONS) as compiled:
+        run = compiled.compare(x, steps=8).facts
+    assert run.measured_ns > 0
+    assert all(op.measured_finish_ns >= op.measured_start_ns for op in run.ops)
 
 
 def test_a_run_tells_times_and_memory_of_the_gpu() -> None:

@@ -17,7 +17,7 @@ from torch import nn
 
 from placewright.execution.comparison import DeviceTimes, OpFallback, OpRun, RunComparison, correlation
 from placewright.execution.pytorch.memory import allocated_peak
-from placewright.execution.pytorch.places import Driver, drivers_of
+from placewright.execution.pytorch.places import Driver, Place, drivers_of, finish_current
 from placewright.execution.pytorch.profile import as_passes, unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
@@ -95,12 +95,12 @@ def _ways(
     compiled: Callable[[], Any] | None,
 ) -> list[Callable[[], Any]]:
     """A step as planned, on one device, as PyTorch runs it on the cores of one device and of all, and compiled."""
-    all_cores, drivers = len(frozenset().union(*cores)), drivers_of(planned.places)
+    all_cores = len(frozenset().union(*cores))
     ways: list[Callable[[], Any]] = [
-        lambda: planned.run(parameters, tensors),
-        lambda: alone.run(parameters, tensors),
-        lambda: _finished(drivers, lambda: _with_threads(len(cores[0]), eager)),
-        lambda: _finished(drivers, lambda: _with_threads(all_cores, eager)),
+        lambda: _finished(planned.places, lambda: planned.run(parameters, tensors)),
+        lambda: _finished(planned.places, lambda: alone.run(parameters, tensors)),
+        lambda: _finished(planned.places, lambda: _with_threads(len(cores[0]), eager)),
+        lambda: _finished(planned.places, lambda: _with_threads(all_cores, eager)),
     ]
     if compiled is not None:
         ways.append(lambda: _with_threads(all_cores, compiled))
@@ -136,7 +136,7 @@ def _peaks(
     return _Peaks(
         planned=planned.peak_bytes(parameters, tensors) if planned.plan.machine.num_devices == 1 else None,
         one_device=alone.peak_bytes(parameters, tensors),
-        eager=held + (allocated_peak(eager) if home is None else _peak_on(home, eager)),
+        eager=held + (allocated_peak(eager) if home is None else _peak_on(home, planned.places, eager)),
         torch_compile=None if compiled is None else held + allocated_peak(compiled),
     )
 
@@ -181,17 +181,16 @@ def inference(model: nn.Module, args: Sequence[Any], kwargs: Any) -> Callable[[]
     return step
 
 
-def _finished(drivers: Sequence[Driver], call: Callable[[], Any]) -> None:
+def _finished(places: Sequence[Place], call: Callable[[], Any]) -> None:
     """A call, and what it has launched."""
     call()
-    for driver in drivers:
-        driver.finish(driver.recorded(driver.current_stream()))
+    finish_current(places)
 
 
-def _peak_on(driver: Driver, call: Callable[[], Any]) -> int:
+def _peak_on(driver: Driver, places: Sequence[Place], call: Callable[[], Any]) -> int:
     """The most bytes in use at once of what a call allocates on an accelerator."""
     held = driver.count_peak()
-    _finished([driver], call)
+    _finished(places, call)
     return driver.peak_bytes() - held
 
 

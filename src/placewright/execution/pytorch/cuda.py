@@ -6,7 +6,7 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -39,7 +39,8 @@ class Cuda:
         return context
 
     def recorded(self, stream: Any, *, timed: bool = False) -> Any:
-        event = torch.cuda.Event(enable_timing=timed)
+        # Only an external event of a recording is one that can be asked for its time after each replay.
+        event = torch.cuda.Event(enable_timing=timed, external=timed and torch.cuda.is_current_stream_capturing())
         event.record(stream)
         return event
 
@@ -60,6 +61,13 @@ class Cuda:
 
     def sent_home(self, row: Any) -> Any:
         return torch.empty_like(row, device=HOST, pin_memory=True).copy_(row, non_blocking=True)
+
+    def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        graph = torch.cuda.CUDAGraph()
+        # Workers launch as well, and may ask the driver for memory meanwhile.
+        with torch.cuda.graph(graph, stream=self.new_stream(), capture_error_mode="thread_local"):
+            made = launch()
+        return graph.replay, made
 
     def random_state(self) -> Any:
         return torch.cuda.get_rng_state(self.device)

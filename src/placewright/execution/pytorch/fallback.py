@@ -34,16 +34,20 @@ def lacks_kernel(error: BaseException) -> bool:
 
 
 class Fallbacks:
-    """Which ops of a program run on the host instead of their device: `reasons`, by name of the op."""
+    """Which ops of a program run on the host instead of their device: `reasons`, by name of the op. `proven` are the
+    ops and places of those that have run on their device; a step's shapes and dtypes are always the same."""
 
     def __init__(self, program: TorchProgram) -> None:
         self._program = program
         self.reasons: dict[str, str] = {}
+        self.proven: set[tuple[int, Place]] = set()
 
     def function(self, op: int, place: Place) -> Callable[..., Any]:
         """What an op's call runs on a place: the function itself on the host, one that may fall back elsewhere."""
         function = self._program.calls[op].function
-        return function if place.driver is None else _MayFallBack(self, op, function, place, place.driver)
+        if place.driver is None or (op, place) in self.proven:
+            return function
+        return _MayFallBack(self, op, function, place, place.driver)
 
     def name_of(self, op: int) -> str:
         """The op's."""
@@ -84,7 +88,9 @@ class _MayFallBack:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._fallbacks.name_of(self._op) not in self._fallbacks.reasons:
             try:
-                return self._function(*args, **kwargs)
+                made = self._function(*args, **kwargs)
+                self._fallbacks.proven.add((self._op, self._place))
+                return made
             except (NotImplementedError, RuntimeError) as error:
                 if not lacks_kernel(error):
                     raise

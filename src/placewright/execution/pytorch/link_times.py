@@ -14,14 +14,20 @@ import torch
 
 from placewright.execution.pytorch.handing import handing
 from placewright.execution.pytorch.layout import moved
-from placewright.execution.pytorch.places import Place
+from placewright.execution.pytorch.places import Driver, Place, finish_current
+from placewright.execution.pytorch.recorded import the_driver
 from placewright.machine import Link
 
 _SMALL, _LARGE, _REPETITIONS = 2**10, 2**24, 9
+#: Ops of a recorded chain.
+_CHAIN = 200
 
 
-def links_between(places: Sequence[Place], on_host: Link) -> tuple[tuple[Link, ...], ...]:
-    """The links of every pair of places. on_host: between two threads of the host."""
+def links_between(places: Sequence[Place], on_host: Link, *, recorded: bool = False) -> tuple[tuple[Link, ...], ...]:
+    """The links of every pair of places. on_host: between two threads of the host. recorded: whether steps will be
+    replays of a CUDA graph, on streams of one GPU."""
+    if recorded:
+        return _recorded_links(places)
     return tuple(
         tuple(
             on_host if source.driver is None and destination.driver is None else _link(source, destination)
@@ -40,6 +46,40 @@ def _link(source: Place, destination: Place) -> Link:
         latency_ns=int(small),
         bandwidth_bytes_per_s=None if stays else 1e9 * (_LARGE - _SMALL) / max(1.0, large - small),
     )
+
+
+def _recorded_links(places: Sequence[Place]) -> tuple[tuple[Link, ...], ...]:
+    """Tensors stay where they are; what a stream waits for after another one is the same for any two."""
+    if len(places) < 2:
+        return tuple((Link(),) for _ in places)
+    driver = the_driver(places)
+    alone, in_turn = (_chain_ns(driver, streams) for streams in (places[:1] * 2, places[:2]))
+    link = Link(latency_ns=round(max(0.0, in_turn - alone) / _CHAIN))
+    return tuple(tuple(Link() if one is other else link for other in places) for one in places)
+
+
+def _chain_ns(driver: Driver, places: Sequence[Place]) -> float:
+    """A recorded chain of small ops, in turn on two places; the median of some."""
+    tensor = moved(torch.zeros(_SMALL), driver.brought)
+
+    def launch() -> None:
+        event = driver.recorded(driver.current_stream())
+        for number in range(_CHAIN):
+            place = places[number % 2]
+            with driver.on(place.stream):
+                driver.wait(place.stream, event)
+                tensor.add_(1)
+                event = driver.recorded(place.stream)
+        driver.wait(driver.current_stream(), event)
+
+    replay, _ = driver.recording(launch)
+    taken = []
+    for _ in range(_REPETITIONS + 1):
+        began = time.perf_counter_ns()
+        replay()
+        finish_current(places)
+        taken.append(time.perf_counter_ns() - began)
+    return median(taken[1:])
 
 
 def _one_way_ns(source: Place, destination: Place, size: int) -> float:

@@ -22,20 +22,24 @@ from placewright.execution.pytorch.cuda import CUDA_NAME, Gpus, check_gpus, cuda
 from placewright.machine import Device, Link, Machine
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import default_link
+from placewright.support.errors import InputError
 
 _NAME = re.compile(f"{CPU_NAME.pattern}|{CUDA_NAME.pattern}")
 #: What stands in for a GPU that no preset describes: its ops are timed, so that little depends on it.
 _LIKE = "a100"
 
 
-def torch_machine(devices: str | Sequence[str]) -> Machine:
+def torch_machine(devices: str | Sequence[str], *, recorded: bool = False) -> Machine:
     """The machine made of devices of this host, by names in order: CPU devices share its cores ("cpu:0,cpu:1"), CUDA
     devices are GPUs ("cuda:0") or streams of one ("cuda:0/0,cuda:0/1"), which share its memory.
 
-    Links are those of the presets until they are measured. Raises InputError for a device that does not exist here.
+    Links are those of the presets until they are measured. recorded: whether steps will be replays of a CUDA graph.
+    Raises InputError for a device that does not exist here, and for others than streams of one GPU that are to record.
     """
     names = device_names(devices, _NAME, "cpu:0, cpu:1, cuda:0")
     indices = [cuda_index(name) for name in names]
+    if recorded and (None in indices or len(set(indices)) > 1):
+        raise InputError(f"a CUDA graph records the work of one GPU, and the devices are {', '.join(names)}")
     if all(index is None for index in indices):
         return local_machine(names)
     check_gpus(names)
@@ -45,8 +49,8 @@ def torch_machine(devices: str | Sequence[str]) -> Machine:
         for name, index in zip(names, indices, strict=True)
     )
     links = tuple(tuple(_link(source, destination) for destination in indices) for source in indices)
-    # Each device has a thread of its own, which launches its ops.
-    return Machine(name="+".join(names), devices=made, links=links, launch="device-threads")
+    # Each device has a thread of its own, which launches its ops, or records them beforehand.
+    return Machine(name="+".join(names), devices=made, links=links, launch="graphs" if recorded else "device-threads")
 
 
 def cores_by_device(machine: Machine) -> list[frozenset[int]]:

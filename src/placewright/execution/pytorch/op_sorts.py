@@ -14,7 +14,6 @@ import torch
 from placewright.execution.op_library import BETWEEN_OPS, OpSort
 from placewright.execution.pytorch.calls import Call, Value
 from placewright.execution.pytorch.program import TorchProgram
-from placewright.machine import Device
 from placewright.machines.detect import cpu_name
 
 
@@ -23,15 +22,15 @@ def host_name() -> str:
     return f"{cpu_name()}, torch {torch.__version__.partition('+')[0]}"
 
 
-def sorts_of(program: TorchProgram, device: Device, devices_busy: int) -> list[OpSort]:
-    """The sort of each op of the graph; those of graph inputs are alike."""
+def sorts_of(program: TorchProgram, kind: str, devices_busy: int) -> list[OpSort]:
+    """The sort of each op of the graph on a kind of device; those of graph inputs are alike."""
     host = host_name()
-    return [OpSort(*_call(program, op), device.kind, devices_busy, host) for op in range(len(program.graph.ops))]
+    return [OpSort(*_call(program, op), kind, devices_busy, host) for op in range(len(program.graph.ops))]
 
 
-def between_ops(device: Device, devices_busy: int) -> OpSort:
+def between_ops(kind: str, devices_busy: int) -> OpSort:
     """Stands for what passes between two ops."""
-    return OpSort(BETWEEN_OPS, "", device.kind, devices_busy, host_name())
+    return OpSort(BETWEEN_OPS, "", kind, devices_busy, host_name())
 
 
 def _call(program: TorchProgram, op: int) -> tuple[str, str]:

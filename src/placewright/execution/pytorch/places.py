@@ -59,6 +59,10 @@ class Driver(Protocol):
     def sent_home(self, row: Any) -> Any:
         """A row of this one in memory of the host that it can write to by itself."""
 
+    def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """Records what `launch` launches on its streams, without doing it. Returns what does it, on the current stream,
+        whenever it is called, and what `launch` returned, whose tensors hold something from then on."""
+
     def random_state(self) -> Any:
         """Of its generator of random numbers."""
 
@@ -133,6 +137,12 @@ def drivers_of(places: Sequence[Place]) -> list[Driver]:
     return list(dict.fromkeys(place.driver for place in places if place.driver is not None))
 
 
+def finish_current(places: Sequence[Place]) -> None:
+    """Waits for what was launched on the calling thread's streams."""
+    for driver in drivers_of(places):
+        driver.finish(driver.recorded(driver.current_stream()))
+
+
 class Watch:
     """When each op of a step started and finished on one place, in ns of the host's clock.
 
@@ -148,9 +158,8 @@ class Watch:
         self.note = _clock_into(self._times) if place.driver is None else self._record
 
     def start(self) -> None:
-        """To be called before every step."""
+        """To be called before every step. Events of the step before stay: those of a recorded one come again."""
         self._times[:] = self._nothing
-        self._events.clear()
         driver = self._place.driver
         if driver is not None:
             event = driver.recorded(self._place.stream, timed=True)

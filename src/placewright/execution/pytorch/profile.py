@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -25,10 +26,12 @@ from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
 from placewright.execution.pytorch.calls import Call, Value, itself
 from placewright.execution.pytorch.code import DeviceCode, device_code
+from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
-from placewright.execution.pytorch.places import Place, Watch, drivers_of
+from placewright.execution.pytorch.places import Place, Watch, drivers_of, finish_current
 from placewright.execution.pytorch.program import TorchProgram
-from placewright.execution.pytorch.step import TorchStep
+from placewright.execution.pytorch.recorded import Recorded, launch_beside, the_driver
+from placewright.execution.pytorch.step import TorchStep, naming_the_op
 from placewright.execution.steps import needs_of, steps_of
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
@@ -62,24 +65,34 @@ def profile_program(
     library: Library,
     optimizer: Any = None,
     places: Sequence[Place] = (),
+    *,
+    recorded: bool = False,
 ) -> Profiled:
     """Times the ops of a program that the library does not know, and adds them to it.
 
     step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: what the step runs on.
-    places: of the devices, where they are not all on the host; the first is that of the step.
+    places: of the devices, where they are not all on the host; the first is that of the step. recorded: whether steps
+    will be replays of a CUDA graph, in which no op waits for its launch.
     Parameters, buffers, inputs, the optimizer's state and the generator of random numbers are afterwards as they were.
     """
     program, device = step.program, step.plan.machine.devices[0]
     busy = [1] if len(cores) == 1 else [1, len(cores)]
-    sorts = {count: sorts_of(program, device, count) for count in busy}
-    gaps = {count: between_ops(device, count) for count in busy}
+    kind = f"{device.kind}, recorded" if recorded else device.kind
+    sorts = {count: sorts_of(program, kind, count) for count in busy}
+    gaps = {count: between_ops(kind, count) for count in busy}
     unknown = {sort for count in busy for sort in (*sorts[count], gaps[count]) if sort not in library}
     if unknown:
         with unchanged(step.overwritten(parameters, tensors), optimizer, places):
             runner = _Runner(step, parameters, tensors, places)
             workspaces = step.workspaces(parameters, tensors)
+            whole_ns = runner.recorded_ns(cores[:1]) if recorded else None
             for count in busy:
-                taken, gap = _times_of(runner.passes(cores[:count]))
+                passes = runner.recorded_passes(cores[:count]) if recorded else runner.passes(cores[:count])
+                taken, gap = _times_of(passes)
+                if whole_ns is not None:
+                    if count == 1:
+                        beside = _beside(program.graph, taken, whole_ns)
+                    taken, gap = _without(program.graph, taken, beside), 0
                 found = {**_by_sort(sorts[count], taken, workspaces), gaps[count]: MeasuredOp(gap, 0)}
                 library.update((sort, found[sort]) for sort in found if sort in unknown)
     alone, shared = (
@@ -130,6 +143,21 @@ def _times_of(passes: NDArray[np.float64]) -> tuple[list[float], int]:
     return taken.tolist(), max(0, round(between) - observer_ns())
 
 
+def _beside(graph: Graph, taken: Sequence[float], whole_ns: float) -> float:
+    """What noting its start and finish adds to the time of an op of a recorded step, beyond what passes between two:
+    by so much per op a step takes longer with it than `whole_ns`."""
+    launched = [time for op, time in zip(graph.ops, taken, strict=True) if op.kind not in ("view", "input") and time]
+    return (sum(launched) - whole_ns) / max(1, len(launched))
+
+
+def _without(graph: Graph, taken: Sequence[float], beside: float) -> list[float]:
+    """The times of ops without that; views and inputs launch nothing."""
+    return [
+        0.0 if op.kind in ("view", "input") or not time else max(0.0, time - beside)
+        for op, time in zip(graph.ops, taken, strict=True)
+    ]
+
+
 def as_passes(samples: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """[pass, op, start and finish] of what was noted in each pass."""
     return np.array(samples, np.float64).reshape(len(samples), -1, 2)
@@ -160,6 +188,15 @@ def observer_ns() -> int:
             observe(0)
         samples.append((clock() - began) // 100)
     return int(median(samples))
+
+
+def _median_ns(call: Callable[[], None]) -> float:
+    taken = []
+    for _ in range(_WARM_UP + _MAX_PASSES):
+        began = time.perf_counter_ns()
+        call()
+        taken.append(time.perf_counter_ns() - began)
+    return median(taken[_WARM_UP:])
 
 
 class _Runner:
@@ -199,8 +236,69 @@ class _Runner:
             workers.close()
         return as_passes(samples[_WARM_UP:])
 
+    def recorded_passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
+        """The same of steps that are recorded, all beside each other."""
+        watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
+        replay = self._recorded(cores, watch.note)
+        samples: list[list[int]] = []
+        for _ in range(_WARM_UP + _MAX_PASSES):
+            watch.start()
+            replay()
+            samples.append(watch.times())
+        return as_passes(samples[_WARM_UP:])
+
+    def recorded_ns(self, cores: Sequence[frozenset[int]]) -> float:
+        """How long a recorded step takes that nobody watches."""
+        replay = self._recorded(cores, None)
+        return _median_ns(replay)
+
+    def _recorded(self, cores: Sequence[frozenset[int]], note: Callable[[int], None] | None) -> Callable[[], None]:
+        """Records the step on the first device, and on the others the same as load. Returns what runs them."""
+        step = self._step
+        driver, places = the_driver(step.places), [*step.places, *self._others[: len(cores) - 1]]
+        steps = [step, *(step.elsewhere(step.program, [place]) for place in places[1:])]
+        code = [_code(each, Channels(0), None if number else note) for number, each in enumerate(steps)]
+        changed = {id(tensor) for tensor in step.overwritten(self._parameters, self._tensors)}
+
+        def own(held: Sequence[Any], number: int) -> list[Any]:
+            """A load changes tensors of its own."""
+            return [moved(each, driver.brought) if number and id(each) in changed else each for each in held]
+
+        parameters = [own(self._parameters, number) for number in range(len(places))]
+        workers = Workers(cores)
+
+        def call(code: DeviceCode, parameters: Sequence[Any], inputs: list[Any]) -> None:
+            with naming_the_op(code, step.program, step.plan):
+                code.function(parameters, inputs, {})
+
+        def launch(inputs: Sequence[Any]) -> dict[int, Any]:
+            jobs = [
+                (place, partial(call, each, held, list(inputs)))
+                for place, each, held in zip(places, code, parameters, strict=True)
+            ]
+            launch_beside(driver, workers, jobs, lambda: None)
+            return {}
+
+        try:
+            # Once as it is, by when libraries have allocated what they need.
+            with torch.no_grad():
+                launch([moved(tensor, driver.brought) for tensor in self._tensors])
+                finish_current(places)
+                made = Recorded(driver, launch, self._parameters, self._tensors)
+        finally:
+            workers.close()
+
+        def replay() -> None:
+            made.replay()
+            finish_current(places)
+
+        return replay
+
     def _timed(self, samples: list[list[int]]) -> None:
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
+        if self._step.places[0].driver is not None:
+            # Once to see which ops have a kernel there: looking takes as long as launching some of them.
+            self._step.once(_code(self._step, Channels(0), None), self._parameters, self._tensors)
         code = _code(self._step, Channels(0), watch.note)
         clock = time.perf_counter_ns
         began, wanted = clock(), _MIN_PASSES + _WARM_UP

@@ -17,8 +17,9 @@ from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.fallback import Fallbacks
 from placewright.execution.pytorch.inductor import Trial
 from placewright.execution.pytorch.memory import allocated_between, allocated_peak
-from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of, out_of_memory
+from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of, finish_current, out_of_memory
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
+from placewright.execution.pytorch.recorded import Recorded, check_recordable, launch_beside, the_driver
 from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.pytorch.residents import Residents
 from placewright.execution.pytorch.sites import Site, Sites
@@ -45,9 +46,13 @@ class TorchStep:
         self._fallbacks = Fallbacks(program)
         self.residents = Residents(program, self._steps, self.places)
         self._sites = Sites(program, self.places, self.residents, self._fallbacks)
+        #: What steps are replays of, where they are.
+        self._recorded: Recorded | None = None
+        self._overwritten_inputs: list[int] = []
         #: What computes the regions that are not computed op by op.
         self._compiled: dict[Region, Callable[..., Any]] = {}
         self._code = self._write(None)
+        self._is_proven = not drivers_of(self.places)
 
     @property
     def num_compiled_regions(self) -> int:
@@ -76,7 +81,12 @@ class TorchStep:
         are not of the shapes that the plan was made for; what an op raises passes through, with a note that names it.
         """
         try:
-            return self._run(self._code, parameters, tensors)
+            if self._recorded is not None:
+                return self._replayed(parameters, tensors)
+            out = self._run(self._code, parameters, tensors)
+            if not self._is_proven:
+                self._prove()
+            return out
         except BaseException:
             # Devices stopped wherever they were, so that channels may hold what nobody took.
             self._code = self._write(None)
@@ -87,11 +97,16 @@ class TorchStep:
         clock, -1 for ops that no device ran."""
         watches = [Watch(place, 2 * len(self.program.graph.ops)) for place in self.places]
         code = self._write([watch.note for watch in watches])
+        recorded = None if self._recorded is None else self._record(code, parameters, tensors)
         found = []
         for _ in range(steps):
             for watch in watches:
                 watch.start()
-            self._run(code, parameters, tensors)
+            if recorded is None:
+                self._run(code, parameters, tensors)
+            else:
+                recorded.run(tensors)
+                finish_current(self.places)
             # A view is made by every device that reads it; the latest of them counts.
             found.append([max(moments) for moments in zip(*(watch.times() for watch in watches), strict=True)])
         return found
@@ -205,6 +220,53 @@ class TorchStep:
             raise
         self.residents.deliver(parameters, tensors, out)
         return out
+
+    def record(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Runs one step, and records another: from now on `run` and `timed` replay a CUDA graph, and `run` returns when
+        it has been launched. Raises InputError where the step is not of one GPU, or not all of it can be recorded."""
+        check_recordable(self.program, parameters, the_driver(self.places))
+        # By then libraries have allocated what they need, and all ops have shown that they have kernels.
+        self._run(self._code, parameters, tensors)
+        self._prove()
+        for op in self.fallbacks:
+            raise InputError(f"the op '{op}' has no kernel on the GPU, and a CUDA graph holds nothing of the CPU's")
+        overwritten = {id(tensor) for tensor in self.overwritten(parameters, tensors)}
+        self._overwritten_inputs = [place for place, tensor in enumerate(tensors) if id(tensor) in overwritten]
+        self._recorded = self._record(self._code, parameters, tensors)
+
+    def _prove(self) -> None:
+        """All ops have run: those that have a kernel are called without a second thought from now on."""
+        self._is_proven = True
+        self._code = self._write(None)
+
+    def _replayed(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+        check_inputs(self.program, tensors, self.places)
+        assert self._recorded is not None
+        if not self._recorded.is_for(parameters):
+            self._recorded = self._record(self._code, parameters, tensors)
+        out = self._recorded.run(tensors)
+        if any(not self._recorded.driver.holds(tensors[place]) for place in self._overwritten_inputs):
+            finish_current(self.places)  # The host is about to read what is written there.
+        self.residents.deliver(parameters, tensors, out)
+        return out
+
+    def _record(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> Recorded:
+        driver = the_driver(self.places)
+        check_recordable(self.program, parameters, driver)
+        channels, codes = code
+
+        def call(code: DeviceCode, tensors: list[Any], out: dict[int, Any]) -> None:
+            with naming_the_op(code, self.program, self.plan):
+                code.function(parameters, tensors, out)
+
+        def launch(inputs: Sequence[Any]) -> dict[int, Any]:
+            out: dict[int, Any] = {}
+            own = zip(self.places, codes, strict=True)
+            jobs = [(place, partial(call, code, list(inputs), out)) for place, code in own]
+            launch_beside(driver, self._workers, jobs, channels.stop)
+            return out
+
+        return Recorded(driver, launch, parameters, tensors)
 
     def _begun(self) -> dict[Driver | None, Any]:
         """For each accelerator an event behind what the calling thread has launched."""

@@ -1,0 +1,118 @@
+"""Steps that a GPU does by itself: all work of one recorded as a CUDA graph, which is launched at once.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from placewright.execution.pytorch.layout import moved
+from placewright.execution.pytorch.places import Driver, Place, drivers_of
+from placewright.execution.pytorch.program import TorchProgram
+from placewright.execution.workers import Job, Workers
+from placewright.support.errors import InputError, shown
+
+
+class Recorded:
+    """The recorded work of one step. `replay` launches it on the current stream.
+
+    driver: of the GPU. inputs: tensors of its own, which it reads. outputs: by tensor of the graph, where each replay
+    leaves them.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        launch: Callable[[Sequence[Any]], dict[int, Any]],
+        parameters: Sequence[Any],
+        tensors: Sequence[Any],
+    ) -> None:
+        """launch: launches the step on inputs, and returns its outputs."""
+        self.driver = driver
+        self._addresses = _addresses(parameters)
+        self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
+        failed: list[Exception] = []
+
+        def launched() -> dict[int, Any]:
+            try:
+                return launch(self.inputs)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        try:
+            self.replay, self.outputs = driver.recording(launched)
+        except RuntimeError as error:
+            # What ends the recording complains of its own; the reason is what came first.
+            first = failed[0] if failed else error
+            told = ", ".join([str(first).strip().splitlines()[0], *getattr(first, "__notes__", ())])
+            raise InputError(f"a step cannot be recorded as a CUDA graph: {told}") from error
+        storages = {_storage(parameter) for parameter in parameters}
+        self._made = [tensor for tensor, value in self.outputs.items() if _storage(value) not in storages]
+
+    def is_for(self, parameters: Sequence[Any]) -> bool:
+        """Whether the parameters still lie where it reads them."""
+        return self._addresses == _addresses(parameters)
+
+    def run(self, tensors: Sequence[Any]) -> dict[int, Any]:
+        """Launches the step on the current stream. Returns copies of what it makes, and what it changed as it is."""
+        with torch.no_grad():
+            for own, given in zip(self.inputs, tensors, strict=True):
+                own.copy_(given, non_blocking=True)
+            self.replay()
+            return self.outputs | {tensor: moved(self.outputs[tensor], self.driver.brought) for tensor in self._made}
+
+
+def launch_beside(
+    driver: Driver, workers: Workers, jobs: Sequence[tuple[Place, Job]], stop: Callable[[], None]
+) -> None:
+    """Launches the job of each place on its stream, by a worker each, after what the current stream has so far; the
+    current stream goes on behind all of them. Nobody waits."""
+    begun = driver.recorded(driver.current_stream())
+    ends: list[Any] = []
+
+    def on_stream(place: Place, job: Job) -> None:
+        with driver.on(place.stream):
+            driver.wait(place.stream, begun)
+            job()
+            ends.append(driver.recorded(place.stream))
+
+    workers.run([partial(on_stream, place, job) for place, job in jobs], stop)
+    for end in ends:
+        driver.wait(driver.current_stream(), end)
+
+
+def the_driver(places: Sequence[Place]) -> Driver:
+    """The one accelerator that all places are streams of. Raises InputError where there are others."""
+    drivers = drivers_of(places)
+    if len(drivers) != 1 or any(place.driver is None for place in places):
+        named = ", ".join(place.name for place in places)
+        raise InputError(f"a CUDA graph records the work of one GPU, and the devices are {named}; use streams of one")
+    return drivers[0]
+
+
+def check_recordable(program: TorchProgram, parameters: Sequence[Any], driver: Driver) -> None:
+    """Raises InputError naming the parameter or buffer that is not where a recorded step reads it."""
+    for name, parameter in zip(program.parameters.values(), parameters, strict=True):
+        if not driver.holds(parameter):
+            raise InputError(
+                f"{shown(name)} is not on {driver.name}, where a CUDA graph reads it; move the module there first"
+            )
+
+
+def _addresses(tensors: Sequence[Any]) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _dense(tensor: Any) -> Any:
+    """The tensor, or a copy where two of its elements are one, so that it can be written to."""
+    return tensor.contiguous() if 0 in tensor.stride() else tensor
