@@ -29,7 +29,8 @@ from zoo_modules import module_of
 
 import placewright
 
-STREAMS, OFFLOADED = "cuda:0/0,cuda:0/1", "cuda:0,cpu:0"
+STREAMS, FOUR_STREAMS = "cuda:0/0,cuda:0/1", "cuda:0/0,cuda:0/1,cuda:0/2,cuda:0/3"
+OFFLOADED = "cuda:0,cpu:0"
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,14 @@ class Case:
 
 
 CASES = [
+    *(Case(name, 1, cuda_graph=True) for name in ("inception_v3", "switch8", "nasnet_a_mobile", "googlenet")),
+    *(Case(name, 1, devices=FOUR_STREAMS, cuda_graph=True) for name in ("inception_v3", "nasnet_a_mobile")),
+    *(Case(name, 8, cuda_graph=True) for name in ("inception_v3", "switch8", "gnmt2", "bert_base")),
+    Case("bert_base", 4, devices=OFFLOADED, share=0.6),
     *(Case(name, 1) for name in ("inception_v3", "switch8")),
-    *(Case("inception_v3", batch, cuda_graph=True) for batch in (1, 8, 32)),
-    *(Case(name, 1, cuda_graph=True) for name in ("nasnet_a_mobile", "googlenet", "switch8")),
-    *(Case(name, 8, cuda_graph=True) for name in ("switch8", "bert_base", "gnmt2")),
     Case("resnet50", 8, training=True, cuda_graph=True),
-    *(Case("bert_base", 4, devices=OFFLOADED, share=share) for share in (0.9, 0.6)),
+    Case("inception_v3", 32, cuda_graph=True),
+    Case("bert_base", 4, devices=OFFLOADED, share=0.9),
 ]
 QUICK = [Case("lenet5", 2)]
 

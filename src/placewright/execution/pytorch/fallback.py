@@ -45,7 +45,9 @@ class Fallbacks:
     def function(self, op: int, place: Place) -> Callable[..., Any]:
         """What an op's call runs on a place: the function itself on the host, one that may fall back elsewhere."""
         function = self._program.calls[op].function
-        if place.driver is None or (op, place) in self.proven:
+        # An optimizer's step calls other kernels once it has a state.
+        is_proven = (op, place) in self.proven and self._program.graph.ops[op].kind != "optimizer"
+        if place.driver is None or is_proven:
             return function
         return _MayFallBack(self, op, function, place, place.driver)
 

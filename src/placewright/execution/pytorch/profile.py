@@ -85,7 +85,7 @@ def profile_program(
         with unchanged(step.overwritten(parameters, tensors), optimizer, places):
             runner = _Runner(step, parameters, tensors, places)
             workspaces = step.workspaces(parameters, tensors)
-            whole_ns = runner.recorded_ns(cores[:1]) if recorded else None
+            whole_ns = None if step.places[0].driver is None else runner.unwatched_ns(cores[:1], recorded=recorded)
             for count in busy:
                 passes = runner.recorded_passes(cores[:count]) if recorded else runner.passes(cores[:count])
                 taken, gap = _times_of(passes)
@@ -144,8 +144,8 @@ def _times_of(passes: NDArray[np.float64]) -> tuple[list[float], int]:
 
 
 def _beside(graph: Graph, taken: Sequence[float], whole_ns: float) -> float:
-    """What noting its start and finish adds to the time of an op of a recorded step, beyond what passes between two:
-    by so much per op a step takes longer with it than `whole_ns`."""
+    """What noting its start and finish adds to the time of an op on an accelerator, beyond what passes between two: by
+    so much per op all of them take longer than a step of `whole_ns` that nobody watches."""
     launched = [time for op, time in zip(graph.ops, taken, strict=True) if op.kind not in ("view", "input") and time]
     return (sum(launched) - whole_ns) / max(1, len(launched))
 
@@ -247,10 +247,13 @@ class _Runner:
             samples.append(watch.times())
         return as_passes(samples[_WARM_UP:])
 
-    def recorded_ns(self, cores: Sequence[frozenset[int]]) -> float:
-        """How long a recorded step takes that nobody watches."""
-        replay = self._recorded(cores, None)
-        return _median_ns(replay)
+    def unwatched_ns(self, cores: Sequence[frozenset[int]], *, recorded: bool) -> float:
+        """How long a step takes on an accelerator whose ops nobody times."""
+        if recorded:
+            return _median_ns(self._recorded(cores, None))
+        code = _code(self._step, Channels(0), None)
+        with torch.no_grad():
+            return _median_ns(lambda: self._step.once(code, self._parameters, self._tensors))
 
     def _recorded(self, cores: Sequence[frozenset[int]], note: Callable[[int], None] | None) -> Callable[[], None]:
         """Records the step on the first device, and on the others the same as load. Returns what runs them."""
