@@ -102,13 +102,14 @@ class Profile:
         for kind in dict.fromkeys(kinds):
             members = [number for number, each in enumerate(kinds) if each == kind]
             theirs = [places[number] for number in members] if places else []
-            timed = program, parameters, tensors
+            timed: tuple[TorchProgram, Sequence[Any], Sequence[Any]] = program, parameters, tensors
             if drivers and theirs[0].driver is None:
                 # What the module has on an accelerator is not what the host computes with.
                 constants = zip(program.constants, on_host([*program.constants.values()], drivers), strict=True)
                 timed = (
                     replace(program, constants=dict(constants)),
-                    *(on_host(held, drivers) for held in (parameters, tensors)),
+                    on_host(parameters, drivers),
+                    on_host(tensors, drivers),
                 )
             found[kind] = self._of_kind(
                 only(machine, members[0]), [cores[number] for number in members], theirs, *timed, optimizer

@@ -19,19 +19,18 @@ from placewright.execution.pytorch.op_sorts import sorts_of
 from placewright.execution.pytorch.profile import with_views
 from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph, Op, Tensor
-from placewright.machine import Device
 from placewright.machines import load_machine
 from placewright.machines.machine_file import write_machine_file
 from placewright.support.errors import InputError
 
 TWO = "cpu:0,cpu:1"
-CPU = Device(name="cpu:0", kind="cpu-1-core")
+CPU_KIND = "cpu-1-core"
 needs_two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 
 
 def sorts(model: nn.Module, *args: torch.Tensor, training: bool = False, optimizer: Any = None) -> dict[str, OpSort]:
     program = make_program(model, args, {}, training=training, optimizer=optimizer)
-    return {op.name: sort for op, sort in zip(program.graph.ops, sorts_of(program, CPU, 1), strict=True)}
+    return {op.name: sort for op, sort in zip(program.graph.ops, sorts_of(program, CPU_KIND, 1), strict=True)}
 
 
 def test_ops_of_one_sort_have_their_shapes_strides_and_settings_in_common() -> None:

@@ -54,7 +54,7 @@ class ActorCritic(nn.Module):
             )
             for out in (actions, 1)
         )
-        self.spread = nn.Parameter(torch.empty(actions))
+        self.spread = nn.Parameter(torch.randn(actions))
 
     def forward(self, observed: Tensor, action: Tensor, advantage: Tensor, before: Tensor) -> Tensor:
         """[batch, observed], [batch, actions], [batch], [batch] -> [batch]: the loss of every step."""

@@ -97,7 +97,7 @@ class Embedded(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, length: int) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(torch.empty(length, width))
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(length, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.tokens(tokens) + self.positions[: tokens.shape[1]]

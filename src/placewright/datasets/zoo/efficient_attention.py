@@ -25,7 +25,7 @@ class RandomFeatures(Attention):
 
     def __init__(self, width: int, heads: int, features: int = 128) -> None:
         super().__init__(width, heads)
-        self.register_buffer("projection", torch.empty(self.size, features))
+        self.register_buffer("projection", torch.randn(self.size, features))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         query, key = self._features(query, 3), self._features(key, 2)
@@ -43,8 +43,8 @@ class SegmentAttention(Attention):
 
     def __init__(self, width: int, heads: int, length: int) -> None:
         super().__init__(width, heads, bias=False)
-        self.places = nn.Parameter(torch.empty(2 * length, width))
-        self.content_bias, self.place_bias = (nn.Parameter(torch.empty(heads, 1, width // heads)) for _ in range(2))
+        self.places = nn.Parameter(torch.randn(2 * length, width))
+        self.content_bias, self.place_bias = (nn.Parameter(torch.randn(heads, 1, width // heads)) for _ in range(2))
 
     def forward(self, sequence: Tensor, before: Tensor | None = None) -> Tensor:  # [batch, length, width] each
         memory = sequence if before is None else torch.cat([before.detach(), sequence], 1)
@@ -89,7 +89,7 @@ class Hashed(Attention):
     def __init__(self, width: int, heads: int, chunk: int, rounds: int = 2) -> None:
         super().__init__(width, heads)
         self.chunk, self.rounds = chunk, rounds
-        self.register_buffer("rotation", torch.empty(rounds, self.size, 8))
+        self.register_buffer("rotation", torch.randn(rounds, self.size, 8))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         found = [self._round(query, value, rotation) for rotation in self.rotation.unbind(0)]
@@ -117,8 +117,8 @@ class Retention(Attention):
     def __init__(self, width: int, heads: int, chunk: int) -> None:
         super().__init__(width, heads, bias=False)
         self.chunk = chunk
-        self.register_buffer("within", torch.empty(heads, chunk, chunk))
-        self.register_buffer("since", torch.empty(heads, chunk, 1))
+        self.register_buffer("within", torch.randn(heads, chunk, chunk))
+        self.register_buffer("since", torch.randn(heads, chunk, 1))
         self.norm = nn.LayerNorm(self.size)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

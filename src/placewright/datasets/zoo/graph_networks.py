@@ -67,8 +67,8 @@ class Relational(nn.Module):
     def __init__(self, width: int, layers: int, relations: int, bases: int = 4) -> None:
         super().__init__()
         sizes = [(width if i else FEATURES, width) for i in range(layers)]
-        self.bases = nn.ParameterList(torch.empty(bases, *size) for size in sizes)
-        self.mixtures = nn.ParameterList(torch.empty(relations, bases) for _ in sizes)
+        self.bases = nn.ParameterList(torch.randn(bases, *size) for size in sizes)
+        self.mixtures = nn.ParameterList(torch.randn(relations, bases) for _ in sizes)
         self.own, self.output = nn.ModuleList(nn.Linear(*size) for size in sizes), nn.Linear(width, 40)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:  # [nodes, features], [2, edges] -> [nodes, 40]

@@ -35,7 +35,7 @@ class TuringMachine(nn.Module):
 
     def __init__(self, bits: int = 9, width: int = 100, rows: int = 128, word: int = 20, heads: int = 1) -> None:
         super().__init__()
-        self.memory, self.controller = nn.Parameter(torch.empty(rows, word)), LstmCell(bits + heads * word, width)
+        self.memory, self.controller = nn.Parameter(torch.randn(rows, word)), LstmCell(bits + heads * word, width)
         self.readers = nn.ModuleList(Addressing(width, word) for _ in range(heads))
         self.writers = nn.ModuleList(Addressing(width, word) for _ in range(heads))
         self.erase_and_add = nn.ModuleList(nn.Linear(width, 2 * word) for _ in range(heads))

@@ -71,7 +71,7 @@ class Elmo(nn.Module):
         self.directions = nn.ModuleList(
             nn.ModuleList(LstmCell(width, width) for _ in range(layers)) for _ in ("forwards", "backwards")
         )
-        self.mixture = nn.Parameter(torch.empty(layers + 1))
+        self.mixture = nn.Parameter(torch.randn(layers + 1))
         self.output = nn.Linear(2 * width, vocabulary)
 
     def forward(self, words: Tensor) -> Tensor:  # [batch * 20, characters] -> [batch, 20, vocabulary]
@@ -99,7 +99,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(20000, width)
         self.layers = nn.ModuleList(BothWays(LstmCell, width if i == 0 else 2 * width, width) for i in range(layers))
-        self.scores, self.transitions = nn.Linear(2 * width, tags), nn.Parameter(torch.empty(tags, tags))
+        self.scores, self.transitions = nn.Linear(2 * width, tags), nn.Parameter(torch.randn(tags, tags))
 
     def forward(self, tokens: Tensor) -> Tensor:  # [batch, length] -> [batch]: the log of the partition sum
         steps = list(self.embedding(tokens).unbind(1))

@@ -36,8 +36,8 @@ class LstmCell(Cell):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__(inputs, width)
-        self.weight = nn.Parameter(torch.empty(inputs + width, 4 * width))
-        self.bias = nn.Parameter(torch.empty(4 * width))
+        self.weight = nn.Parameter(torch.randn(inputs + width, 4 * width))
+        self.bias = nn.Parameter(torch.randn(4 * width))
 
     def forward(self, step: Tensor, state: State) -> State:
         hidden, memory = state
@@ -101,7 +101,7 @@ class SimpleCell(Cell):
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__(inputs, width)
         self.products = nn.Linear(inputs, 4 * width)
-        self.peephole = nn.Parameter(torch.empty(2, width))
+        self.peephole = nn.Parameter(torch.randn(2, width))
 
     def forward(self, step: Tensor, state: State) -> State:
         memory = state[1]

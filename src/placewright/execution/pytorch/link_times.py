@@ -53,12 +53,12 @@ def _recorded_links(places: Sequence[Place]) -> tuple[tuple[Link, ...], ...]:
     if len(places) < 2:
         return tuple((Link(),) for _ in places)
     driver = the_driver(places)
-    alone, in_turn = (_chain_ns(driver, streams) for streams in (places[:1] * 2, places[:2]))
+    alone, in_turn = _chain_ns(driver, places[0], places[0]), _chain_ns(driver, places[0], places[1])
     link = Link(latency_ns=round(max(0.0, in_turn - alone) / _CHAIN))
     return tuple(tuple(Link() if one is other else link for other in places) for one in places)
 
 
-def _chain_ns(driver: Driver, places: Sequence[Place]) -> float:
+def _chain_ns(driver: Driver, *places: Place) -> float:
     """A recorded chain of small ops, in turn on two places; the median of some."""
     tensor = moved(torch.zeros(_SMALL), driver.brought)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ _WARM_UP = 2
 #: Passes over a step: as many as fit the time, within limits.
 _MIN_PASSES, _MAX_PASSES, _PASSES_NS = 7, 60, 1_000_000_000
 
+T = TypeVar("T")
 Library = dict[OpSort, MeasuredOp]
 
 
@@ -190,13 +191,26 @@ def observer_ns() -> int:
     return int(median(samples))
 
 
+def _passes_of(call: Callable[[], T]) -> list[T]:
+    """What a call returns, time and again, but for the first times."""
+    found: list[T] = []
+    clock = time.perf_counter_ns
+    began, wanted = clock(), _MIN_PASSES + _WARM_UP
+    while len(found) < wanted:
+        found.append(call())
+        if len(found) == _WARM_UP:
+            each = max(1, (clock() - began) // _WARM_UP)
+            wanted = _WARM_UP + min(_MAX_PASSES, max(_MIN_PASSES, _PASSES_NS // each))
+    return found[_WARM_UP:]
+
+
 def _median_ns(call: Callable[[], None]) -> float:
-    taken = []
-    for _ in range(_WARM_UP + _MAX_PASSES):
+    def timed() -> int:
         began = time.perf_counter_ns()
         call()
-        taken.append(time.perf_counter_ns() - began)
-    return median(taken[_WARM_UP:])
+        return time.perf_counter_ns() - began
+
+    return median(_passes_of(timed))
 
 
 class _Runner:
@@ -234,18 +248,19 @@ class _Runner:
             workers.run([timed, *loads], stop)
         finally:
             workers.close()
-        return as_passes(samples[_WARM_UP:])
+        return as_passes(samples)
 
     def recorded_passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
         """The same of steps that are recorded, all beside each other."""
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
         replay = self._recorded(cores, watch.note)
-        samples: list[list[int]] = []
-        for _ in range(_WARM_UP + _MAX_PASSES):
+
+        def once() -> list[int]:
             watch.start()
             replay()
-            samples.append(watch.times())
-        return as_passes(samples[_WARM_UP:])
+            return watch.times()
+
+        return as_passes(_passes_of(once))
 
     def unwatched_ns(self, cores: Sequence[frozenset[int]], *, recorded: bool) -> float:
         """How long a step takes on an accelerator whose ops nobody times."""
@@ -303,15 +318,13 @@ class _Runner:
             # Once to see which ops have a kernel there: looking takes as long as launching some of them.
             self._step.once(_code(self._step, Channels(0), None), self._parameters, self._tensors)
         code = _code(self._step, Channels(0), watch.note)
-        clock = time.perf_counter_ns
-        began, wanted = clock(), _MIN_PASSES + _WARM_UP
-        while len(samples) < wanted:
+
+        def once() -> list[int]:
             watch.start()
             self._step.once(code, self._parameters, self._tensors)
-            samples.append(watch.times())
-            if len(samples) == _WARM_UP:
-                each = max(1, (clock() - began) // _WARM_UP)
-                wanted = _WARM_UP + min(_MAX_PASSES, max(_MIN_PASSES, _PASSES_NS // each))
+            return watch.times()
+
+        samples.extend(_passes_of(once))
 
     def _load(self, over: list[Channels], number: int) -> Callable[[], None]:
         """What another device does meanwhile: the same step on tensors of its own, without the optimizer, whose state

@@ -15,7 +15,7 @@ from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import Driver, Place, drivers_of
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.workers import Job, Workers
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import DeviceError, InputError, shown
 
 
 class Recorded:
@@ -34,6 +34,8 @@ class Recorded:
     ) -> None:
         """launch: launches the step on inputs, and returns its outputs."""
         self.driver = driver
+        # It reads parameters and constants that lie with the code it launches.
+        self._launch = launch
         self._addresses = _addresses(parameters)
         self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
         failed: list[Exception] = []
@@ -46,12 +48,16 @@ class Recorded:
                 raise
 
         try:
-            self.replay, self.outputs = driver.recording(launched)
+            replay, outputs = driver.recording(launched)
         except RuntimeError as error:
             # What ends the recording complains of its own; the reason is what came first.
             first = failed[0] if failed else error
+            if isinstance(first, DeviceError):
+                raise first from error
             told = ", ".join([str(first).strip().splitlines()[0], *getattr(first, "__notes__", ())])
             raise InputError(f"a step cannot be recorded as a CUDA graph: {told}") from error
+        self.replay: Callable[[], None] = replay
+        self.outputs: dict[int, Any] = outputs
         storages = {_storage(parameter) for parameter in parameters}
         self._made = [tensor for tensor, value in self.outputs.items() if _storage(value) not in storages]
 
