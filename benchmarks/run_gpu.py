@@ -108,7 +108,8 @@ def estimated_ns(plan: placewright.Plan, profile: Path, case: Case) -> int:
 
     name = f"{plan.graph_name}-{'training' if case.training else 'inference'}"
     graph = placewright.load_graph(profile / f"{name}.json.gz")
-    machine = first_device(load_machine(profile / "devices.toml"))
+    devices = "devices-recorded.toml" if case.cuda_graph else "devices.toml"
+    machine = first_device(load_machine(profile / devices))
     return placewright.plan(graph, machine, solver="input-order").step_time_ns
 
 

@@ -1,6 +1,7 @@
 """REGAL's figures 4 and 8 of trainings: `python benchmarks/training_figures.py OUT RUN [RUN ...]`.
 
-RUN is a folder of `placewright train regal`, or of its records alone (benchmarks/policies). Into OUT go
+RUN is a folder of `placewright train regal`, or of its records alone (benchmarks/policies), perhaps with the name of a
+shipped policy that they are of. Into OUT go
 training-reward.svg and .png (figure 8: mean reward by step), training-entropy (of one op's actions by step, which the
 paper shows after training), training-validation (gain at each validation) and, of runs whose settings differ in their
 rounds and seeds alone, training-rounds (figure 4: best validation by rounds of message passing, of each run and in the
@@ -16,8 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style, text_colour
+from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
 from placewright.learning.policy_file import read_policy
+from placewright.learning.shipped import find_policy, shipped_names
 from placewright.learning.trainer import BEST
 from placewright.support.files import write_atomically
 
@@ -28,12 +30,12 @@ _SMOOTHED, _MOST_POINTS = 3, 100
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """name: of its folder. rounds: of messages. settings: all others but the seed, as text; both are None where there
-    are records alone. lines: of its records."""
+    """name: of its folder. rounds: of messages. settings: all others but the seed; both are None where there are
+    records alone. lines: of its records."""
 
     name: str
     rounds: int | None
-    settings: str | None
+    settings: dict[str, Any] | None
     lines: list[dict[str, float]]
 
     @property
@@ -44,11 +46,14 @@ class Training:
 
 def read(folder: Path) -> Training:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    if not (folder / BEST).exists():
+    if (folder / BEST).exists():
+        policy = read_policy(folder / BEST)
+    elif folder.name in shipped_names():
+        policy = find_policy(folder.name)
+    else:
         return Training(name=folder.name, rounds=None, settings=None, lines=lines)
-    policy = read_policy(folder / BEST)
-    others = [asdict(replace(policy.configuration, rounds=0)), policy.record.get("training")]
-    return Training(name=folder.name, rounds=policy.configuration.rounds, settings=json.dumps(others), lines=lines)
+    others = asdict(replace(policy.configuration, rounds=0)) | dict(policy.record.get("training") or {})
+    return Training(name=folder.name, rounds=policy.configuration.rounds, settings=others, lines=lines)
 
 
 def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoothed: int = _SMOOTHED) -> Any:
@@ -59,12 +64,14 @@ def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoot
     axes = figure.subplots()
     found = [[(line["step"], line[key]) for line in training.lines if key in line] for training in trainings]
     smoothed = max(least_smoothed, max(map(len, found)) // _MOST_POINTS)
-    for number, (training, points) in enumerate(zip(trainings, found, strict=True)):
+    names = line_names(trainings)
+    drawn = list(dict.fromkeys(names))
+    for number, (name, points) in enumerate(zip(names, found, strict=True)):
         groups = [points[begin : begin + smoothed] for begin in range(0, len(points), smoothed)]
         x = [group[-1][0] for group in groups]
         values = [sum(value for _, value in group) / len(group) for group in groups]
-        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
-        axes.plot(x, values, color=colour, linewidth=1.6, label=training.name)
+        colour = LINE_COLOURS[drawn.index(name) % len(LINE_COLOURS)]
+        axes.plot(x, values, color=colour, linewidth=1.6, label=name if names.index(name) == number else None)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor="linecolor")
     axes.set_xlabel("gradient steps")
     axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -74,14 +81,25 @@ def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoot
     return figure
 
 
+def line_names(trainings: list[Training]) -> list[str]:
+    """What lines are called: those of more trainings than there are colours after their rounds."""
+    if len(trainings) <= len(LINE_COLOURS) or any(training.rounds is None for training in trainings):
+        return [training.name for training in trainings]
+    return [f"T = {training.rounds}" for training in trainings]
+
+
 def by_rounds(trainings: list[Training]) -> Any:
-    """None where no two differ in their rounds alone."""
+    """None where no two differ in their rounds alone, among the settings that all records name: earlier ones had fewer,
+    and others by other names."""
     from matplotlib.figure import Figure
 
+    known = [(training, training.settings) for training in trainings if training.settings is not None]
+    named = set.intersection(*(set(settings) for _, settings in known)) if known else set()
     alike: dict[str, dict[int, list[float]]] = {}
-    for training in trainings:
-        if training.settings is not None and training.rounds is not None:
-            alike.setdefault(training.settings, {}).setdefault(training.rounds, []).append(training.best)
+    for training, settings in known:
+        if training.rounds is not None:
+            same = json.dumps({name: settings[name] for name in sorted(named)})
+            alike.setdefault(same, {}).setdefault(training.rounds, []).append(training.best)
     found = max(alike.values(), key=len, default={})
     if len(found) < 2:
         return None
@@ -90,22 +108,15 @@ def by_rounds(trainings: list[Training]) -> Any:
     figure.get_layout_engine().set(rect=(0, 0, 0.985, 1 - 0.62 / 4.2))
     axes = figure.subplots()
     places = range(len(means))  # evenly spaced, as rounds double
-    for place, (rounds, mean) in enumerate(means):
+    for place, (rounds, _) in enumerate(means):
         values = found[rounds]
-        axes.plot([place] * len(values), values, color=QUIET, marker=MARKERS[0], markersize=3, linestyle="none")
-        axes.annotate(
-            f"{mean:+.1f}",
-            (place, mean),
-            (0, 9),
-            textcoords="offset points",
-            ha="center",
-            color=text_colour(LINE_COLOURS[0]),
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+        axes.plot(
+            [place] * len(values), values, color=QUIET, marker=MARKERS[0], markersize=3.5, linestyle="none", zorder=3
         )
     axes.plot(places, [mean for _, mean in means], color=LINE_COLOURS[0], marker=MARKERS[0], linewidth=1.6)
     axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set_xticks(places, [str(rounds) for rounds, _ in means])
-    axes.set_xlabel("rounds of message passing, T")
+    axes.set_xticks(places, [f"{rounds}\n{mean:+.1f}" for rounds, mean in means])
+    axes.set_xlabel("rounds of message passing, T, and the mean")
     axes.set_ylabel("% improvement over BRKGA 5K")
     headline(figure, "Improvement by rounds of message passing", "best validation of each training, and their mean")
     return figure

@@ -158,6 +158,7 @@ class Device:
         self.lacks: set[str] = set()
         self.exhausted_by: set[str] = set()
         self.unrecordable: set[str] = set()
+        self.is_recording = False
         self.broken: str | None = None
         self.bytes = 0
 
@@ -198,6 +199,8 @@ class Device:
             self.recorder.sees_to(event.pending)
 
     def finish(self, event: Event) -> None:
+        if self.is_recording:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         if self.broken is not None:
             raise RuntimeError(self.broken)
         with self.recorder.lock:
@@ -251,7 +254,8 @@ class Device:
         def copy() -> None:
             if not done:
                 done.append(True)
-                with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
+                modes = torch.utils._python_dispatch._disable_current_modes()
+                with torch.inference_mode(made.is_inference()), torch.no_grad(), modes:
                     made.copy_(row)
 
         stream.ticks()
@@ -265,8 +269,12 @@ class Device:
         # The host waits for the GPU before it records.
         self.finish(self.recorded(self.current_stream()))
         recording = self.new_stream()
-        with self.on(recording):
-            made = launch()
+        self.is_recording = True
+        try:
+            with self.on(recording):
+                made = launch()
+        finally:
+            self.is_recording = False
         self.current_stream().learns(recording.clock)
         for storage in recorder.held[len(before) :]:
             storage.fill_(0xFF)

@@ -74,8 +74,6 @@ class Compiled:
             check_solver(planner.options.get("solver", "auto"))
             if not on_host:
                 raise InputError("placements are measured on CPU devices; leave out measure_placements, or the others")
-        if planner.is_recorded and planner.optimizer is not None:
-            raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
         self._planner = planner
         self._inductor = inductor
         self._measure_placements = measure_placements

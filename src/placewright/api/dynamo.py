@@ -51,7 +51,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     Raises
     ------
     InputError
-        Without devices, where one does not exist here, or with the option `measured`.
+        Without devices, where one does not exist here, or with the option `measured` or `cuda_graph`.
     """
     given = dict(options or {})
     devices, inductor = given.pop("devices", None), bool(given.pop("inductor", False))
@@ -59,6 +59,8 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         raise InputError(
             'the backend needs devices: torch.compile(model, backend="placewright", options={"devices": "cpu:0,cpu:1"})'
         )
+    if "cuda_graph" in given:
+        raise InputError("the backend launches ops one by one; placewright.compile records steps with cuda_graph=True")
     if "measured" in given:
         raise InputError("the backend measures every graph that PyTorch captures; leave the option 'measured' out")
     profile = Profile(None)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from placewright.api.functions import plan as make_plan
-from placewright.api.profiles import OpTimes, Profile, first_device, mode_name, of_first_device, write_times
+from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
 from placewright.execution.devices import check_device_count
@@ -129,7 +129,7 @@ class ModulePlanner:
         if named is not None and named.exists():
             return OpTimes(alone=of_first_device(named, self.machine, folder), shared=named)
         found = self._profile.measure(program, self.local, parameters, tensors, self.optimizer, self.local_places)
-        times = write_times(found, self.local, folder, mode_name(program.graph))
+        times = write_times(found, self.local, folder, times_name(program.graph, self.local))
         if named is not None:
             write_atomically(named, times.shared.read_bytes())
         return times

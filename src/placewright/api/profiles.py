@@ -37,7 +37,7 @@ from placewright.machines import load_machine
 from placewright.machines.machine_file import write_machine_file
 from placewright.support.files import locked_folder, read_text, write_atomically
 
-LIBRARY, DEVICES = "op-library.csv", "devices.toml"
+LIBRARY = "op-library.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Profile:
         recorded: whether steps will be replays of a CUDA graph. Returns beside it the handovers that were measured now.
         """
         machine = torch_machine(devices, recorded=recorded)
-        path = None if self.folder is None else self.folder / DEVICES
+        path = None if self.folder is None else self.folder / devices_name(machine)
         if path is not None and path.exists() and _alike(known := load_machine(path), machine):
             return known, []
         names = [device.name for device in machine.devices]
@@ -180,6 +180,16 @@ def of_first_device(times: Path, machine: Machine, folder: Path) -> Path:
 def mode_name(graph: Graph) -> str:
     """What files of a program are called: "Net-training"."""
     return f"{graph.name}-{graph.metadata.get('mode', 'inference')}"
+
+
+def times_name(graph: Graph, machine: Machine) -> str:
+    """What files of op times are called, those of recorded steps apart: "Net-training-recorded"."""
+    return f"{mode_name(graph)}{'-recorded' if machine.launch == 'graphs' else ''}"
+
+
+def devices_name(machine: Machine) -> str:
+    """What the file of measured devices is called."""
+    return "devices-recorded.toml" if machine.launch == "graphs" else "devices.toml"
 
 
 def write_graph(graph: Graph, folder: Path, name: str) -> Path:

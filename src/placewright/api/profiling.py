@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placewright.api.profiles import DEVICES, LIBRARY, Profile, mode_name, write_graph, write_times
+from placewright.api.profiles import LIBRARY, Profile, devices_name, mode_name, times_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
 from placewright.execution.pytorch.cuda import places_of
@@ -53,12 +53,11 @@ def profile_model(
 
 
 def _written(graph: Graph, machine: Machine, profiled: Mapping[str, Profiled], folder: Path) -> dict[str, str]:
-    name = mode_name(graph)
-    times = write_times(profiled, machine, folder, name)
-    files = {str(write_graph(graph, folder, name)): "graph", str(times.shared): "op times"}
+    times = write_times(profiled, machine, folder, times_name(graph, machine))
+    files = {str(write_graph(graph, folder, mode_name(graph))): "graph", str(times.shared): "op times"}
     if times.alone != times.shared:
         files[str(times.alone)] = "op times of one device alone"
-    return files | {str(folder / DEVICES): "devices", str(folder / LIBRARY): "op times for other models"}
+    return files | {str(folder / devices_name(machine)): "devices", str(folder / LIBRARY): "op times for other models"}
 
 
 def _summary(

@@ -118,10 +118,8 @@ def compile(
         "options": options,
     }
     compiled: Compiled
-    if cuda_graph and devices in ("ranks", "ranks:cuda"):
-        raise InputError(
-            "a CUDA graph records the work of one GPU, and ranks are several devices; leave one of them out"
-        )
+    if cuda_graph:
+        _check_recorded(devices, optimizer)
     if devices in ("ranks", "ranks:cuda"):
         if measure_placements:
             raise InputError("placements are measured on CPU devices of this host, not on ranks")
@@ -139,6 +137,14 @@ def compile(
         compiled.close()
         raise
     return compiled
+
+
+def _check_recorded(devices: str | Sequence[str], optimizer: Optimizer | None) -> None:
+    """Raises InputError for what no CUDA graph is made of."""
+    if devices in ("ranks", "ranks:cuda"):
+        raise InputError("a CUDA graph records the work of one GPU, and ranks are several devices; leave one out")
+    if optimizer is not None:
+        raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
 
 
 def profile(
@@ -166,7 +172,8 @@ def profile(
         "cpu:0,cpu:1", "cuda:0" or a list of such names.
     folder
         Gets `devices.toml`, which `plan` takes as devices; the graph, as NAME-MODE.json.gz; its op times, as
-        NAME-MODE.csv, which `plan` takes as measured; and `op-library.csv`, the times of all models so far.
+        NAME-MODE.csv, which `plan` takes as measured; and `op-library.csv`, the times of all models so far. With
+        `cuda_graph` devices and op times go to `devices-recorded.toml` and NAME-MODE-recorded.csv.
 
     Returns
     -------
@@ -182,6 +189,8 @@ def profile(
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "timing ops")
+    if cuda_graph:
+        _check_recorded(devices, optimizer)
     from placewright.api.profiling import profile_model
 
     return profile_model(

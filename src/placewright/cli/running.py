@@ -109,6 +109,8 @@ def run(
         {"--output": output, "--report": report, "--trace": trace},
         inputs=[plan_file, measured, feeds, model if is_onnx else None],
     )
+    if cuda_graph and calibrate:
+        raise InputError("--calibrate is for steps that are launched op by op; leave it or --cuda-graph out")
     goal = parse_objective(objective)
     given = None if plan_file is None else read_plan(plan_file)
     options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,40 @@ def test_a_parameter_that_lies_elsewhere_now_is_read_there(gpus: StandIns) -> No
         torch.testing.assert_close(compiled(x), plain(x))
 
 
+def test_a_parameter_with_other_strides_is_read_as_it_lies(gpus: StandIns) -> None:
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    brought_to(gpus.devices[0], model)
+    with placewright.compile(model, x, devices="cuda:0", cuda_graph=True, **OPTIONS) as compiled, torch.no_grad():
+        torch.testing.assert_close(compiled(x), plain(x))
+        for each in (model, plain):
+            each.first.weight.data = each.first.weight.data.t()
+        torch.testing.assert_close(compiled(x), plain(x))
+
+
+def test_calls_on_two_streams_follow_each_other(gpus: StandIns) -> None:
+    """The second would write to inputs that the first still reads; the stand-in objects to that."""
+    model, x = tower()
+    plain, device = copy.deepcopy(model), gpus.devices[0]
+    (given,) = brought_to(device, model, x)
+    with placewright.compile(model, given, devices="cuda:0", cuda_graph=True, **OPTIONS) as compiled:
+        for _ in range(2):
+            with device.on(device.new_stream()):
+                found = compiled(given)
+                device.finish(device.recorded(device.current_stream()))
+            torch.testing.assert_close(found, plain(x).detach())
+
+
+def test_what_was_compiled_in_inference_mode_runs_outside_of_it(gpus: StandIns) -> None:
+    model, x = tower()
+    plain = copy.deepcopy(model)
+    brought_to(gpus.devices[0], model)
+    with torch.inference_mode():
+        compiled = placewright.compile(model, x, devices="cuda:0", cuda_graph=True, **OPTIONS)
+    with compiled:
+        torch.testing.assert_close(compiled(x), plain(x).detach())
+
+
 def test_a_run_is_compared_and_timed(gpus: StandIns) -> None:
     model, x = tower()
     brought_to(gpus.devices[0], model)
@@ -109,7 +144,7 @@ def test_a_run_is_compared_and_timed(gpus: StandIns) -> None:
         assert all(op.measured_finish_ns >= op.measured_start_ns >= 0 for op in facts.ops)
 
 
-def test_times_of_recorded_ops_are_kept_apart(gpus: StandIns, tmp_path: Any) -> None:
+def test_times_of_recorded_ops_are_kept_apart(gpus: StandIns, tmp_path: Path) -> None:
     """In a recorded step no op waits for its launch."""
     model, x = tower()
     brought_to(gpus.devices[0], model)
@@ -118,6 +153,8 @@ def test_times_of_recorded_ops_are_kept_apart(gpus: StandIns, tmp_path: Any) -> 
     again = placewright.profile(model, x, devices="cuda:0", folder=tmp_path, cuda_graph=True).facts
     assert first.num_timed == launched.num_timed > 0
     assert again.num_timed == 0
+    named = {"devices-recorded.toml", "devices.toml", "Tower-inference-recorded.csv", "Tower-inference.csv"}
+    assert named < {path.name for path in tmp_path.iterdir()}
 
 
 def refused(gpus: StandIns, match: str, *, there: bool = True, **how: Any) -> None:
@@ -142,6 +179,23 @@ def test_a_module_elsewhere_is_named(gpus: StandIns) -> None:
 
 def test_the_optimizers_step_is_not_recorded(gpus: StandIns) -> None:
     refused(gpus, "^the optimizer's step is not part of a CUDA graph", training=True, with_optimizer=True)
+
+
+def test_profiles_refuse_the_same(gpus: StandIns, tmp_path: Path) -> None:
+    model, x = tower()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    how: dict[str, Any] = {"devices": "cuda:0", "folder": tmp_path, "training": True, "cuda_graph": True}
+    with pytest.raises(placewright.InputError, match=r"^the optimizer's step is not part of a CUDA graph"):
+        placewright.profile(model, x, optimizer=optimizer, **how)
+    with pytest.raises(placewright.InputError, match=r"^first.weight is not on cuda:0"):
+        placewright.profile(model, x, **how)
+
+
+def test_the_backend_of_torch_compile_does_not_record(gpus: StandIns) -> None:
+    model, x = tower()
+    compiled = torch.compile(model, backend="placewright", options={"devices": "cuda:0", "cuda_graph": True})
+    with pytest.raises(Exception, match=r"the backend launches ops one by one"):
+        compiled(x)
 
 
 def test_an_op_without_a_kernel_is_not_recorded(gpus: StandIns) -> None:

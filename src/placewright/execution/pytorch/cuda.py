@@ -64,8 +64,12 @@ class Cuda:
 
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         graph = torch.cuda.CUDAGraph()
-        # Workers launch as well, and may ask the driver for memory meanwhile.
-        with torch.cuda.graph(graph, stream=self.new_stream(), capture_error_mode="thread_local"):
+        # Workers launch as well, and may ask the driver for memory meanwhile. PyTorch leaves the recording's stream the
+        # current one where its end fails.
+        with (
+            torch.cuda.stream(self.current_stream()),
+            torch.cuda.graph(graph, stream=self.new_stream(), capture_error_mode="thread_local"),
+        ):
             made = launch()
         return graph.replay, made
 

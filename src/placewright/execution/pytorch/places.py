@@ -115,9 +115,8 @@ class Place:
         try:
             self.driver.finish(self.driver.recorded(self.stream))
         except RuntimeError as error:
-            first = str(error).strip().splitlines()[0]
             raise DeviceError(
-                f"{self.name} failed: {first}; with CUDA_LAUNCH_BLOCKING=1 set the op that did is named"
+                f"{self.name} failed: {first_line(error)}; with CUDA_LAUNCH_BLOCKING=1 set the op that did is named"
             ) from error
 
 
@@ -130,6 +129,22 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether an allocator had too little."""
     # The host's raises what everything else does.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def too_little_memory(what: str) -> Iterator[None]:
+    """Raises DeviceError where an allocator has too little: "WHAT: the reason". what: who has too little for what."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        raise DeviceError(f"{what}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first; its class where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def drivers_of(places: Sequence[Place]) -> list[Driver]:

@@ -78,7 +78,9 @@ def profile_program(
     """
     program, device = step.program, step.plan.machine.devices[0]
     busy = [1] if len(cores) == 1 else [1, len(cores)]
-    kind = f"{device.kind}, recorded" if recorded else device.kind
+    kind = device.kind
+    if step.places[0].driver is not None:
+        kind = f"{kind}, {'recorded' if recorded else 'launched'}"
     sorts = {count: sorts_of(program, kind, count) for count in busy}
     gaps = {count: between_ops(kind, count) for count in busy}
     unknown = {sort for count in busy for sort in (*sorts[count], gaps[count]) if sort not in library}
@@ -152,11 +154,11 @@ def _beside(graph: Graph, taken: Sequence[float], whole_ns: float) -> float:
 
 
 def _without(graph: Graph, taken: Sequence[float], beside: float) -> list[float]:
-    """The times of ops without that; views and inputs launch nothing."""
-    return [
-        0.0 if op.kind in ("view", "input") or not time else max(0.0, time - beside)
-        for op, time in zip(graph.ops, taken, strict=True)
-    ]
+    """The times of ops without that, which add up to what is left of all; views and inputs launch nothing."""
+    launched = [0.0 if op.kind in ("view", "input") else time for op, time in zip(graph.ops, taken, strict=True)]
+    left = [max(0.0, time - beside) if time else 0.0 for time in launched]
+    whole = sum(launched) - beside * sum(time > 0 for time in launched)
+    return [time * whole / max(1e-9, sum(left)) for time in left]
 
 
 def as_passes(samples: Sequence[Sequence[int]]) -> NDArray[np.float64]:
@@ -258,6 +260,7 @@ class _Runner:
         def once() -> list[int]:
             watch.start()
             replay()
+            finish_current(self._step.places)
             return watch.times()
 
         return as_passes(_passes_of(once))
@@ -265,7 +268,17 @@ class _Runner:
     def unwatched_ns(self, cores: Sequence[frozenset[int]], *, recorded: bool) -> float:
         """How long a step takes on an accelerator whose ops nobody times."""
         if recorded:
-            return _median_ns(self._recorded(cores, None))
+            driver, replay = the_driver(self._step.places), self._recorded(cores, None)
+
+            def replayed() -> int:
+                stream = driver.current_stream()
+                before = driver.recorded(stream, timed=True)
+                replay()
+                after = driver.recorded(stream, timed=True)
+                driver.finish(after)
+                return driver.elapsed_ns(before, after)
+
+            return median(_passes_of(replayed))
         code = _code(self._step, Channels(0), None)
         with torch.no_grad():
             return _median_ns(lambda: self._step.once(code, self._parameters, self._tensors))
@@ -283,6 +296,7 @@ class _Runner:
             return [moved(each, driver.brought) if number and id(each) in changed else each for each in held]
 
         parameters = [own(self._parameters, number) for number in range(len(places))]
+        loads = [[moved(tensor, driver.brought) for tensor in self._tensors] for _ in places[1:]]
         workers = Workers(cores)
 
         def call(code: DeviceCode, parameters: Sequence[Any], inputs: list[Any]) -> None:
@@ -291,8 +305,8 @@ class _Runner:
 
         def launch(inputs: Sequence[Any]) -> dict[int, Any]:
             jobs = [
-                (place, partial(call, each, held, list(inputs)))
-                for place, each, held in zip(places, code, parameters, strict=True)
+                (place, partial(call, each, held, list(given)))
+                for place, each, held, given in zip(places, code, parameters, [inputs, *loads], strict=True)
             ]
             launch_beside(driver, workers, jobs, lambda: None)
             return {}
@@ -302,15 +316,12 @@ class _Runner:
             with torch.no_grad():
                 launch([moved(tensor, driver.brought) for tensor in self._tensors])
                 finish_current(places)
+                step.refuse_fallbacks()
                 made = Recorded(driver, launch, self._parameters, self._tensors)
         finally:
             workers.close()
 
-        def replay() -> None:
-            made.replay()
-            finish_current(places)
-
-        return replay
+        return made.replay
 
     def _timed(self, samples: list[list[int]]) -> None:
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))

@@ -6,13 +6,21 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import torch
 
 from placewright.execution.pytorch.layout import moved
-from placewright.execution.pytorch.places import Driver, Place, drivers_of
+from placewright.execution.pytorch.places import (
+    Driver,
+    Place,
+    drivers_of,
+    first_line,
+    out_of_memory,
+    too_little_memory,
+)
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.workers import Job, Workers
 from placewright.support.errors import DeviceError, InputError, shown
@@ -36,14 +44,16 @@ class Recorded:
         self.driver = driver
         # It reads parameters and constants that lie with the code it launches.
         self._launch = launch
-        self._addresses = _addresses(parameters)
-        self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
-        failed: list[Exception] = []
+        self._places = _places(parameters)
+        # What a caller in inference mode makes could not be written to outside of it.
+        with torch.inference_mode(False), torch.no_grad(), self._room("a copy of its inputs"):
+            self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
+        failed: list[BaseException] = []
 
         def launched() -> dict[int, Any]:
             try:
                 return launch(self.inputs)
-            except Exception as error:
+            except BaseException as error:
                 failed.append(error)
                 raise
 
@@ -52,26 +62,43 @@ class Recorded:
         except RuntimeError as error:
             # What ends the recording complains of its own; the reason is what came first.
             first = failed[0] if failed else error
-            if isinstance(first, DeviceError):
+            if isinstance(first, DeviceError) or not isinstance(first, Exception):
                 raise first from error
-            told = ", ".join([str(first).strip().splitlines()[0], *getattr(first, "__notes__", ())])
+            if out_of_memory(first):
+                raise DeviceError(
+                    f"{driver.name} has too little memory to record a step: {first_line(first)}"
+                ) from error
+            told = ", ".join([first_line(first), *getattr(first, "__notes__", ())])
             raise InputError(f"a step cannot be recorded as a CUDA graph: {told}") from error
         self.replay: Callable[[], None] = replay
         self.outputs: dict[int, Any] = outputs
         storages = {_storage(parameter) for parameter in parameters}
         self._made = [tensor for tensor, value in self.outputs.items() if _storage(value) not in storages]
+        #: Behind the latest run, on whichever stream that was.
+        self._last: Any = driver.recorded(driver.current_stream())
 
     def is_for(self, parameters: Sequence[Any]) -> bool:
-        """Whether the parameters still lie where it reads them."""
-        return self._addresses == _addresses(parameters)
+        """Whether the parameters still lie where it reads them, and as they did."""
+        return self._places == _places(parameters)
 
     def run(self, tensors: Sequence[Any]) -> dict[int, Any]:
-        """Launches the step on the current stream. Returns copies of what it makes, and what it changed as it is."""
+        """Launches the step on the current stream, after the one before. Returns copies of what it makes, and what it
+        changed as it is."""
+        driver, stream = self.driver, self.driver.current_stream()
+        driver.wait(stream, self._last)
         with torch.no_grad():
             for own, given in zip(self.inputs, tensors, strict=True):
-                own.copy_(given, non_blocking=True)
+                driver.keep(own, stream)
+                # What the host holds may be written to again as soon as this returns.
+                own.copy_(given, non_blocking=driver.holds(given))
             self.replay()
-            return self.outputs | {tensor: moved(self.outputs[tensor], self.driver.brought) for tensor in self._made}
+            with self._room("copies of its results"):
+                copies = {tensor: moved(self.outputs[tensor], driver.brought) for tensor in self._made}
+        self._last = driver.recorded(stream)
+        return self.outputs | copies
+
+    def _room(self, what: str) -> AbstractContextManager[None]:
+        return too_little_memory(f"{self.driver.name} has too little memory for {what}")
 
 
 def launch_beside(
@@ -85,12 +112,17 @@ def launch_beside(
     def on_stream(place: Place, job: Job) -> None:
         with driver.on(place.stream):
             driver.wait(place.stream, begun)
-            job()
-            ends.append(driver.recorded(place.stream))
+            try:
+                job()
+            finally:
+                ends.append(driver.recorded(place.stream))
 
-    workers.run([partial(on_stream, place, job) for place, job in jobs], stop)
-    for end in ends:
-        driver.wait(driver.current_stream(), end)
+    try:
+        workers.run([partial(on_stream, place, job) for place, job in jobs], stop)
+    finally:
+        # A recording ends only where all of its streams have come together.
+        for end in ends:
+            driver.wait(driver.current_stream(), end)
 
 
 def the_driver(places: Sequence[Place]) -> Driver:
@@ -111,8 +143,8 @@ def check_recordable(program: TorchProgram, parameters: Sequence[Any], driver: D
             )
 
 
-def _addresses(tensors: Sequence[Any]) -> list[int]:
-    return [tensor.data_ptr() for tensor in tensors]
+def _places(tensors: Sequence[Any]) -> list[tuple[int, tuple[int, ...]]]:
+    return [(tensor.data_ptr(), tensor.stride()) for tensor in tensors]
 
 
 def _storage(tensor: Any) -> int:

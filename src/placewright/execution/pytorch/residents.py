@@ -15,10 +15,9 @@ from typing import Any
 import torch
 
 from placewright.execution.pytorch.layout import moved
-from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of, out_of_memory
+from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of, too_little_memory
 from placewright.execution.pytorch.program import TorchProgram, reads_of
 from placewright.execution.steps import Region, Run, Step, Steps
-from placewright.support.errors import DeviceError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +123,9 @@ class Residents:
         known = self._copies.get((driver, tensor))
         version = _version(own)
         if known is None or known.of is not own or known.version != version or version < 0:
-            try:
+            where, name = "the host" if driver is None else driver.name, self._program.graph.tensors[tensor].name
+            with too_little_memory(f"{where} has too little memory for a copy of '{name}'"):
                 copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                where = "the host" if driver is None else driver.name
-                name, first = self._program.graph.tensors[tensor].name, str(error).strip().splitlines()[0]
-                raise DeviceError(f"{where} has too little memory for a copy of '{name}': {first}") from error
             known = self._copies[driver, tensor] = _Copy(of=own, version=version, tensor=copy)
         return known.tensor
 

@@ -17,7 +17,15 @@ from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.fallback import Fallbacks
 from placewright.execution.pytorch.inductor import Trial
 from placewright.execution.pytorch.memory import allocated_between, allocated_peak
-from placewright.execution.pytorch.places import Driver, Place, Watch, drivers_of, finish_current, out_of_memory
+from placewright.execution.pytorch.places import (
+    Driver,
+    Place,
+    Watch,
+    drivers_of,
+    finish_current,
+    first_line,
+    out_of_memory,
+)
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
 from placewright.execution.pytorch.recorded import Recorded, check_recordable, launch_beside, the_driver
 from placewright.execution.pytorch.regions import with_regions
@@ -230,11 +238,15 @@ class TorchStep:
         # By then libraries have allocated what they need, and all ops have shown that they have kernels.
         self._run(self._code, parameters, tensors)
         self._prove()
-        for op in self.fallbacks:
-            raise InputError(f"the op '{op}' has no kernel on the GPU, and a CUDA graph holds nothing of the CPU's")
+        self.refuse_fallbacks()
         overwritten = {id(tensor) for tensor in self.overwritten(parameters, tensors)}
         self._overwritten_inputs = [place for place, tensor in enumerate(tensors) if id(tensor) in overwritten]
         self._recorded = self._record(self._code, parameters, tensors)
+
+    def refuse_fallbacks(self) -> None:
+        """Raises InputError where an op has run on the host instead of its device, as no part of a recording can."""
+        for op in self.fallbacks:
+            raise InputError(f"the op '{op}' has no kernel on the GPU, and a CUDA graph holds nothing of the CPU's")
 
     def _prove(self) -> None:
         """All ops have run: those that have a kernel are called without a second thought from now on."""
@@ -334,12 +346,11 @@ def naming_the_op(code: DeviceCode, program: TorchProgram, plan: Plan) -> Iterat
         op, device = code.op_at(error), plan.machine.devices[code.device].name
         name = None if op is None else program.graph.ops[op].name
         if out_of_memory(error):
-            first = str(error).strip().splitlines()[0]
             # What is no op hands a tensor over, to memory of its own or of the device that it goes to.
             needed = f"{device} has too little memory for the op '{name}'"
             if name is None:
                 needed = f"there is too little memory for a tensor that {device} hands over"
-            raise DeviceError(f"{needed}: {first}") from error
+            raise DeviceError(f"{needed}: {first_line(error)}") from error
         if name is None:
             raise
         error.add_note(f"raised by the op '{name}' on the device {device} of the plan")
