@@ -11,6 +11,7 @@ from torch import nn
 
 from placewright.execution.pytorch.machine import torch_machine
 from placewright.execution.pytorch.program import make_program
+from placewright.importers.torch_trace import default_loss
 from placewright.problem import make_problem
 
 
@@ -60,3 +61,30 @@ def brought_to(there: Device, model: nn.Module, *tensors: torch.Tensor) -> list[
     given = [there.brought(each.reshape(-1)).reshape(each.shape) for each in tensors]
     there.finish(there.recorded(there.default))
     return given
+
+
+def check_steps(
+    compiled: Any,
+    model: nn.Module,
+    plain: nn.Module,
+    args: Any,
+    kwargs: dict[str, Any],
+    *,
+    training: bool,
+    **tolerance: float,
+) -> None:
+    """Compares steps on several inputs with those of `plain`, a copy of `model`: results, buffers and gradients.
+    tolerance: of gradients, as `assert_close` takes it."""
+    for factor in (1, 2, 3, 4):
+        given = tuple(each * factor if each.is_floating_point() else each for each in args)
+        found = compiled(*given, **kwargs)
+        with torch.set_grad_enabled(training):
+            expected = plain(*given, **kwargs)
+        if training:
+            expected = default_loss(expected)
+            expected.backward()
+            expected = expected.detach()
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
+        for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad, **tolerance)

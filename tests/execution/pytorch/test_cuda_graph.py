@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_modules import brought_to, spread, tower
+from gpu_modules import brought_to, check_steps, spread, tower
 from stand_in_gpu import StandIns
 from torch_modules import calls
 
 import placewright
-from placewright.importers.torch_trace import default_loss
 
 OPTIONS: dict[str, Any] = {"evaluations": 20}
 STREAMS = ["cuda:0", "cuda:0/0,cuda:0/1"]
@@ -48,19 +47,7 @@ def test_replays_are_steps_of_the_module(gpus: StandIns, name: str, training: bo
         model, args, devices=devices, kwargs=kwargs, training=training, cuda_graph=True, pins=pins, **OPTIONS
     ) as compiled:
         assert compiled.plan.machine.launch == "graphs"
-        for factor in (1, 2):
-            given = tuple(each * factor if each.is_floating_point() else each for each in args)
-            found = compiled(*given, **kwargs)
-            with torch.set_grad_enabled(training):
-                expected = plain(*given, **kwargs)
-            if training:
-                expected = default_loss(expected)
-                expected.backward()
-                expected = expected.detach()
-            torch.testing.assert_close(found, expected)
-            torch.testing.assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
-            for own, other in zip(model.parameters(), plain.parameters(), strict=True):
-                torch.testing.assert_close(own.grad, other.grad)
+        check_steps(compiled, model, plain, args, kwargs, training=training)
 
 
 def test_what_a_call_returned_stays_as_it_is(gpus: StandIns) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_modules import spread
+from gpu_modules import check_steps, spread
 from torch import nn
 from torch_modules import calls
 
@@ -73,19 +73,7 @@ def test_replays_of_a_recorded_step_are_steps_of_the_module(name: str, devices: 
     pins = spread(model, args, kwargs, len(devices.split(",")), training=training)
     how: dict[str, Any] = {"kwargs": kwargs, "training": training, "pins": pins, "cuda_graph": True}
     with placewright.compile(model, args, devices=devices, **how, **OPTIONS) as compiled:
-        for factor in (1, 2, 3, 4):
-            given = tuple(each * factor if each.is_floating_point() else each for each in args)
-            found = compiled(*given, **kwargs)
-            with torch.set_grad_enabled(training):
-                expected = plain(*given, **kwargs)
-            if training:
-                expected = default_loss(expected)
-                expected.backward()
-                expected = expected.detach()
-            torch.testing.assert_close(found, expected)
-            torch.testing.assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
-            for own, other in zip(model.parameters(), plain.parameters(), strict=True):
-                torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+        check_steps(compiled, model, plain, args, kwargs, training=training, rtol=1e-4, atol=1e-5)
 
 
 class Doubles(nn.Module):
