@@ -4,6 +4,7 @@
     python benchmarks/run_gpu.py --quick                         one small network on two streams
     python benchmarks/run_gpu.py --quick --devices cpu:0,cpu:1   the same on CPU devices, to try it without a GPU
     python benchmarks/run_gpu.py --out benchmarks/results/gpu    the table of rows that are there, wherever
+    python benchmarks/run_gpu.py --torch-compile inception_v3 switch8   what PyTorch's compiler makes of one sample
 
 A network runs on one stream of a GPU and on two, launched op by op or recorded as a CUDA graph; or on a GPU beside the
 CPU, where the GPU has a share of the memory that the network takes there alone. Every row is a process of its own and a
@@ -24,6 +25,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from run_networks import ms, off, read_rows
@@ -156,6 +158,30 @@ def gpu_peak(compiled: Any, arguments: Sequence[Any]) -> int | None:
     return int(torch.cuda.max_memory_allocated() - held)
 
 
+def torch_compile_ms(network: str) -> tuple[float, float]:
+    """Of one sample, with ops fused and recorded on one stream: the median step in ms, and s until it is compiled."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    model, arguments = module_of(network, 1)
+    if on_gpu:
+        model, arguments = model.cuda(), tuple(each.cuda() for each in arguments)
+    compiled = torch.compile(model.eval(), mode="reduce-overhead")
+    taken = []
+    began = time.perf_counter()
+    with torch.no_grad():
+        for step in range(45):
+            before = time.perf_counter()
+            compiled(*arguments)
+            if on_gpu:
+                torch.cuda.synchronize()
+            if step == 4:  # The first steps compile, warm up and record.
+                ready = time.perf_counter() - began
+            if step > 4:
+                taken.append(1e3 * (time.perf_counter() - before))
+    return median(taken), ready
+
+
 def make_rows(cases: Sequence[Case], arguments: argparse.Namespace, path: Path) -> None:
     """Each in a process of its own, so that one that fails leaves the others as they are."""
     there = {identity(row) for row in read_rows(path)}
@@ -213,6 +239,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--networks", nargs="+", metavar="NAME")
     options.add_argument("--quick", action="store_true", help="one small network alone")
+    options.add_argument("--torch-compile", nargs="+", metavar="NAME", help="time torch.compile instead")
     options.add_argument("--devices", help="instead of two streams of a GPU")
     options.add_argument("--steps", type=int, default=20, help="of each sort")
     options.add_argument("--out", type=Path, default=Path("out") / "run-gpu")
@@ -223,6 +250,11 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = parser().parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    for network in arguments.torch_compile or ():
+        step_ms, ready_s = torch_compile_ms(network)
+        print(f"{network}: {step_ms:.2f} ms, after {ready_s:.0f} s")
+    if arguments.torch_compile:
+        return
     if arguments.row:
         case = Case(**json.loads(arguments.row))
         how = "recorded" if case.cuda_graph else "launched"
