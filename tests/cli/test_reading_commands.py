@@ -60,9 +60,7 @@ def test_a_plan_made_in_python_asks_for_its_model_as_the_command_takes_it(
     plan(chain_graph(30), "2xp100", evaluations=10).save(tmp_path / "p.json")
     outcome = placewright("explain", tmp_path / "p.json", "--op", "op3")
     assert outcome.code == 2
-    assert "was made in Python, not from a file, so say which graph it is for: explain --op NAME --model FILE" in (
-        outcome.err
-    )
+    assert "so say which graph it is for: explain PLAN --op NAME --model FILE, in Python " in outcome.err
     assert placewright("explain", tmp_path / "p.json", "--op", "op3", "--model", model).code == 0
 
 

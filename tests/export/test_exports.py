@@ -24,6 +24,7 @@ from runs import slow_run
 from placewright import cli
 from placewright.api import plan
 from placewright.export import TARGETS, export_plan
+from placewright.export.csv import to_bytes as to_csv
 from placewright.export.device_map import device_map
 from placewright.export.dot import to_bytes as to_dot
 from placewright.export.perfetto import _microseconds
@@ -231,7 +232,7 @@ def test_a_perfetto_trace_named_gz_is_compressed(tmp_path: Path) -> None:
 
 
 def test_csv_has_one_row_per_step_in_the_plans_order() -> None:
-    rows = list(csv.DictReader(io.StringIO(TARGETS["csv"].write(small_plan()).decode())))
+    rows = list(csv.DictReader(io.StringIO(to_csv(small_plan()).decode())))
     assert [row["name"] for row in rows] == ["a", "b", "a:0", "c", "c:0", "d"]
     assert [int(row["position"]) for row in rows] == list(range(6))
     assert rows[2] | {"step": "transfer", "destination": "gpu1", "module": "encoder.first"} == rows[2]
@@ -239,7 +240,7 @@ def test_csv_has_one_row_per_step_in_the_plans_order() -> None:
 
 
 def test_csv_gives_every_name_back_exactly() -> None:
-    text = TARGETS["csv"].write(nasty_plan()).decode()
+    text = to_csv(nasty_plan()).decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [unguarded(row["name"]) for row in rows if row["step"] == "op"] == list(NASTY_NAMES)
 
@@ -251,7 +252,7 @@ FORMULAS = ("=HYPERLINK(1)", "+1", "-x", "@sum(1)", "\ttab", "\rreturn", "'=quot
 def test_no_cell_of_a_csv_begins_like_a_formula_but_numbers_stay_numbers() -> None:
     nodes = [Node(name=name, module=name, source=name) for name in FORMULAS]
     plan = plan_of(nodes, machine_of(1))
-    header, *rows = csv.reader(io.StringIO(TARGETS["csv"].write(plan).decode(), newline=""))
+    header, *rows = csv.reader(io.StringIO(to_csv(plan).decode(), newline=""))
     for row, name in zip(rows, FORMULAS, strict=True):
         cells = dict(zip(header, row, strict=True))
         for column in ("name", "module", "source_line"):

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from placewright.api.functions import Model
     from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
 
+#: How one names the model of a map, as `recorded_graph` takes it.
+_CHECK = "check {file} MAP, in Python check({graph})"
+_EXPLAIN_OP = "explain MAP --op NAME --model {file}, in Python explain_op(name, {graph})"
+
 
 class MemoryMap(MapRecord):
     """A map that answers questions: what `placewright.map_memory` returns."""
@@ -147,7 +151,8 @@ class MemoryMap(MapRecord):
         Parameters
         ----------
         model
-            The graph that the map is for, or its file; None for the file that the map was made from.
+            The graph that the map is for, or its file; None for the file that the map was made from. Python code
+            is not run on the word of a map: "net.py:build" is named here.
 
         Raises
         ------
@@ -271,7 +276,7 @@ def judge_map(
     from placewright.memory_levels.bounds import PROGRAM
     from placewright.memory_levels.checker import check_map
 
-    problems = check_map(found, _graph_of(found, model, dims, name))
+    problems = check_map(found, _graph_of(found, model, dims, name, _CHECK))
     unchecked = (f"a lower bound of {found.bound_ps / 1e6:,.6g} us, {found.bound_reason}",)
     return Check(
         correct=not problems,
@@ -286,14 +291,16 @@ def why_in_level(
     """Why the tensors of an op or module lie where they do. model, name: as in `judge_map`."""
     from placewright.memory_levels.explain import explain_map_op
 
-    problem = make_memory_problem(_graph_of(found, model, None, name), found.chip)
+    problem = make_memory_problem(_graph_of(found, model, None, name, _EXPLAIN_OP), found.chip)
     if tuple(tensor.name for tensor in found.tensors) != problem.tensor_names:
         raise InputError(f"{name} lists other tensors than its graph, '{problem.graph.name}', has")
     return explain_map_op(found, problem, op)
 
 
-def _graph_of(found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str) -> Graph:
-    graph = recorded_graph(found.configuration, model, dims, name=name)
+def _graph_of(
+    found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str, asked: str
+) -> Graph:
+    graph = recorded_graph(found.configuration, model, dims, name=name, asked=asked)
     if graph.fingerprint != found.graph_fingerprint:
         raise InputError(f"{name} is for another graph than '{graph.name}': for '{found.graph_name}' as it was then")
     return graph

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 
 Facts = TypeVar("Facts")
+#: How one names the model of a plan, as `recorded_graph` takes it.
+_CHECK = "check {file} PLAN, in Python check({graph})"
+_EXPLAIN_OP = "explain PLAN --op NAME --model {file}, in Python explain_op(name, {graph})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -176,7 +179,8 @@ class Plan(PlanRecord):
         Parameters
         ----------
         model
-            The graph that the plan is for, or its file; None for the file that the plan was made from.
+            The graph that the plan is for, or its file; None for the file that the plan was made from. Python code
+            is not run on the word of a plan: "net.py:build" is named here.
 
         Raises
         ------
@@ -247,7 +251,7 @@ def judge(
     from placewright.verification.checker import check_plan
     from placewright.verification.evidence import unchecked
 
-    graph = find_graph(plan, model, dims=dims, measured=measured, name=name)
+    graph = find_graph(plan, model, dims=dims, measured=measured, name=name, asked=_CHECK)
     costs = estimate_costs(graph, plan.machine, measured or recorded_times(plan))
     problems = check_plan(plan, graph, costs.time_ns, costs.origin)
     return Check(correct=not problems, problems=tuple(problems), unchecked=tuple(unchecked(plan)))
@@ -261,5 +265,5 @@ def why_there(
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times
 
-    graph = find_graph(plan, model, name=name)
+    graph = find_graph(plan, model, name=name, asked=_EXPLAIN_OP)
     return explain_op(plan, graph, estimate_costs(graph, plan.machine, recorded_times(plan)).time_ns, op)

@@ -24,7 +24,8 @@ class Target:
     """A format that plans are written in; a new one is a record in TARGETS.
 
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
-    content of the file. write_with_graph: with who reads what, when the plan's graph is given. write_text: what a path
+    content of the file; None where that takes the plan's graph. write_with_graph: with who reads what, when the graph
+    is given, or found by a target that tells or takes it. write_text: what a path
     in .pbtxt gets instead. packs: a path in .gz is compressed, which readers of other formats do not undo.
     rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
     file and the path of the export.
@@ -34,17 +35,12 @@ class Target:
 
     suffix: str
     summary: str
-    write: Callable[[Plan], bytes]
+    write: Callable[[Plan], bytes] | None
     write_with_graph: Callable[[Plan, Graph], bytes] | None = None
     packs: bool = False
     write_text: Callable[[Plan, Graph], bytes] | None = None
     tell: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
     rewrite: Callable[[Plan, Path, Path], bytes] | None = None
-
-
-def _of_recorded(write: Callable[[Plan, Graph], bytes]) -> Callable[[Plan], bytes]:
-    """With the graph that the plan was made from, without which there is nothing to write."""
-    return lambda plan: write(plan, find_graph(plan))
 
 
 def _tell_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
@@ -87,14 +83,14 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "pipelining": Target(
             suffix=".pipelining.json",
             summary="split points for torch.distributed.pipelining",
-            write=_of_recorded(pipelining.to_bytes),
+            write=None,
             write_with_graph=pipelining.to_bytes,
             tell=_tell_split,
         ),
         "graphdef": Target(
             suffix=".graphdef.pb",
             summary="TensorFlow nodes with devices and control inputs",
-            write=_of_recorded(graphdef.to_bytes),
+            write=None,
             write_with_graph=graphdef.to_bytes,
             write_text=graphdef.to_text_bytes,
             tell=graphdef.left_out,
@@ -126,10 +122,11 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
         The file; a Perfetto trace is compressed when its name ends in .gz, and a GraphDef is text when it ends in
         .pbtxt.
     graph
-        What the plan is for, or its file; by default the file that it was made from. "dot" and "perfetto" show who
-        reads what in a graph that is given, otherwise what each step waited for. "pipelining" and "graphdef" need the
-        graph, "onnx" its file. A device map and a split do not hold the whole plan: with the graph it is planned anew
-        under them, and what speaks against them is logged as warnings.
+        What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
+        is named here or not run. "dot" and "perfetto" show who reads what in a graph that is given, otherwise what each
+        step waited for. "pipelining" and "graphdef" need the graph, "onnx" its file. A device map and a split do not
+        hold the whole plan: with the graph it is planned anew under them, and what speaks against them is logged as
+        warnings.
 
     Raises
     ------
@@ -163,7 +160,7 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
     if tell is None:
         return [], []
     try:
-        found = find_graph(plan, graph)
+        found = find_graph(plan, graph, asked=_asked(target))
     except InputError as error:
         if graph is not None:
             raise
@@ -178,24 +175,30 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
     if found.write_text is not None and str(path).endswith(".pbtxt"):
-        found = replace(found, write=_of_recorded(found.write_text), write_with_graph=found.write_text)
+        found = replace(found, write_with_graph=found.write_text)
     file = graph if graph is not None else plan.configuration.get("model")
     if found.rewrite is not None and isinstance(file, str | Path) and str(file).lower().endswith(".onnx"):
         data = found.rewrite(plan, Path(file), Path(path))
     else:
-        data = _content(plan, found, graph)
+        data = _content(plan, found, graph, _asked(target))
     if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)
 
 
-def _content(plan: Plan, target: Target, graph: Graph | str | Path | None) -> bytes:
-    if target.write_with_graph is None or (graph is None and target.tell is None):
+def _content(plan: Plan, target: Target, graph: Graph | str | Path | None, asked: str) -> bytes:
+    if target.write is not None and (target.write_with_graph is None or (graph is None and target.tell is None)):
         return target.write(plan)
+    assert target.write_with_graph is not None
     try:
-        found = find_graph(plan, graph)
+        found = find_graph(plan, graph, asked=asked)
     except InputError:
-        if graph is not None:
+        if graph is not None or target.write is None:
             raise
         return target.write(plan)
     return target.write_with_graph(plan, found)
+
+
+def _asked(target: str) -> str:
+    """How one names the plan's graph."""
+    return f"export PLAN {{file}} --to {target}, in Python export_plan(plan, '{target}', path, graph={{graph}})"

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from placewright.plans.provenance import recorded_dims
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, MissingExtraError, shown
 
@@ -27,7 +28,7 @@ def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
     from placewright.execution.onnx_runtime.model import read_onnx
     from placewright.execution.onnx_runtime.planned_file import planned_model
 
-    dims = plan.configuration.get("dims") or {}
+    dims = recorded_dims(plan.configuration)
     source = read_onnx(model, dims)
     with tempfile.TemporaryDirectory() as folder:
         found = model_of(plan, source, dims, Path(folder))

@@ -42,9 +42,15 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
     MissingExtraError
         For an ONNX file when ONNX is not installed.
     """
-    place, name = _place_and_name(source)
+    place, _ = _place_and_name(source)
     if place.suffix == ".py" and os.path.isfile(place):
         return _of_python(str(source), dims)
+    return read_graph(source, dims=dims)
+
+
+def read_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
+    """As `load_graph`, of a source that is data: a Python file is read as a graph file is, and not run."""
+    place, name = _place_and_name(source)
     if name is None and not os.path.isdir(place) and not is_graph_set(place):
         return load_file(place, dims=dims)
     graphs = _many(place)
@@ -80,6 +86,13 @@ def load_graphs(source: str | Path, *, dims: Mapping[str, int] | None = None) ->
         return one_graph(text.removeprefix(_EXAMPLE) if text.startswith(_EXAMPLE) else place.name, place, dims)
     graphs = _many(place, dims)
     return graphs.only(_chosen(graphs, name, source))
+
+
+def names_code(source: str | Path) -> bool:
+    """Whether the source is a Python file, or is written like "net.py:build" and there is no such file."""
+    place, name = _place_and_name(source)
+    written = [place, Path(str(source).rpartition(":")[0])] if name is None else [place]
+    return any(path.suffix == ".py" for path in written) and not os.path.isdir(place)
 
 
 def place_of(source: str | Path) -> Path:
