@@ -73,7 +73,8 @@ def test_inference_of_a_perceptron_is_two_products_and_a_relu() -> None:
     ]
     assert [t.name for t in graph.tensors if t.is_output] == ["addmm_1:0"]
     assert {op.phase for op in graph.ops} == {""}
-    assert graph.metadata == {"framework": "torch", "mode": "inference"}
+    module: dict[str, Any] = {"other_names": {}, "other_paths": {}, "unread": {}}
+    assert graph.metadata == {"framework": "torch", "mode": "inference", "module": module}
 
 
 def test_products_state_their_dimensions_and_bias(step: Graph) -> None:
@@ -210,6 +211,30 @@ class InPlace(nn.Module):
         y.mul_(2)
         y.relu_()
         return y
+
+
+def test_other_names_and_what_no_op_reads_stand_in_the_metadata() -> None:
+    """head.bias and the offset are 4 elements of 4 bytes, the counts 3 of 8. The activation is one object in two
+    places, and so is the block, with all that is in it."""
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            activation = nn.Tanh()
+            self.first, self.block = nn.Sequential(nn.Linear(4, 4), activation), nn.Sequential(activation)
+            self.again, self.head = self.block, nn.Linear(4, 4)
+            self.head.weight = self.first[0].weight
+            self.offset = self.head.offset = nn.Parameter(torch.ones(4))
+            self.register_buffer("counts", torch.ones(3, dtype=torch.int64), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.again(self.block(self.first(x))) @ self.head.weight
+
+    assert from_torch(Odd(), (torch.zeros(2, 4),)).metadata["module"] == {
+        "other_names": {"head.weight": "first.0.weight", "head.offset": "offset"},
+        "other_paths": {"block.0": "first.1", "again": "block", "again.0": "first.1"},
+        "unread": {"offset": 16, "head.bias": 16, "counts": 24},
+    }
 
 
 def test_in_place_ops_on_intermediates_become_plain_ones() -> None:

@@ -28,6 +28,8 @@ class Capture:
     updates: (parameter, buffer or input that is overwritten, its new value).
     gradients: (parameter, its gradient). seeded: the output each seed is the gradient of, where it is one.
     warnings: what is not in the graph although the model's code says so.
+    module: what the graph does not tell of the module's parameters, buffers and layers, as its metadata keep it
+    (docs/formats.md); None where there is no module.
     module_prefix: what stands before a layer's path in the nodes' own metadata.
     """
 
@@ -38,6 +40,7 @@ class Capture:
     gradients: tuple[tuple[Any, Any], ...]
     seeded: Mapping[Any, Any]
     warnings: tuple[str, ...]
+    module: Mapping[str, Mapping[str, Any]] | None
     module_prefix: str
 
 
@@ -51,14 +54,15 @@ def capture(trace: Trace) -> Capture:
     gradients = {placeholders[desc.grad_of]: node for desc, node in returned.items() if _is_gradient(desc)}
     _check_gradients(trace, {_name_of(parameter, trace) for parameter in gradients})
     needed = _ancestors(list(returned.values())) | set(updates)
+    sources: dict[Any, tuple[str, SourceRole]] = {
+        node: (_name_of(node, trace), _role_of(node))
+        for node in nodes
+        if "val" in node.meta and node.op in ("placeholder", "get_attr")
+    }
+    kept = {node: source for node, source in sources.items() if node in needed or source[1] == "input"}
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
-        sources={
-            node: (_name_of(node, trace), _role_of(node))
-            for node in nodes
-            if "val" in node.meta and node.op in ("placeholder", "get_attr")
-            if node in needed or _role_of(node) == "input"
-        },
+        sources=kept,
         outputs=tuple(node for desc, node in returned.items() if not (_is_update(desc) or _is_gradient(desc))),
         updates=tuple(updates.items()),
         gradients=tuple(gradients.items()),
@@ -68,6 +72,7 @@ def capture(trace: Trace) -> Capture:
             if isinstance(desc, descriptors.TangentAOTInput) and desc.output in returned
         },
         warnings=tuple(_warnings(trace)),
+        module=_beside_the_graph(trace, sources, {name for name, _ in kept.values()}),
         module_prefix=trace.module_prefix,
     )
 
@@ -94,8 +99,24 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
         gradients=(),
         seeded={},
         warnings=(),
+        module=None,
         module_prefix="",
     )
+
+
+def _beside_the_graph(
+    trace: Trace, sources: Mapping[Any, tuple[str, SourceRole]], read: set[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Other names of parameters, buffers and layers, each with the first, and bytes of those that no op reads."""
+    return {
+        "other_names": {name: first for name, first in trace.parameter_names.items() if name != first},
+        "other_paths": {path: first for path, first in trace.module_paths.items() if path != first},
+        "unread": {
+            name: node.meta["val"].numel() * node.meta["val"].element_size()
+            for node, (name, role) in sources.items()
+            if role == "parameter" and name not in read
+        },
+    }
 
 
 def _check_gradients(trace: Trace, trained: set[str]) -> None:

@@ -42,8 +42,12 @@ def translate(
         translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
     for warning in captured.warnings:
         translation.builder.warn(warning)
-    mode = {"mode": "training" if captured.gradients else "inference"}
-    return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
+    metadata: dict[str, Any] = {"mode": "training" if captured.gradients else "inference"}
+    if optimizer:
+        metadata["optimizer"] = optimizer
+    if captured.module is not None:
+        metadata["module"] = captured.module
+    return translation.finish(metadata), translation.tensors
 
 
 class _Translation:
@@ -166,11 +170,11 @@ class _Translation:
         )
         self._overwrite(op, result, old)
 
-    def finish(self, mode: Mapping[str, str]) -> Graph:
+    def finish(self, metadata: Mapping[str, Any]) -> Graph:
         """The graph; calls of unknown meaning are warned of, once per target."""
         for target, count in sorted(self.unknown.items()):
             self.builder.warn(f"{count} of the op {target}, whose meaning is not known")
-        return self.builder.build({"framework": "torch", **mode})
+        return self.builder.build({"framework": "torch", **metadata})
 
     def _overwrite(self, op: int, new: int, old: int) -> None:
         """Makes a result share the memory of `old`, after every other op that reads that memory."""

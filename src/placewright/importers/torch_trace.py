@@ -11,7 +11,7 @@ import inspect
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,8 @@ class Trace:
     """A functional FX graph of ATen calls whose placeholders and results carry descriptors.
 
     input_names: of the tensors among the arguments, in order. parameter_names: the first name of each parameter and
-    buffer, by all its names. module_prefix: what stands before a layer's path in the nodes' metadata.
+    buffer, by all its names. module_paths: the same of layers. module_prefix: what stands before a layer's path in the
+    nodes' metadata.
     Of a training step, trainable: each parameter that requires a gradient, and whether the loss depends on it;
     custom_gradients: the autograd functions with a backward of their own.
     returned: what the model returns. lifted: tensors that are written out in the model's code, by the name that
@@ -69,6 +70,7 @@ class Trace:
     graph: Any
     input_names: Sequence[str]
     parameter_names: Mapping[str, str]
+    module_paths: Mapping[str, str]
     module_prefix: str
     trainable: Mapping[str, bool]
     custom_gradients: Sequence[str]
@@ -98,6 +100,7 @@ def trace(
         graph=graph,
         input_names=_leaf_names(leaves, structure),
         parameter_names=names,
+        module_paths=_first_of_each(module.named_modules(remove_duplicate=False)),
         module_prefix="" if isinstance(module, torch.fx.GraphModule) else f"{MODEL_ATTRIBUTE}.",
         trainable=dependence.by_first_name(names),
         custom_gradients=dependence.custom_gradients,
@@ -302,6 +305,12 @@ def _with_lifted_as_buffers(exported: Any) -> Any:
 
 def _first_names(model: Any) -> dict[str, str]:
     """For every name of a parameter or buffer the first one it has, which is what `state_dict` users know it by."""
+    return _first_of_each(
+        [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    )
+
+
+def _first_of_each(named: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """For every name of an object the first one it has."""
     first: dict[int, str] = {}
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {name: first.setdefault(id(tensor), name) for name, tensor in named}
+    return {name: first.setdefault(id(found), name) for name, found in named}
