@@ -25,7 +25,7 @@ std::shared_ptr<LevelProblem> make_level_problem(ArrayIn<int64_t> size, ArrayIn<
                                                  ArrayIn<uint8_t> is_prefetched, ArrayIn<int64_t> overhead_ps,
                                                  ArrayIn<int64_t> compute_ps, ArrayIn<int64_t, 2> fixed_ps,
                                                  ArrayIn<int32_t> use_begin, ArrayIn<int32_t> use_tensor,
-                                                 ArrayIn<int64_t> use_bytes) {
+                                                 ArrayIn<int64_t> use_bytes, ArrayIn<uint8_t> use_is_early) {
     if (fixed_ps.shape(0) != overhead_ps.size() || fixed_ps.shape(1) != capacity.size())
         throw std::invalid_argument("fixed_ps needs a row per op and a column per level");
     if (std::max({size.size(), overhead_ps.size(), use_tensor.size()}) > INT32_MAX / memory_levels::kMaxLevels)
@@ -45,6 +45,7 @@ std::shared_ptr<LevelProblem> make_level_problem(ArrayIn<int64_t> size, ArrayIn<
     p->use_begin = as_vector(use_begin);
     p->use_tensor = as_vector(use_tensor);
     p->use_bytes = as_vector(use_bytes);
+    p->use_is_early = as_vector(use_is_early);
     p->finish();
     return p;
 }
@@ -203,7 +204,8 @@ void bind_memory_levels(nb::module_& m) {
              arg("last").noconvert(), arg("is_weight").noconvert(), arg("capacity").noconvert(),
              arg("latency_ps").noconvert(), arg("inverse_rate").noconvert(), arg("is_prefetched").noconvert(),
              arg("overhead_ps").noconvert(), arg("compute_ps").noconvert(), arg("fixed_ps").noconvert(),
-             arg("use_begin").noconvert(), arg("use_tensor").noconvert(), arg("use_bytes").noconvert())
+             arg("use_begin").noconvert(), arg("use_tensor").noconvert(), arg("use_bytes").noconvert(),
+             arg("use_is_early").noconvert())
         .def_ro("num_ops", &LevelProblem::num_ops)
         .def_ro("num_tensors", &LevelProblem::num_tensors)
         .def_ro("num_levels", &LevelProblem::num_levels)

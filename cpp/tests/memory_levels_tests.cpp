@@ -52,6 +52,7 @@ void add_uses(LevelProblem& p, Draws& draw) {
         for (const int32_t tensor : used) {
             p.use_tensor.push_back(tensor);
             p.use_bytes.push_back(draw.below(120));
+            p.use_is_early.push_back(p.is_weight[size_t(tensor)] && draw.below(4) > 0);
         }
         p.use_begin.push_back(int32_t(p.use_tensor.size()));
     }
@@ -236,7 +237,7 @@ TEST("arrays of levels that contradict each other are refused") {
         copy.capacity = p->capacity, copy.latency_ps = p->latency_ps, copy.inverse_rate = p->inverse_rate;
         copy.is_prefetched = p->is_prefetched, copy.overhead_ps = p->overhead_ps, copy.compute_ps = p->compute_ps;
         copy.fixed_ps = p->fixed_ps, copy.use_begin = p->use_begin, copy.use_tensor = p->use_tensor;
-        copy.use_bytes = p->use_bytes;
+        copy.use_bytes = p->use_bytes, copy.use_is_early = p->use_is_early;
         change(copy);
         copy.finish();
     };
@@ -251,6 +252,11 @@ TEST("arrays of levels that contradict each other are refused") {
     CHECK_THROWS(std::invalid_argument, changed([](auto& q) { q.capacity.back() = 0; }));
     CHECK_THROWS(std::invalid_argument, changed([](auto& q) { q.is_prefetched.front() = 1; }));
     CHECK_THROWS(std::invalid_argument, changed([](auto& q) { q.use_tensor.front() = q.num_tensors + 99; }));
+    CHECK_THROWS(std::invalid_argument, changed([](auto& q) { q.use_is_early.pop_back(); }));
+    CHECK_THROWS(std::invalid_argument, changed([](auto& q) {
+                     std::ranges::fill(q.is_weight, 0);
+                     q.use_is_early.front() = 1;
+                 }));
 }
 
 }  // namespace

@@ -89,3 +89,39 @@ def random_chip(seed: int) -> Chip:
         for index, rate in enumerate(rates)
     )
     return Chip(name=f"random-{seed}", levels=levels, mac_rate=1e9, vector_rate=1e9, op_overhead_ns=100)
+
+
+def overwriting_graph(seed: int, num_ops: int = 14) -> Graph:
+    """Parameters, results and the input, each overwritten in place again and again, whole or through views; what is
+    read is any of their names, before or after."""
+    random = np.random.default_rng(seed)
+    graph = GraphBuilder(f"overwriting-{seed}")
+    known = [graph.add_tensor("x", size_bytes=int(random.integers(1, 100)))]
+    graph.add_op("x", "input", outputs=known[:1])
+    known += [
+        graph.add_tensor(f"w{i}", size_bytes=int(random.integers(0, 200)), role=role)
+        for i, role in enumerate(random.choice(["parameter", "parameter", "constant"], 4).tolist())
+    ]
+    for number in range(num_ops):
+        read = random.choice(known, int(random.integers(1, 4)), replace=False).tolist()
+        base = read[0]
+        size = graph.tensors[base].size_bytes
+        kind = str(random.choice(["matmul", "copy", "gather", "embedding", "optimizer", "view", "view"]))
+        made = []
+        if kind == "view":
+            read = [base]
+            made.append(
+                graph.add_tensor(
+                    f"v{number}", size_bytes=int(random.choice([size, random.integers(0, size + 1)])), alias_of=base
+                )
+            )
+        elif random.random() < 0.6:
+            made.append(graph.add_tensor(f"t{number}", size_bytes=size, alias_of=base, is_output=random.random() < 0.3))
+            # What is overwritten need not be read, and may be read twice.
+            read = [read[1:], read, [*read, base]][random.integers(0, 3)]
+        if kind != "view" and (not made or random.random() < 0.2):
+            made.append(graph.add_tensor(f"r{number}", size_bytes=int(random.integers(0, 150))))
+        time_ns = int(random.integers(0, 300)) if random.random() < 0.5 and kind != "view" else None
+        graph.add_op(f"op{number}", kind, inputs=read, outputs=made, time_ns=time_ns, attributes={"function": "sgd"})
+        known += made
+    return graph.build()

@@ -203,6 +203,8 @@ def test_speedups_need_a_compiler_that_takes_time() -> None:
         ({"capacity": np.array([5, 1], np.int64)}, "slowest level cannot hold"),
         ({"is_prefetched": np.array([1, 0], np.uint8)}, "fastest level"),
         ({"first": np.array([0], np.int32)}, "every tensor needs"),
+        ({"use_is_early": np.array([1], np.uint8)}, "whether it may come early"),
+        ({"use_is_early": np.array([1, 1], np.uint8)}, "only weights come early"),
     ],
 )
 def test_arrays_that_contradict_each_other_are_refused_by_the_core(change: dict[str, np.ndarray], named: str) -> None:
@@ -221,6 +223,7 @@ def test_arrays_that_contradict_each_other_are_refused_by_the_core(change: dict[
         "use_begin": np.array([0, 2], np.int32),
         "use_tensor": np.array([0, 1], np.int32),
         "use_bytes": np.array([3, 4], np.int64),
+        "use_is_early": np.array([1, 0], np.uint8),
     }
     _core.LevelProblem(**arrays)
     with pytest.raises(ValueError, match=named):

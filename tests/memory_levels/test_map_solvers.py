@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from small_problems import chip_of, random_chip, random_graph, two_ops
+from small_problems import chip_of, overwriting_graph, random_chip, random_graph, two_ops
 
 from placewright.datasets.fused.networks import fused_network
 from placewright.memory_levels.bounds import alone_bound
@@ -67,6 +67,19 @@ def test_exact_finds_the_optimum_and_bounds_stay_below_it(seed: int) -> None:
     assert result.latency_ps == least
     assert is_proven(least, result.bound_ps)
     assert result.stopped_because == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_solvers_find_the_optimum_where_parameters_are_overwritten_and_read(seed: int) -> None:
+    pytest.importorskip("scipy", reason="the exact solver needs scipy")
+    graph = overwriting_graph(seed, 4)
+    problem = make_memory_problem(graph, chip_of(("A", 120, 1e9), ("B", 250, 1e8), ("C", 10**6, 1e7)))
+    least = least_latency(problem)
+    assert alone_bound(problem) <= least
+    results = {solver: solved(problem, solver, seed=seed) for solver in (*PLAIN, "exact")}
+    assert min(result.latency_ps for result in results.values()) == least
+    assert max(result.bound_ps for result in results.values()) <= least
+    assert results["exact"].latency_ps == results["auto"].latency_ps == least
 
 
 @pytest.mark.parametrize("seed", range(20))

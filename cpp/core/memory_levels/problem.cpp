@@ -27,7 +27,8 @@ void check_lengths(const LevelProblem& p) {
             "every level needs its latency, its rate and whether it is fetched from early");
     require(p.compute_ps.size() == ops && p.fixed_ps.size() == ops * levels && p.use_begin.size() == ops + 1,
             "every op needs its times and its uses");
-    require(p.use_bytes.size() == p.use_tensor.size(), "every use needs its bytes");
+    require(p.use_bytes.size() == p.use_tensor.size() && p.use_is_early.size() == p.use_tensor.size(),
+            "every use needs its bytes and whether it may come early");
     require(p.use_begin.front() == 0 && p.use_begin.back() == int32_t(p.use_tensor.size()) &&
                 std::ranges::is_sorted(p.use_begin),
             "use_begin must rise from 0 to the number of uses");
@@ -45,8 +46,11 @@ void check_values(const LevelProblem& p) {
                 "a tensor is held from one op to the same or a later one");
         require(!p.is_weight[t] || (p.first[t] == 0 && p.last[t] == p.num_ops - 1), "a weight is held during all ops");
     }
-    for (const int32_t tensor : p.use_tensor)
+    for (size_t use = 0; use < p.use_tensor.size(); ++use) {
+        const int32_t tensor = p.use_tensor[use];
         require(tensor >= 0 && tensor < p.num_tensors, "an op uses a tensor that does not exist");
+        require(!p.use_is_early[use] || p.is_weight[size_t(tensor)], "only weights come early");
+    }
 }
 
 // The most that all tensors take together during an op.

@@ -31,6 +31,7 @@ struct LevelProblem {
     std::vector<int32_t> use_begin;      // [op + 1]
     std::vector<int32_t> use_tensor;     // [use] tensors that an op reads or writes, each once per op
     std::vector<int64_t> use_bytes;      // [use]
+    std::vector<uint8_t> use_is_early;   // [use] of a weight, whether it may be fetched while the op before runs
 
     // Derived by finish().
     std::vector<int64_t> use_ps;        // [use][level]

@@ -45,12 +45,12 @@ int64_t plain_latency(const LevelProblem& p, std::span<const Level> levels, OnTi
     return total;
 }
 
-// Bytes of weights that an op reads from a level.
-int64_t weight_bytes(const LevelProblem& p, std::span<const Level> levels, int32_t op, int32_t level) {
+// Bytes of weights that an op could have read from a level while the op before ran.
+int64_t early_bytes(const LevelProblem& p, std::span<const Level> levels, int32_t op, int32_t level) {
     int64_t bytes = 0;
     for (int32_t use = p.use_begin[size_t(op)]; use < p.use_begin[size_t(op) + 1]; ++use) {
-        const auto tensor = size_t(p.use_tensor[size_t(use)]);
-        if (p.is_weight[tensor] && levels[tensor] == level) bytes += p.use_bytes[size_t(use)];
+        const bool is_early = p.use_is_early[size_t(use)];
+        if (is_early && levels[size_t(p.use_tensor[size_t(use)])] == level) bytes += p.use_bytes[size_t(use)];
     }
     return bytes;
 }
@@ -92,7 +92,7 @@ class Prefetching {
         fetched_ = 0;
         for (int32_t level = p_.last_level(); level > 0; --level) {
             if (!p_.is_prefetched[size_t(level)]) continue;
-            const int64_t wanted = weight_bytes(p_, levels_, op, level);
+            const int64_t wanted = early_bytes(p_, levels_, op, level);
             const int64_t idle = std::max<int64_t>(0, idle_[size_t(level)] - p_.latency_ps[size_t(level)]);
             const int64_t bytes = std::max<int64_t>(0, std::min({wanted, room, bytes_within(p_, idle, level)}));
             if (bytes == 0) continue;

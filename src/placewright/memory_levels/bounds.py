@@ -32,18 +32,15 @@ def _least_traffic_ps(problem: MemoryProblem, op: int) -> int:
     total = int(problem.use_bytes[uses].sum())
     together = sum(1 / level.inverse_rate for level in levels)
     least = int(total / together / 2**20 * (1 - 1e-9)) if total else 0
-    alone = [
-        _alone_ps(problem, int(tensor), int(size))
-        for tensor, size in zip(problem.use_tensor[uses], problem.use_bytes[uses], strict=True)
-    ]
+    alone = [_alone_ps(problem, use) for use in range(uses.start, uses.stop)]
     return max([fixed, least, *alone])
 
 
-def _alone_ps(problem: MemoryProblem, tensor: int, size: int) -> int:
+def _alone_ps(problem: MemoryProblem, use: int) -> int:
     """Of a use, were its tensor alone on the chip. Fetched early, it is read from two levels: no time is sure."""
-    if problem.is_weight[tensor] and problem.chip.has_prefetch:
+    if problem.use_is_early[use] and problem.chip.has_prefetch:
         return 0
-    held = int(problem.size_bytes[tensor])
+    held, size = int(problem.size_bytes[problem.use_tensor[use]]), int(problem.use_bytes[use])
     fitting = (level for level in problem.chip.levels if held <= level.capacity_bytes)
     return next(fitting, problem.chip.levels[-1]).transfer_ps(size)
 

@@ -23,13 +23,15 @@ _MAX_COMPLAINTS = 20
 
 @dataclass(kw_only=True)
 class _Held:
-    """A tensor as the check sees it: what it takes, when it is held, and how many bytes of it each op moves."""
+    """A tensor as the check sees it: what it takes, when it is held, how many bytes of it each op moves, and which ops
+    overwrite it, where it is a weight."""
 
     size: int = 0
     is_weight: bool = False
     first: int = 0
     last: int = 0
     moved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    overwritten: set[int] = field(default_factory=set)
 
 
 def check_map(found: MemoryMap, graph: Graph) -> list[str]:
@@ -64,7 +66,8 @@ def _complaints(found: MemoryMap, graph: Graph) -> Iterator[str]:
 def _tensors(graph: Graph, ops: list[Op], chip: Chip) -> tuple[dict[str, _Held], list[int]]:
     """By name what is mapped; and per op the bytes of the network's inputs that it reads."""
     activations: dict[int, _Held] = {}
-    read_by: defaultdict[int, list[int]] = defaultdict(list)
+    # Of each parameter the ops that use it under whatever name, each with the bytes it writes there.
+    used: defaultdict[int, dict[int, int]] = defaultdict(dict)
     fixed = [0] * len(ops)
     inputs = {tensor for op in graph.ops if op.kind == "input" for tensor in op.outputs}
     for number, op in enumerate(ops):
@@ -74,7 +77,7 @@ def _tensors(graph: Graph, ops: list[Op], chip: Chip) -> tuple[dict[str, _Held],
             size = _bytes(graph, chip, source)
             moved = min(size, written) if op.kind in ("gather", "copy") else size
             if graph.producer_of[root] < 0:
-                read_by[root].append(number)
+                used[root].setdefault(number, 0)
             elif root in inputs:
                 fixed[number] += moved
             else:
@@ -90,28 +93,33 @@ def _tensors(graph: Graph, ops: list[Op], chip: Chip) -> tuple[dict[str, _Held],
                 activations[root].last = number
             elif root in inputs:
                 fixed[number] += _bytes(graph, chip, tensor)
+            else:
+                used[root][number] += _bytes(graph, chip, tensor)
     for tensor, facts in enumerate(graph.tensors):
         if facts.is_output and graph.base_of[tensor] in activations:
             activations[graph.base_of[tensor]].last = len(ops) - 1
     held = {graph.tensors[root].name: one for root, one in activations.items() if one.size > 0}
-    return held | _weights(graph, ops, chip, read_by), fixed
+    return held | _weights(graph, ops, chip, used), fixed
 
 
-def _weights(graph: Graph, ops: list[Op], chip: Chip, read_by: Mapping[int, list[int]]) -> dict[str, _Held]:
-    """Parameters and constants; those that the same ops read are one, named after the largest."""
+def _weights(graph: Graph, ops: list[Op], chip: Chip, used: Mapping[int, Mapping[int, int]]) -> dict[str, _Held]:
+    """Parameters and constants; those that the same ops use are one, named after the largest."""
     groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for tensor in sorted(read_by):
-        groups[tuple(read_by[tensor])].append(tensor)
+    for tensor in sorted(used):
+        groups[tuple(used[tensor])].append(tensor)
     weights = {}
-    for readers, members in groups.items():
+    for users, members in groups.items():
         sizes = [_held_bytes(graph, chip, tensor) for tensor in members]
         one = _Held(size=sum(sizes), is_weight=True, last=len(ops) - 1)
-        for reader in readers:
-            written = sum(_bytes(graph, chip, tensor) for tensor in ops[reader].outputs)
-            for size in sizes:
-                kind = ops[reader].kind
+        for user in users:
+            written = sum(_bytes(graph, chip, tensor) for tensor in ops[user].outputs)
+            for member, size in zip(members, sizes, strict=True):
+                kind = ops[user].kind
                 looked_up = written if kind == "embedding" else min(size, written)
-                one.moved[reader] += looked_up if kind in ("embedding", "gather", "copy") else size
+                read = looked_up if kind in ("embedding", "gather", "copy") else size
+                one.moved[user] += read + used[member][user]
+            if any(graph.base_of[tensor] in members for tensor in ops[user].outputs):
+                one.overwritten.add(user)
         if one.size > 0:
             weights[graph.tensors[members[sizes.index(max(sizes))]].name] = one
     return weights
@@ -214,7 +222,7 @@ def _times(
                 sum(
                     tensors[name].moved[number]
                     for name in uses[number]
-                    if tensors[name].is_weight and levels[name] == level
+                    if levels[name] == level and _comes_early(tensors[name], number)
                 )
                 for level in range(len(chip.levels))
             ]
@@ -227,6 +235,11 @@ def _times(
         times.append(chip.op_overhead_ns * 1000 + max([own, *ports]))
         idle = [times[-1] - port for port in ports]
     return times
+
+
+def _comes_early(held: _Held, number: int) -> bool:
+    """Whether it can be fetched while the op before runs: not where that op, or the op itself, overwrites it."""
+    return held.is_weight and number not in held.overwritten and number - 1 not in held.overwritten
 
 
 def _fetch(chip: Chip, ports: list[int], wanted: list[int], idle: list[int], room: int) -> int:

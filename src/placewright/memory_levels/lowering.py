@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -23,9 +23,19 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 _SELECTING = frozenset({"gather", "copy"})
 
 
+@dataclass(slots=True)
+class _Resident:
+    """A parameter or constant: the ops that read it, and the bytes that those write which overwrite it."""
+
+    name: str
+    size: int
+    readers: set[int] = field(default_factory=set)
+    written: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tensor:
-    """A tensor to map. uses: bytes by op."""
+    """A tensor to map. uses: bytes by op. writes: the ops that overwrite a weight."""
 
     name: str
     size_bytes: int
@@ -34,7 +44,12 @@ class _Tensor:
     last: int
     node: int
     uses: dict[int, int]
+    writes: frozenset[int] = frozenset()
     is_table: bool = False
+
+    def may_come_early(self, op: int) -> bool:
+        """Whether the op could read it while the op before runs: a weight that neither of the two overwrites."""
+        return self.is_weight and self.writes.isdisjoint((op - 1, op))
 
 
 def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
@@ -76,6 +91,9 @@ def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
         use_begin=np.cumsum([0, *map(len, uses)]).astype(np.int32),
         use_tensor=np.array([tensor for tensor, _ in flat], np.int32),
         use_bytes=np.array([size for _, size in flat], np.int64),
+        use_is_early=np.array(
+            [tensors[index].may_come_early(op) for op, of_op in enumerate(uses) for index, _ in of_op], np.uint8
+        ),
     )
 
 
@@ -113,33 +131,55 @@ class _Builder:
         self._scheduled = [op for op, kind in enumerate(kinds) if kind != "input"]
         self.nodes = [int(self.low.graph_op[op]) for op in self._scheduled]
         self.node_of = {op: node for node, op in enumerate(self._scheduled)}
+        number = {tensor: index for index, tensor in enumerate(self.low.graph_resident.tolist())}
+        # Of each tensor the parameter or constant whose memory it is; -1 for none.
+        self._resident_of = [number.get(graph.base_of[tensor], -1) for tensor in self.low.graph_tensor.tolist()]
 
     def weights(self) -> Iterator[_Tensor]:
-        """Parameters and constants; those that the same ops read are one tensor."""
-        readers: defaultdict[int, list[int]] = defaultdict(list)
-        for op, resident in zip(self.low.resident_reader.tolist(), self.low.residents.tolist(), strict=True):
-            if op in self.node_of:
-                readers[resident].append(op)
-        together: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-        for resident, ops in readers.items():
-            together[tuple(ops)].append(resident)
-        for same_readers, residents in together.items():
-            yield self._weight(same_readers, residents)
+        """Parameters and constants; those that the same ops use are one tensor."""
+        together: defaultdict[tuple[int, ...], list[_Resident]] = defaultdict(list)
+        for resident in self._residents():
+            together[tuple(sorted(resident.readers))].append(resident)
+        for ops, residents in together.items():
+            if ops:
+                yield self._weight(ops, residents)
 
-    def _weight(self, ops: tuple[int, ...], residents: list[int]) -> _Tensor:
-        sizes = [int(self.low.resident_bytes[resident]) for resident in residents]
-        uses = {self.node_of[op]: sum(self._read_of_weight(op, size) for size in sizes) for op in ops}
-        names = [self.graph.tensors[self.low.graph_resident[resident]].name for resident in residents]
+    def _residents(self) -> list[_Resident]:
+        """What each resident is read and written by, also under the names of results that overwrite it."""
+        low = self.low
+        sizes = low.resident_bytes.tolist()
+        found = [_Resident(self.graph.tensors[t].name, sizes[i]) for i, t in enumerate(low.graph_resident.tolist())]
+        reads = [*zip(low.resident_reader.tolist(), low.residents.tolist(), strict=True)]
+        reads += [
+            (op, self._resident_of[tensor])
+            for op, tensor in zip(low.reader.tolist(), low.inputs.tolist(), strict=True)
+            if self._resident_of[tensor] >= 0
+        ]
+        for op, resident in reads:
+            if op in self.node_of:
+                found[resident].readers.add(op)
+        for op, tensor in self._results():
+            if self._resident_of[tensor] >= 0 and op in self.node_of:
+                found[self._resident_of[tensor]].written[op] += int(low.transfer_bytes[tensor])
+        return found
+
+    def _weight(self, ops: tuple[int, ...], residents: list[_Resident]) -> _Tensor:
+        total = sum(resident.size for resident in residents)
+        uses = {
+            self.node_of[op]: sum(self._read_of_weight(op, each.size) + each.written.get(op, 0) for each in residents)
+            for op in ops
+        }
         lookups = all(self._kind(op) == "embedding" for op in ops)
         return _Tensor(
-            name=names[int(np.argmax(sizes))],
-            size_bytes=sum(sizes),
+            name=max(residents, key=lambda resident: resident.size).name,
+            size_bytes=total,
             is_weight=True,
             first=0,
             last=len(self.nodes) - 1,
             node=min(uses),
             uses=uses,
-            is_table=lookups and max(uses.values()) < sum(sizes),
+            writes=frozenset(self.node_of[op] for resident in residents for op in resident.written),
+            is_table=lookups and max(uses.values()) < total,
         )
 
     def _read_of_weight(self, op: int, size: int) -> int:
@@ -153,7 +193,7 @@ class _Builder:
         uses = self._activation_uses()
         for tensor in np.flatnonzero(self.low.storage == np.arange(len(self.low.storage))).tolist():
             producer = int(self.low.producer[tensor])
-            if producer not in self.node_of:
+            if producer not in self.node_of or self._resident_of[tensor] >= 0:
                 continue
             made = self.node_of[producer]
             last = len(self.nodes) - 1 if self.low.live_out[tensor] else max([made, *uses[tensor]])
@@ -184,15 +224,21 @@ class _Builder:
         return sizes
 
     def _traffic(self) -> Iterator[tuple[int, int, int]]:
-        """(op, tensor, bytes) of everything that is read, then of everything that is written."""
+        """(op, tensor, bytes) of everything but weights that is read, then of everything that is written."""
         for op, tensor in zip(self.low.reader.tolist(), self.low.inputs.tolist(), strict=True):
-            size = int(self.low.transfer_bytes[tensor])
-            yield op, tensor, min(size, self._written(op)) if self._kind(op) in _SELECTING else size
+            if self._resident_of[tensor] < 0:
+                size = int(self.low.transfer_bytes[tensor])
+                yield op, tensor, min(size, self._written(op)) if self._kind(op) in _SELECTING else size
+        for op, tensor in self._results():
+            if self._resident_of[tensor] < 0:
+                yield op, tensor, int(self.low.transfer_bytes[tensor])
+
+    def _results(self) -> Iterator[tuple[int, int]]:
+        """What each op writes; a smaller view of a result is listed beside it, and written by nobody."""
         for tensor, graph_tensor in enumerate(self.low.graph_tensor.tolist()):
             op = int(self.low.producer[tensor])
-            # A smaller view of a result is listed beside it, and written by nobody.
             if self.graph.producer_of[graph_tensor] == self.low.graph_op[op]:
-                yield op, tensor, int(self.low.transfer_bytes[tensor])
+                yield op, tensor
 
     def _written(self, op: int) -> int:
         return sum(self.graph.tensors[index].size_bytes for index in self.graph.ops[self.low.graph_op[op]].outputs)

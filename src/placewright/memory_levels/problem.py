@@ -43,7 +43,8 @@ class MemoryProblem:
     activation. size_bytes, first, last, is_weight: [tensors]; held from op `first` to op `last`.
     is_table: weights of which lookups read some rows only. overhead_ps, compute_ps: [ops].
     fixed_bytes: [ops] traffic with the slowest level that no map changes: the network's inputs.
-    use_begin, use_tensor, use_bytes: per op the tensors it reads or writes, and how many bytes.
+    use_begin, use_tensor, use_bytes: per op the tensors it reads or writes, and how many bytes. use_is_early: whether
+    they could come while the op before runs: weights that neither op overwrites.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class MemoryProblem:
     use_begin: Int32
     use_tensor: Int32
     use_bytes: Int64
+    use_is_early: NDArray[np.uint8]
     _evaluators: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -108,6 +110,7 @@ class MemoryProblem:
             use_begin=self.use_begin,
             use_tensor=self.use_tensor,
             use_bytes=self.use_bytes,
+            use_is_early=self.use_is_early,
         )
 
     def evaluate(self, maps: Levels, *, threads: int = 1) -> Evaluations:
