@@ -145,3 +145,11 @@ def test_inputs_that_no_random_numbers_fit_must_be_given(tmp_path: Path) -> None
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=8), path)
     with pytest.raises(InputError, match=r"the input 'x' of '.*text.onnx' is string, so it must be given"):
         placewright.compile_onnx(path, devices="cpu:0")
+
+
+def test_an_output_that_is_no_tensor_is_refused_by_name(tmp_path: Path) -> None:
+    text = "g (float[2] x) => (float[2] y, seq(float[2]) c) { y = Relu (x)  c = SequenceConstruct (x, y) }"
+    path = tmp_path / "list.onnx"
+    onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]>' + text), path)
+    with pytest.raises(InputError, match=r"the output 'c' of '.*list.onnx' is no tensor"):
+        placewright.compile_onnx(path, devices="cpu:0")

@@ -56,7 +56,7 @@ def attributes_of(node: NodeView, kind: str) -> Attributes:
 def _matmul(node: NodeView) -> Attributes:
     if node.op_type == "Einsum":
         return _einsum(node)
-    if node.op_type == "MatMulNBits":
+    if node.op_type in ("MatMulNBits", "MatMulBnb4"):
         rows, k, n = math.prod(node.shape(0)[:-1]), node.attributes["K"], node.attributes["N"]
         return {"batch": 1, "m": rows, "n": n, "k": k, "bias": node.has(5)}
     first = node.shape(0)
@@ -159,7 +159,7 @@ def _same_padding(node: NodeView, kernel: Sequence[int], stride: Sequence[int], 
 def _attention(node: NodeView) -> Attributes:
     """Heads come from the shapes (batch, heads, length, size) or, packed as (batch, length, heads x size), by name."""
     query = node.shape(0)
-    if node.domain == "com.microsoft" and node.op_type == "Attention":
+    if node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
         return _projecting_attention(node)
     key, value = (node.shape(place) if node.has(place) else query for place in (1, 2))
     heads = node.attributes.get("q_num_heads") or node.attributes.get("num_heads") or query[1]
@@ -228,6 +228,7 @@ _NORMALIZATIONS = {
     "LayerNormalization": "layer",
     "LpNormalization": "rms",
     "MeanVarianceNormalization": "layer",
+    "QEmbedLayerNormalization": "layer",
     "RMSNormalization": "rms",
     "SimplifiedLayerNormalization": "rms",
     "SkipGroupNorm": "group",
@@ -257,7 +258,8 @@ def _pooling(node: NodeView) -> Attributes:
 def _softmax(node: NodeView) -> Attributes:
     """Before version 13 all axes from the given one on were one row."""
     rank = len(node.shape(0))
-    if node.version < 13 and not node.domain:
+    version = node.attributes.get("opset", 13) if node.domain else node.version
+    if version < 13:
         return {"axes": list(range(node.attributes.get("axis", 1) % rank, rank))}
     return {"axes": [node.attributes.get("axis", -1) % rank]}
 
@@ -300,7 +302,8 @@ _ELEMENTWISE = {"IsInf": "isinf", "IsNaN": "isnan", "PRelu": "prelu", "SwiGLU": 
 
 
 def _elementwise(node: NodeView) -> Attributes:
-    name = _ELEMENTWISE.get(node.op_type) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.op_type).lower()
+    operator = node.op_type.removeprefix("QLinear")
+    name = _ELEMENTWISE.get(operator) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operator).lower()
     return {"function": name}
 
 

@@ -198,7 +198,10 @@ class _Conversion:
 
     def _fold(self, node: Any, kind: str) -> bool:
         """True when the node's results are the same in every step; they are then constants, not made by an op."""
-        if kind in _NEVER_FOLDED or self.outputs & set(node.output) or "QuantizeLinear" in node.op_type:
+        if kind in _NEVER_FOLDED or "QuantizeLinear" in node.op_type:
+            return False
+        # What the model returns is computed in every step, but for what is written down.
+        if self.outputs & set(node.output) and node.op_type != "Constant":
             return False
         known = node.op_type in _SHAPE_QUERIES and node.output and node.output[0] in self.shapes.values
         if not known and not all(name in self.constant for name in values_read(node)):

@@ -53,20 +53,21 @@ _STANDARD: Mapping[str, str] = {
 _CONTRIB: Mapping[str, str] = {
     "elementwise": """
         BiasAdd BiasDropout BiasGelu BiasSplitGelu DequantizeLinear FastGelu Gelu GemmaRotaryEmbedding QLinearAdd
-        QLinearLeakyRelu QLinearMul QLinearSigmoid QuantizeLinear QuickGelu RotaryEmbedding""",
+        QLinearLeakyRelu QLinearMul QLinearSigmoid QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding""",
     "matmul": """
-        DynamicQuantizeMatMul FusedGemm FusedMatMul MatMulInteger16 MatMulIntegerToFloat MatMulNBits QGemm
-        TransposeMatMul""",
-    "conv": "FusedConv",
-    "attention": "Attention GroupQueryAttention MultiHeadAttention PackedMultiHeadAttention",
+        DynamicQuantizeMatMul FusedGemm FusedMatMul MatMulBnb4 MatMulInteger16 MatMulIntegerToFloat MatMulNBits
+        QGemm TransposeMatMul""",
+    "conv": "FusedConv NhwcFusedConv QLinearConv",
+    "attention": "Attention GroupQueryAttention MultiHeadAttention PackedMultiHeadAttention QAttention",
     "rnn": "DynamicQuantizeLSTM",
     "normalization": """
-        EmbedLayerNormalization GroupNorm LayerNormalization SimplifiedLayerNormalization SkipGroupNorm
-        SkipLayerNormalization SkipSimplifiedLayerNormalization""",
-    "pooling": "QLinearAveragePool QLinearGlobalAveragePool",
+        EmbedLayerNormalization GroupNorm LayerNormalization QEmbedLayerNormalization SimplifiedLayerNormalization
+        SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization""",
+    "pooling": "NhwcMaxPool QLinearAveragePool QLinearGlobalAveragePool",
     "softmax": "BiasSoftmax QLinearSoftmax",
     "reduction": "QLinearReduceMean",
     "copy": "QLinearConcat",
+    "gather": "GatherBlockQuantized",
 }
 
 

@@ -129,7 +129,7 @@ def _inline_functions(model: Any, name: str) -> Any:
 def _sort_nodes(model: Any, name: str) -> None:
     """Puts the nodes in a valid order. Raises InputError naming a cycle, or a value that nothing makes."""
     nodes = list(model.graph.node)
-    known = {value.name for value in model.graph.input} | {weight.name for weight in model.graph.initializer}
+    known = {value.name for value in model.graph.input} | initializers_of(model.graph).keys()
     index: dict[str, int] = {}
     for value in (*known, *(value for node in nodes for value in node.output if value)):
         index.setdefault(value, len(index))
@@ -167,11 +167,17 @@ def subgraphs(node: Any) -> Iterable[Any]:
 
 def _captured(graph: Any) -> Iterable[str]:
     """Names a subgraph reads but does not define."""
-    defined = {value.name for value in graph.input} | {weight.name for weight in graph.initializer}
+    defined = {value.name for value in graph.input} | initializers_of(graph).keys()
     for node in graph.node:
         yield from (value for value in values_read(node) if value not in defined)
         defined.update(node.output)
     yield from (value.name for value in graph.output if value.name not in defined)
+
+
+def initializers_of(graph: Any) -> dict[str, Any]:
+    """The weights of a graph by name, sparse ones too."""
+    dense = {weight.name: weight for weight in graph.initializer}
+    return dense | {weight.values.name: weight for weight in graph.sparse_initializer}
 
 
 def label_of(node: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from placewright.importers.onnx_assumptions import largest_shapes
 from placewright.importers.onnx_branches import branch_types, scan_types
-from placewright.importers.onnx_contrib import contrib_output_shapes, standard_form
+from placewright.importers.onnx_contrib import contrib_outputs, has_channels_last, output_type, standard_form
 from placewright.importers.onnx_records import constant_value, first_line, node_attributes, onnx_errors, small_array
 from placewright.importers.onnx_values import Array, evaluate
 from placewright.support.errors import InputError, shown
@@ -211,13 +211,39 @@ class Shapes:
     def _infer_node(self, node: Any) -> None:
         """ONNX's inference for one node, which sees the values found here; contrib ops by their own rules."""
         form = standard_form(node)
-        if form is not None:
-            self._adopt(node, self._standard_types(form))
-        shapes = contrib_output_shapes(node, node_attributes(node), [self.shape(name) for name in node.input])
-        for name, shape in zip(node.output, shapes, strict=False):
-            if name and shape is not None and self.shape(name) is None:
-                self._set_shape(name, shape, node)
+        if form is node:
+            self._adopt(node, self._standard_types(node, self.types))
+        types = [self._element_type(name) for name in node.input]
+        shapes = [self.shape(name) for name in node.input]
+        found = contrib_outputs(node, node_attributes(node), shapes, types)
+        if form is not None and form is not node:
+            shape = self._shape_by_form(form, channels_last=has_channels_last(node))
+            found = [] if shape is None else [(shape, 0)]
+        first = types[0] if node.domain in ("", "ai.onnx") and types else output_type(node.op_type, types)
+        for name, (shape, kind) in zip(node.output, found, strict=False):
+            if name and self.shape(name) is None:
+                self._set_shape(name, shape, kind or first)
         self._assume(node)
+
+    def _element_type(self, name: str) -> int:
+        return self.types[name].tensor_type.elem_type if name in self.types else 0
+
+    def _shape_by_form(self, form: Any, *, channels_last: bool) -> tuple[int, ...] | None:
+        """Of the output of a contrib operator by an equally shaped standard one, whose inputs need not be quantised."""
+        from onnx import TensorProto
+        from onnx.helper import make_tensor_type_proto
+
+        types = {}
+        for place, name in enumerate(form.input):
+            shape = self.shape(name)
+            if shape is None:
+                return None
+            if channels_last and not place:
+                shape = (*shape[:1], *shape[-1:], *shape[1:-1])
+            is_truth = self._element_type(name) == TensorProto.BOOL
+            types[name] = make_tensor_type_proto(TensorProto.BOOL if is_truth else TensorProto.FLOAT, shape)
+        found = _fixed_shape(self._standard_types(form, types, with_values=False).get(form.output[0]))
+        return (*found[:1], *found[2:], *found[1:2]) if channels_last and found else found
 
     def _assume(self, node: Any) -> None:
         """What is still open from the branches of an If, or as large as it can be."""
@@ -229,7 +255,7 @@ class Shapes:
             shapes, assumption = largest_shapes(node, node_attributes(node), [self.shape(name) for name in node.input])
             for name, shape in zip(node.output, shapes, strict=False):
                 if name in still_open and shape is not None:
-                    self._set_shape(name, shape, node)
+                    self._set_shape(name, shape, self._element_type(node.input[0]))
         assumed = [name for name in still_open if self.shape(name) is not None]
         if assumed and assumption:
             self.assumptions[assumed[0]] = assumption
@@ -241,17 +267,19 @@ class Shapes:
             # Its axes are none of its inputs; it stays open and is reported.
             return []
 
-    def _standard_types(self, node: Any) -> Mapping[str, Any]:
+    def _standard_types(self, node: Any, given: Mapping[str, Any], *, with_values: bool = True) -> Mapping[str, Any]:
+        """Types of a standard node's outputs by ONNX's inference. given: those of its inputs."""
         from onnx import defs, numpy_helper, shape_inference
 
         known = [name for name in node.input if name]
-        if any(name not in self.types for name in known):
+        if any(name not in given for name in known):
             return {}
-        values = {name: numpy_helper.from_array(self.values[name], name) for name in known if name in self.values}
+        valued = [name for name in known if with_values and name in self.values]
+        values = {name: numpy_helper.from_array(self.values[name], name) for name in valued}
         versions = {entry.domain: entry.version for entry in self.model.opset_import}
         try:
             schema = defs.get_schema(node.op_type, versions.get(node.domain, defs.onnx_opset_version()), node.domain)
-            types = {name: self.types[name] for name in known}
+            types = {name: given[name] for name in known}
             inferred: Mapping[str, Any] = shape_inference.infer_node_outputs(
                 schema, node, types, values, opset_imports=list(self.model.opset_import)
             )
@@ -266,13 +294,11 @@ class Shapes:
                 self._fix(name, types[name])
                 self.types[name] = types[name]
 
-    def _set_shape(self, name: str, shape: Sequence[int], node: Any) -> None:
-        """A shape known by rule; the dtype is the first input's unless the model states another."""
+    def _set_shape(self, name: str, shape: Sequence[int], element_type: int) -> None:
+        """A shape and an element type known by rule, unless the model states another type."""
         from onnx.helper import make_tensor_type_proto
 
-        declared = self.types[name].tensor_type.elem_type if name in self.types else 0
-        first = self.types.get(node.input[0]) if node.input else None
-        self.types[name] = make_tensor_type_proto(declared or (first.tensor_type.elem_type if first else 0), shape)
+        self.types[name] = make_tensor_type_proto(self._element_type(name) or element_type, shape)
 
 
 def _is_name(dim_param: str) -> bool:

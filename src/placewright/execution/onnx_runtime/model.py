@@ -13,7 +13,7 @@ from typing import Any
 
 from placewright.execution.onnx_runtime.shapes import fix_shapes
 from placewright.graph import Graph
-from placewright.importers.onnx_model import parse_onnx, read_model, values_read
+from placewright.importers.onnx_model import initializers_of, parse_onnx, read_model, values_read
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes
 
@@ -56,8 +56,8 @@ class OnnxModel:
 
     @cached_property
     def initializers(self) -> Mapping[str, Any]:
-        """The weights by name."""
-        return {weight.name: weight for weight in self.model.graph.initializer}
+        """The weights by name, a TensorProto or SparseTensorProto each."""
+        return initializers_of(self.model.graph)
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ def read_onnx(path: Path, dims: Mapping[str, int]) -> OnnxModel:
 
 def _fix_inputs(model: Any, graph: Graph) -> None:
     """Leaves only inputs that must be given, with the sizes that the graph has."""
-    defaults = {weight.name for weight in model.graph.initializer}
+    defaults = initializers_of(model.graph)
     given = [value for value in model.graph.input if value.name not in defaults]
     del model.graph.input[:]
     model.graph.input.extend(given)

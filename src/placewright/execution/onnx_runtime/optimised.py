@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
+
 from placewright.execution.onnx_runtime import sessions
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.shapes import fix_shapes
@@ -15,8 +17,11 @@ from placewright.importers.onnx_model import parse_onnx, read_model
 
 
 def optimised(source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:
-    """The model after ONNX Runtime's basic and extended optimisations; its weights are put in `folder`."""
+    """The model after ONNX Runtime's basic and extended optimisations; its weights are put in `folder`. As the file has
+    it where no node is left, since all that it returns is constant or what it is given."""
     data = sessions.optimise(source.model.SerializeToString(), source.weights, source.name, folder)
+    if not onnx.load_model_from_string(data).graph.node:
+        return source
     name = Path(source.name).name
     graph = parse_onnx(data, name, dims=dims, dims_are_shared=True)
     model = read_model(data, name)

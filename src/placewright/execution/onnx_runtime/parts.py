@@ -16,7 +16,7 @@ class Part:
 
     waits: channels that must be open before it runs. ops: of the graph, in order. nodes: of the model, in order, with
     those that the importer folds away. inputs, outputs: names of values that it is given, and that others read or the
-    model returns. opens: channels that are opened when it has run.
+    model returns, or one that nobody wants. opens: channels that are opened when it has run.
     """
 
     device: int
@@ -81,5 +81,6 @@ def _part(device: int, cut: _Cut, model: OnnxModel) -> Part:
 
 
 def _with_outputs(part: Part, wanted: set[str], model: OnnxModel) -> Part:
-    made = (value for node in part.nodes if node in model.op_of for value in model.nodes[node].output)
-    return replace(part, outputs=tuple(value for value in made if value in wanted))
+    """A session returns something; where nobody wants what it makes, that is what its last op makes."""
+    made = [value for node in part.nodes if node in model.op_of for value in model.nodes[node].output if value]
+    return replace(part, outputs=tuple(value for value in made if value in wanted) or tuple(made[-1:]))

@@ -26,6 +26,7 @@ from placewright.execution.onnx_runtime.trace import NodeRun, read_trace
 from placewright.execution.steps import steps_of
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
+from placewright.support.errors import InputError, shown
 
 Values = dict[str, Any]
 
@@ -49,7 +50,7 @@ class OnnxStep:
         steps = steps_of(plan, model.graph)
         self._num_channels = steps.num_channels
         self.parts = parts_of(steps, model)
-        self._returned = [value.name for value in model.model.graph.output]
+        self._returned = _returned(model)
         self._num_readers = Counter(name for own in self.parts for part in own for name in part.inputs)
         self._num_readers.update(self._returned)
         self._protos = [[_bytes(model, part) for part in own] for own in self.parts]
@@ -112,9 +113,6 @@ class OnnxStep:
             return {}
         makers = [self.model.maker[name] for name in fixed if name in self.model.maker]
         proto = submodel(self.model, self.model.with_makers(makers, set()), (), fixed)
-        proto.graph.initializer.extend(
-            self.model.initializers[name] for name in fixed if name in self.model.initializers
-        )
         options = sessions.planned_options(self._cores[0])
         own = sessions.session(proto.SerializeToString(), options, self.model.weights, self.model.name)
         return dict(zip(fixed, own.run_with_ort_values(fixed, {}), strict=True))
@@ -184,6 +182,14 @@ def _run_device(runners: Sequence[_Runner], state: _State) -> None:
         if state.channels.stopped:
             raise StoppedError
         runner.run(state)
+
+
+def _returned(model: OnnxModel) -> list[str]:
+    """Names of the model's outputs. Raises InputError for one that is no tensor: it would not become an array."""
+    for value in model.model.graph.output:
+        if value.type.WhichOneof("value") not in (None, "tensor_type"):
+            raise InputError(f"the output '{shown(value.name)}' of '{shown(model.name)}' is no tensor")
+    return [value.name for value in model.model.graph.output]
 
 
 def _bytes(model: OnnxModel, part: Part) -> bytes | None:

@@ -12,15 +12,18 @@ from placewright.support.errors import InputError, shown
 
 
 def submodel(model: OnnxModel, nodes: Sequence[int], inputs: Iterable[str], outputs: Iterable[str]) -> Any:
-    """A ModelProto of nodes in this order, called as the graph calls its ops, with the weights that they read."""
+    """A ModelProto of nodes in this order, called as the graph calls its ops, with the weights that it needs."""
     import onnx
 
+    outputs = list(outputs)
     part = onnx.ModelProto()
     part.CopyFrom(_without_graph(model.model))
     part.graph.name = model.model.graph.name or "part"
     part.graph.node.extend(named_nodes(model, nodes))
-    read = dict.fromkeys(value for node in nodes for value in values_read(model.nodes[node]))
-    part.graph.initializer.extend(model.initializers[name] for name in read if name in model.initializers)
+    read = dict.fromkeys(value for node in nodes for value in values_read(model.nodes[node])) | dict.fromkeys(outputs)
+    for weight in (model.initializers[name] for name in read if name in model.initializers):
+        is_sparse = isinstance(weight, onnx.SparseTensorProto)
+        (part.graph.sparse_initializer if is_sparse else part.graph.initializer).append(weight)
     part.graph.input.extend(_declared(model, name) for name in inputs)
     part.graph.output.extend(_declared(model, name) for name in outputs)
     return part
