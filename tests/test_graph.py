@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,6 +172,20 @@ CHANGES = [
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_fingerprint_follows_what_a_plan_depends_on(changes: dict[str, object]) -> None:
     assert with_op(1, **changes).fingerprint != chain().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("tensor", "op", "named"),
+    [({}, {"attributes": {"axes": np.int64(1)}}, "'a': "), ({"size_bytes": np.int64(8)}, {}, "'x': ")],
+)
+def test_what_is_no_json_value_is_refused_by_name(tensor: dict[str, Any], op: dict[str, Any], named: str) -> None:
+    graph = Graph(
+        name="odd",
+        ops=(Op(**{"name": "a", "kind": "other", "outputs": (0,), **op}),),
+        tensors=(Tensor(**{"name": "x", "size_bytes": 8, **tensor}),),
+    )
+    with pytest.raises(InputError, match=f"graph 'odd': {named}.*int64"):
+        _ = graph.fingerprint
 
 
 def test_the_fingerprint_ignores_where_the_graph_came_from() -> None:

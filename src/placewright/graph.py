@@ -201,9 +201,19 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, as 64 hex digits, over all a plan depends on: names, structure, sizes, kinds, attributes, times."""
+        """SHA-256, as 64 hex digits, over all a plan depends on: names, structure, sizes, kinds, attributes, times.
+
+        Raises InputError naming the op or tensor of which something is no JSON value.
+        """
         digest = hashlib.sha256()
-        encode = json.JSONEncoder(sort_keys=True).encode
+        encoder = json.JSONEncoder(sort_keys=True)
+
+        def encode(row: list[Any]) -> str:
+            try:
+                return encoder.encode(row)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"graph '{shown(self.name)}': '{shown(row[0])}': {error}") from error
+
         for tensor in self.tensors:
             row = [
                 tensor.name,

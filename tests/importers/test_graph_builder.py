@@ -1,10 +1,14 @@
 """The builder all importers share."""
 
+import json
+from enum import Enum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from placewright.importers.builder import DTYPE_BITS, GraphBuilder, tensor_bytes
+from placewright.importers.json_graph import serialize_graph
 from placewright.support.errors import InputError
 
 
@@ -58,3 +62,41 @@ def test_a_dtype_without_a_width_is_refused() -> None:
     with pytest.raises(InputError, match="dtype 'string', whose width is unknown"):
         tensor_bytes((1,), "string")
     assert set(DTYPE_BITS.values()) == {2, 4, 6, 8, 16, 32, 64, 128}
+
+
+class Mode(Enum):
+    CLIP = 1
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.1), 0.1),
+        (np.bool_(True), True),
+        (np.longdouble(2), 2.0),
+        (np.array([[1, 2]]), [[1, 2]]),
+        ((np.int64(1), (2, None)), [1, [2, None]]),
+        ({"a": np.str_("b"), 1: {"c": ()}}, {"a": "b", "1": {"c": []}}),
+        (np.dtype("int32"), "int32"),
+        (np.float16, "float16"),
+        (Mode.CLIP, "CLIP"),
+    ],
+)
+def test_attributes_are_plain_data(found: Any, kept: Any) -> None:
+    builder = GraphBuilder("g")
+    builder.add_op("a", "other", attributes={"x": found})
+    builder.add_op("b", "other")
+    builder.change_op(1, attributes={"x": found})
+    graph = builder.build()
+    for op in graph.ops:
+        assert op.attributes == {"x": kept}
+        assert type(op.attributes["x"]) is type(kept)
+    assert json.loads(serialize_graph(graph))["ops"][0]["attributes"] == {"x": kept}
+
+
+@pytest.mark.parametrize("found", [object(), 1j, np.complex64(1), Mode, {1, 2}, [b"bytes"]])
+def test_an_attribute_that_is_no_data_is_refused_by_the_ops_name(found: Any) -> None:
+    with pytest.raises(InputError, match=r"'g': an attribute of op 'a': .* is no JSON value"):
+        GraphBuilder("g").add_op("a", "other", attributes={"x": found})

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from placewright.graph import Graph, Op, Phase, Tensor, TensorRole, in_topological_order
 from placewright.support.errors import InputError, shown
@@ -38,6 +41,29 @@ def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
     for extent in shape:
         bits *= extent
     return -(-bits // 8)
+
+
+def plain_data(value: Any) -> Any:
+    """A JSON value of what a framework states of an op: numbers and arrays of numpy and JAX become numbers and lists,
+    dtypes and enumerations their names. Raises TypeError for anything else."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(key): plain_data(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_data(entry) for entry in value]
+    if isinstance(value, np.dtype | type) and (name := np.dtype(value).name) != "object":
+        return name
+    if hasattr(value, "tolist"):
+        numbers = value.tolist()
+        # A long double is a list of itself.
+        return plain_data(numbers) if type(numbers) is not type(value) else float(numbers)
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 class GraphBuilder:
@@ -105,7 +131,7 @@ class GraphBuilder:
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 controls=tuple(controls),
-                attributes=dict(attributes or {}),
+                attributes=self._plain(name, attributes or {}),
                 module=module,
                 source=source,
                 phase=phase,
@@ -115,12 +141,20 @@ class GraphBuilder:
         )
         return len(self.ops) - 1
 
+    def _plain(self, op: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {key: plain_data(value) for key, value in attributes.items()}
+        except (TypeError, ValueError) as error:
+            raise InputError(f"'{shown(self.name)}': an attribute of op '{shown(op)}': {error}") from error
+
     def change_tensor(self, index: int, **changes: Any) -> None:
         """Replaces fields of a tensor added earlier (an alias or an output found out later)."""
         self.tensors[index] = replace(self.tensors[index], **changes)
 
     def change_op(self, index: int, **changes: Any) -> None:
         """Replaces fields of an op added earlier."""
+        if "attributes" in changes:
+            changes["attributes"] = self._plain(self.ops[index].name, changes["attributes"])
         self.ops[index] = replace(self.ops[index], **changes)
 
     def warn(self, message: str) -> None:

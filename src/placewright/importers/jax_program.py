@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -157,11 +158,11 @@ def _array(shape: tuple[int, ...], dtype: Any) -> Array:
     """Keys of random numbers count as the whole numbers that they are made of."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         return array((*shape, dtype.itemsize // 4), "uint32")
-    name = str(np.dtype(dtype))
-    if name == "float0":
+    if dtype == jax.dtypes.float0:
         return Array(shape, "bool", 0)
+    name = str(np.dtype(dtype))
     if name not in DTYPE_BITS:
-        return Array(shape, name, int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize)
+        return Array(shape, name, math.prod(shape) * np.dtype(dtype).itemsize)
     return array(shape, name)
 
 
