@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from placewright.support.errors import InputError
 from placewright.terminal.check_table import check_table
 from placewright.verification.checker import check_plan
 from placewright.verification.evidence import unchecked
-from placewright.verification.replay import Step, demands, held_memory, memory_curve, step_times
+from placewright.verification.replay import Step, demands, held_memory, in_place_memory, memory_curve, step_times
 
 
 @st.composite
@@ -387,3 +387,44 @@ def test_a_better_bound_that_the_solver_proved_stands_with_its_own_reason(proven
     assert unchecked(claimed) == [f"the lower bound of {proven} ns, which a search proved"]
     printed = [str(part) for part in check_table(claimed, (), unchecked(claimed))]
     assert printed[1] == f"not checked: the lower bound of {proven} ns, which a search proved"
+
+
+@given(problems())
+def test_ops_share_a_device_with_all_that_hold_the_memory_they_overwrite(problem: Problem) -> None:
+    """Against each op that writes in place and, one by one, every op there is."""
+    graph = problem.graph
+    wanted = demands(graph, problem.control)
+    found = {(op, other) for writers, sharers in in_place_memory(graph, wanted) for op in writers for other in sharers}
+    expected = {
+        (op, other)
+        for op in wanted.reads
+        for tensor in graph.ops[op].outputs
+        for other in wanted.reads
+        if graph.tensors[tensor].alias_of is not None
+        if graph.base_of[tensor] in wanted.residents[other] or graph.producer_of[graph.base_of[tensor]] == other
+    }
+    assert found == expected
+
+
+class Counted(dict[int, set[int]]):
+    """A dictionary that knows how often it was walked."""
+
+    walks = 0
+
+    def items(self) -> ItemsView[int, set[int]]:
+        self.walks += 1
+        return super().items()
+
+
+def test_the_updates_of_many_parameters_are_found_in_one_walk_over_the_ops() -> None:
+    """A walk for each update takes minutes where there are tens of thousands."""
+    count = 50
+    parameters = [Tensor(name=f"w{i}", size_bytes=8, role="parameter") for i in range(count)]
+    updated = [Tensor(name=f"u{i}", size_bytes=8, alias_of=i) for i in range(count)]
+    ops = [Op(name=f"s{i}", kind="optimizer", inputs=(i,), outputs=(count + i,)) for i in range(count)]
+    graph = Graph(name="updates", ops=tuple(ops), tensors=(*parameters, *updated))
+    wanted = demands(graph, "signal")
+    residents = Counted(wanted.residents)
+    pairs = list(in_place_memory(graph, replace(wanted, residents=residents)))
+    assert pairs == [([op], [op]) for op in range(count)]
+    assert residents.walks == 1

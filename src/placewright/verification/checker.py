@@ -16,14 +16,16 @@ from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups, recorded_constraints
 from placewright.problem.objective import Metrics
 from placewright.support.errors import InputError
+from placewright.support.garbage import collection_paused
 from placewright.verification.evidence import about_configuration, about_evidence, about_time_sources
 from placewright.verification.replay import (
     Demands,
+    Event,
     Held,
     Step,
     demands,
     held_memory,
-    in_place_neighbours,
+    in_place_memory,
     launch_times,
     memory_curve,
     moved_bytes,
@@ -32,8 +34,10 @@ from placewright.verification.replay import (
 )
 
 Times = Sequence[tuple[int, int]]
+Curve = Sequence[tuple[Event, int]]
 
 
+@collection_paused()
 def check_plan(
     plan: Plan, graph: Graph, time_ns: NDArray[np.int64], time_origin: NDArray[np.int8] | None = None
 ) -> list[str]:
@@ -56,12 +60,13 @@ def check_plan(
         return problems
     times = step_times(graph, machine, wanted, steps, time_ns, signals=plan.control == "signal")
     held = held_memory(graph, wanted, steps, times)
-    metrics = _metrics(plan, graph, steps, times, held, time_ns)
+    curves = _curves(plan, held)
+    metrics = _metrics(plan, graph, steps, times, curves, time_ns)
     return [
         *_about_times(plan, wanted, steps, times, launch_times(graph, machine, steps, time_ns)),
         *_about_ops(plan, graph),
         *_about_buffers(plan, held, metrics.step_time_ns),
-        *_about_curves(plan, held),
+        *_about_curves(plan, curves),
         *_about_metrics(plan, metrics),
         *about_evidence(plan, metrics, _problem(plan, graph, time_ns)),
         *about_configuration(plan, graph),
@@ -127,12 +132,15 @@ def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
     problems += [f"op '{op.name}' is on device {op.device}, the machine has {num_devices}" for op in strays]
     if problems:
         return problems
-    device = plan.device_of
-    pairs = [(graph.ops[op].name, graph.ops[other].name) for op, other in in_place_neighbours(graph, wanted)]
+    device_of = plan.device_of
+    device = {op: device_of[graph.ops[op].name] for op in wanted.reads}
     return [
-        f"op '{op}' writes in place on device {device[op]}, but op '{other}', which shares that memory, is on device "
-        f"{device[other]}"
-        for op, other in pairs
+        f"op '{graph.ops[op].name}' writes in place on device {device[op]}, but op '{graph.ops[other].name}', which "
+        f"shares that memory, is on device {device[other]}"
+        for writers, sharers in in_place_memory(graph, wanted)
+        if len({device[op] for op in (*writers, *sharers)}) > 1
+        for op in writers
+        for other in sharers
         if device[op] != device[other]
     ]
 
@@ -252,19 +260,29 @@ def _about_dependencies(
     return problems
 
 
+def _curves(plan: Plan, held: Sequence[Held]) -> list[Curve]:
+    """The memory curve of each device."""
+    on_device: list[list[Held]] = [[] for _ in plan.machine.devices]
+    for memory in held:
+        on_device[memory.device].append(memory)
+    return [memory_curve(own, device) for device, own in enumerate(on_device)]
+
+
 def _metrics(
-    plan: Plan, graph: Graph, steps: Sequence[Step], times: Times, held: Sequence[Held], time_ns: NDArray[np.int64]
+    plan: Plan, graph: Graph, steps: Sequence[Step], times: Times, curves: Sequence[Curve], time_ns: NDArray[np.int64]
 ) -> Metrics:
-    devices = range(plan.machine.num_devices)
-    peaks = tuple(max(in_use for _, in_use in memory_curve(held, device)) for device in devices)
-    ops = [step for step in steps if step.value is None]
+    peaks = tuple(max(in_use for _, in_use in curve) for curve in curves)
+    busy = [0] * plan.machine.num_devices
+    for step in steps:
+        if step.value is None:
+            busy[step.source] += int(time_ns[step.op, step.source])
     moves = [step.value for step in steps if step.value is not None]
     limits = zip(peaks, plan.memory_limits_bytes, strict=True)
     return Metrics(
         step_time_ns=max((t[1] for step, t in zip(steps, times, strict=True) if step.value is None), default=0),
         peak_memory_bytes=max(peaks),
         peak_bytes=peaks,
-        busy_ns=tuple(sum(int(time_ns[step.op, d]) for step in ops if step.source == d) for d in devices),
+        busy_ns=tuple(busy),
         bytes_moved=sum(moved_bytes(graph, value) for value in moves),
         num_transfers=len(moves),
         bytes_over_limit=sum(max(0, peak - limit) for peak, limit in limits if limit is not None),
@@ -341,13 +359,13 @@ def _about_buffers(plan: Plan, held: Sequence[Held], end_ns: int) -> list[str]:
     return problems
 
 
-def _about_curves(plan: Plan, held: Sequence[Held]) -> list[str]:
+def _about_curves(plan: Plan, curves: Sequence[Curve]) -> list[str]:
     """Events that change nothing may be points of a curve or not."""
     if len(plan.memory_curves) != plan.machine.num_devices:
         return [f"the plan has {len(plan.memory_curves)} memory curves for {plan.machine.num_devices} devices"]
     problems = []
     for device, curve in enumerate(plan.memory_curves):
-        expected = [(event[0], in_use) for event, in_use in memory_curve(held, device)]
+        expected = [(event[0], in_use) for event, in_use in curves[device]]
         points = zip(curve.time_ns, curve.bytes_in_use, strict=True)
         found = [next(same) for _, same in groupby(points, key=lambda point: point[1])]
         for left, right in zip_longest(found, expected):

@@ -124,15 +124,20 @@ def _maker(graph: Graph, tensor: int) -> int:
     return graph.producer_of[tensor]
 
 
-def in_place_neighbours(graph: Graph, wanted: Demands) -> Iterator[tuple[int, int]]:
-    """An op that writes in place, and each op that must share its device: the maker of the memory, or all that hold
-    the parameter it changes."""
+def in_place_memory(graph: Graph, wanted: Demands) -> Iterator[tuple[list[int], list[int]]]:
+    """Per memory that is overwritten: the ops that write it in place, and those that must share their device: the maker
+    of the memory, or all that hold the parameter it is."""
+    writers: dict[int, list[int]] = defaultdict(list)
     for op in wanted.reads:
         for base in {graph.base_of[t] for t in graph.ops[op].outputs if graph.tensors[t].alias_of is not None}:
-            if graph.producer_of[base] >= 0:
-                yield op, graph.producer_of[base]
-            else:
-                yield from ((op, holder) for holder, own in wanted.residents.items() if base in own)
+            writers[base].append(op)
+    holders: dict[int, list[int]] = defaultdict(list)
+    for op, own in wanted.residents.items():
+        for base in own & writers.keys():
+            holders[base].append(op)
+    for base, ops in writers.items():
+        maker = graph.producer_of[base]
+        yield ops, [maker] if maker >= 0 else holders[base]
 
 
 def step_times(
