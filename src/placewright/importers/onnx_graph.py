@@ -1,7 +1,8 @@
 """Turns an ONNX model whose shapes are known into a Graph.
 
 Constants are folded as ONNX Runtime folds them: an op all of whose inputs are constant is no op, its result is a
-parameter or constant. So weights made by fill ops, and the arithmetic on shapes, take no place in the graph.
+parameter or constant. So weights made by fill ops, and the arithmetic on shapes, take no place in the graph. A
+quantised constant stays as it is stored; what dequantises it is an op, or part of its reader.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.onnx_attributes import NodeView, attributes_of
+from placewright.importers.onnx_dequantised import StoredWeights, is_dequantisation
 from placewright.importers.onnx_kinds import kind_of
 from placewright.importers.onnx_model import label_of, subgraphs, values_read
 from placewright.importers.onnx_origin import origin_of
@@ -23,6 +25,8 @@ from placewright.support.errors import InputError, shown
 #: Kinds whose ops are kept even when all they read is constant.
 _NEVER_FOLDED = frozenset({"random", "control_flow", "other", "optimizer"})
 _SHAPE_QUERIES = ("Shape", "Size")
+#: How the dtypes of weights begin: numbers with a point, and whole ones of at most eight bits, which are quantised.
+_WEIGHTS = ("float", "bfloat", "complex", "int8", "uint8", "int4", "uint4", "int2", "uint2")
 _MAX_LISTED = 5
 
 
@@ -44,6 +48,9 @@ class _Conversion:
         #: Values that do not change from step to step, each with the value whose memory it is.
         self.constant: dict[str, str] = {name: name for name in weights}
         self.outputs = {value.name for value in model.graph.output}
+        self.stored_weights = StoredWeights(model.graph, shapes)
+        #: Of a dequantised weight what its reader takes instead: the weight as it is stored, scales and zero points.
+        self.stored: dict[str, list[str]] = {}
         self.num_readers = Counter(value for node in model.graph.node for value in values_read(node))
         self.num_readers.update(self.outputs)
         self.versions = {entry.domain: entry.version for entry in model.opset_import}
@@ -138,7 +145,7 @@ class _Conversion:
         if base not in self.constant:
             raise InputError(f"'{self.source}': {reader} names '{shown(name)}', which nothing in the model makes")
         dtype = self.shapes.dtype(base) or ""
-        role: TensorRole = "parameter" if dtype.startswith(("float", "bfloat", "complex")) else "constant"
+        role: TensorRole = "parameter" if dtype.startswith(_WEIGHTS) else "constant"
         return self._add_tensor(base, "its weights", "constant" if base in self.literals else role)
 
     def _add_node(self, node: Any) -> None:
@@ -149,7 +156,7 @@ class _Conversion:
         if self._fold(node, kind or "other"):
             return
         label = label_of(node)
-        read = list(values_read(node))
+        read = [each for name in values_read(node) for each in self.stored.get(name, [name])]
         is_view = kind == "view" and bool(read)
         if is_view:
             # A constant that a view reads beside its data only says how to look at it.
@@ -197,9 +204,14 @@ class _Conversion:
         return place == 0 or self.num_readers[name] > 0 or (not is_view and self.shapes.shape(name) is not None)
 
     def _fold(self, node: Any, kind: str) -> bool:
-        """True when the node's results are the same in every step; they are then constants, not made by an op."""
-        if kind in _NEVER_FOLDED or "QuantizeLinear" in node.op_type:
+        """True when the node's results are the same in every step; they are then constants, not made by an op. A
+        dequantised weight is none: it is made anew in every step, by an op of its own or by its reader."""
+        if kind in _NEVER_FOLDED:
             return False
+        if is_dequantisation(node):
+            if all(name in self.constant for name in values_read(node)) and self.stored_weights.has(node):
+                self.stored[node.output[0]] = list(values_read(node))
+            return node.output[0] in self.stored
         # What the model returns is computed in every step, but for what is written down.
         if self.outputs & set(node.output) and node.op_type != "Constant":
             return False
