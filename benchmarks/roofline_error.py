@@ -64,7 +64,7 @@ def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
 
     model, args = module_of(name, BATCH)
     program = make_program(model, args, {}, training=training)
-    parameters = Parameters(model, list(program.parameters.values())).now()
+    parameters = Parameters(program).now()
     machine = one_core()
     costs = estimate_costs(program.graph, machine)
     measured = measured_ns(program, machine, parameters, list(args))

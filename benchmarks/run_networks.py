@@ -114,7 +114,7 @@ def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
     from placewright.execution.workers import Workers
 
     program = make_program(model, arguments, {})
-    parameters = Parameters(model, list(program.parameters.values())).now()
+    parameters = Parameters(program).now()
     values: dict[int, Any] = dict(zip(program.parameters, parameters, strict=True)) | dict(program.constants)
     values.update((tensor, arguments[place]) for tensor, place in program.inputs.items())
     times: list[MeasuredOp] = []

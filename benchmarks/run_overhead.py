@@ -63,7 +63,7 @@ def row(name: str, batch: int, steps: int) -> str:
     model.eval()
     program = make_program(model, args, {})
     plan = placewright.plan(program.graph, local_machine("cpu:0"), solver="input-order")
-    parameters = Parameters(model, list(program.parameters.values())).now()
+    parameters = Parameters(program).now()
     workers = Workers(cores_of(2)[:1])
     step = TorchStep(program, plan, workers)
     bare = bare_calls(program, parameters, args)

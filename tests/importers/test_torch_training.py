@@ -112,7 +112,7 @@ def test_the_callers_own_gradient_mode_does_not_matter(mode: Any) -> None:
     assert len(optimizer_ops(graph)) == 4
 
 
-def test_a_backward_written_by_hand_is_said_to_be_left_out() -> None:
+def test_a_backward_written_by_hand_is_traced() -> None:
     class StraightThrough(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -120,7 +120,7 @@ def test_a_backward_written_by_hand_is_said_to_be_left_out() -> None:
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
-            return gradient
+            return gradient.clamp(-1, 1)
 
     class Rounded(Pair):
         def between(self, hidden: Any) -> Any:
@@ -128,9 +128,10 @@ def test_a_backward_written_by_hand_is_said_to_be_left_out() -> None:
 
     graph = from_torch(Rounded(), (X,), training=True)
     assert len(optimizer_ops(graph)) == 4
-    assert graph.metadata["warnings"] == [
-        "the gradient of StraightThrough is that of its forward ops, since its own backward is not traced"
-    ]
+    # Rounding has a gradient of zeros; that of its own backward is limited instead.
+    backward = [op.target for op in graph.ops if op.phase == "backward"]
+    assert "aten.clamp.default" in backward
+    assert "aten.zeros_like.default" not in backward
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

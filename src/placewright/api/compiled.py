@@ -6,7 +6,9 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import copy
+import enum
 import threading
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,18 +25,26 @@ from placewright.api.profiles import mode_name
 from placewright.api.questions import Answer, Plan, answer
 from placewright.execution.comparison import CalibrationRound, RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
+from placewright.execution.pytorch.guard import Guard
 from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.module import PlannedModule
+from placewright.execution.pytorch.optimizer_step import call_hooks_after
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram, signature
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
+from placewright.importers.torch_calls import BACKEND
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import default_loss, flatten_arguments
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 from placewright.terminal.run_table import run_table
 
+#: Arguments that are known by what is written of them.
+_PLAIN = (
+    bool, int, float, complex, str, bytes, slice, range, enum.Enum, np.generic,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
 #: Plans for so many shapes of the arguments are kept, the latest used.
 MAX_PLANS = 8
 
@@ -81,11 +91,16 @@ class Compiled:
         self._lock = threading.RLock()
         #: By what the module is called with.
         self._made: OrderedDict[Any, Made] = OrderedDict()
+        self._guard: Guard | None = None
+        self._num_changes = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
         made, tensors = self._made_for(args, kwargs)
-        return made.module(tensors)
+        result = made.module(tensors)
+        if self._planner.optimizer is not None:
+            call_hooks_after(self._planner.optimizer)
+        return result
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would."""
@@ -226,11 +241,38 @@ class Compiled:
         self.close()
 
     def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
-        """What a plan is made for, and the tensors among the arguments."""
-        leaves, structure = flatten_arguments(self._planner.model, args, kwargs)
+        """What a plan is made for, and the tensors among the arguments.
+
+        Raises InputError for an argument that may hold tensors, or whatever else a plan would have to look at.
+        """
+        planner = self._planner
+        with self._lock:
+            self._forget_what_changed()
+        leaves, structure = flatten_arguments(planner.model, args, kwargs)
         tensors = tensors_of(leaves)
-        constants = tuple(_constant(leaf) for leaf in leaves if not any(leaf is tensor for tensor in tensors))
-        return (signature(tensors), constants, str(structure), _autocast()), tensors
+        constants = tuple(_constant(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor))
+        wanted = tuple(tensor.requires_grad for tensor in tensors) if planner.training else ()
+        modes = tuple(module.training for module in planner.model.modules())
+        if modes[0] != planner.training:
+            modes = ()
+        return (signature(tensors), wanted, constants, str(structure), modes, _context()), tensors
+
+    def _forget_what_changed(self) -> None:
+        """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
+
+        Raises InputError where that happens at call after call.
+        """
+        change = None if self._guard is None else self._guard.change()
+        if change is None:
+            self._num_changes = 0 if self._guard is None else self._num_changes
+            return
+        self._made.clear()
+        self._num_changes += 1
+        if self._num_changes > MAX_PLANS:
+            raise InputError(
+                f"'{shown(change)}' of the module changes from call to call, and each time a plan is made anew; "
+                f"{BACKEND}"
+            )
 
     def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Made, list[Any]]:
         key, tensors = self._key(args, kwargs)
@@ -238,6 +280,7 @@ class Compiled:
             made = self._made.get(key)
             if made is None:
                 made = self._made[key] = self._make(args, kwargs, tensors)
+                self._guard = self._guard or Guard(self._planner.model)
                 while len(self._made) > MAX_PLANS:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
@@ -265,7 +308,7 @@ class Compiled:
     def _running(
         self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]
     ) -> PlannedModule[TorchStep]:
-        module = PlannedModule(TorchStep(program, plan, self._workers, self._planner.places), self._planner.model)
+        module = PlannedModule(TorchStep(program, plan, self._workers, self._planner.places))
         if self._inductor:
             with unchanged(module.step.overwritten(parameters, tensors), self._planner.optimizer):
                 module.step.compile_regions(parameters, tensors)
@@ -279,10 +322,23 @@ class Compiled:
 
 
 def _constant(leaf: Any) -> Any:
-    """What an argument that is no tensor is known by; the text of a large array leaves out most of it."""
-    return (str(leaf.dtype), leaf.shape, leaf.tobytes()) if isinstance(leaf, np.ndarray) else repr(leaf)
+    """What an argument that is no tensor is known by: its type and value.
+
+    Raises InputError for one that has no value of its own, since what it holds may be others at the next call.
+    """
+    if isinstance(leaf, np.ndarray) and leaf.dtype != object:
+        return (str(leaf.dtype), leaf.shape, leaf.tobytes())
+    if leaf is None or isinstance(leaf, _PLAIN):
+        return type(leaf), repr(leaf)
+    if isinstance(leaf, types.FunctionType | types.BuiltinFunctionType | type):
+        return leaf
+    raise InputError(
+        f"an argument is a {type(leaf).__name__}, and a plan cannot see what such an object holds at the next call; "
+        f"pass its tensors and numbers as arguments, or leave it to the backend: {BACKEND}"
+    )
 
 
-def _autocast() -> tuple[Any, ...]:
-    """The dtypes to which PyTorch casts in the caller's context: what is captured has them in it."""
-    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+def _context() -> tuple[Any, ...]:
+    """What the caller's context has a say in: the dtypes to which PyTorch casts, and the one of new tensors."""
+    casts = tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+    return (*casts, torch.get_default_dtype())

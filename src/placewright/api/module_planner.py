@@ -22,8 +22,10 @@ from placewright.costs.measured import with_workspaces
 from placewright.execution.devices import check_device_count
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
+from placewright.execution.pytorch.optimizer_step import check_hooks_of
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
+from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -67,6 +69,9 @@ class ModulePlanner:
     ) -> None:
         if given is not None:
             check_device_count(given, machine)
+        check_module(model, training=training)
+        if optimizer is not None:
+            check_hooks_of(optimizer)
         self.model = model
         self.machine = self.local = machine
         self.places = self.local_places = places_of([device.name for device in machine.devices])
@@ -91,7 +96,7 @@ class ModulePlanner:
 
     def parameters(self, program: TorchProgram) -> list[Any]:
         """The module's parameters and buffers as they are now, in the order of the program's."""
-        return Parameters(self.model, list(program.parameters.values())).now()
+        return Parameters(program).now()
 
     def plans(self, program: TorchProgram, tensors: Sequence[Any], options: Mapping[str, Any] | None = None) -> Plans:
         """Plans with times that are measured now, unless they are known. options: instead of the planner's own.

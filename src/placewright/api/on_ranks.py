@@ -172,13 +172,17 @@ class CompiledOnRanks(Compiled):
         program, refused = None, None
         try:
             program = self._planner.program(args, kwargs)
+            if beyond := [each.name for each in program.state if each.slot is None]:
+                raise InputError(
+                    f"forward writes to '{beyond[0]}' outside of the module, of which every rank has its own"
+                )
         except Exception as error:
             refused = error
         self._ranks.agree("" if program is None else f"the graph {program.graph.fingerprint}", refused)
         assert program is not None
         plan = _unpacked(self._ranks.from_rank(0, lambda: _packed(self._planned(program, tensors))))
         step = RankStep(program, plan, self._ranks)
-        return Made(module=PlannedModule(step, self._planner.model), alone=plan, graph=program.graph)
+        return Made(module=PlannedModule(step), alone=plan, graph=program.graph)
 
     def _planned(self, program: TorchProgram, tensors: Sequence[Any]) -> Plan:
         # The arguments of rank 0 count, so that it is the one to hand them out.

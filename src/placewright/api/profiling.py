@@ -43,7 +43,7 @@ def profile_model(
     machine, handovers = profile.machine(devices, recorded=cuda_graph)
     program = make_program(model, args, kwargs, training=training, loss=loss, optimizer=optimizer)
     tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
-    parameters = Parameters(model, list(program.parameters.values())).now()
+    parameters = Parameters(program).now()
     places = places_of([device.name for device in machine.devices])
     if cuda_graph:
         check_recordable(program, parameters, the_driver(places))

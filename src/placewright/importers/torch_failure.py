@@ -19,15 +19,12 @@ from placewright.importers.torch_origin import module_of, source_of, source_of_f
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
-def reason(error: BaseException, model: Any, prefix: str) -> str:
-    """What is wrong, with the innermost layer of the model and the line of its code where that came up.
-
-    prefix: as `torch_origin.module_of` takes it.
-    """
+def reason(error: BaseException, model: Any) -> str:
+    """What is wrong, with the innermost layer of the model and the line of its code where that came up."""
     frames = list(traceback.walk_tb(error.__traceback__))
     call = next((call for frame, _ in reversed(frames) if (call := _traced_call(frame)) is not None), None)
     if call is not None:
-        parts = [module_of(call, prefix), source_of(call)]
+        parts = [module_of(call), source_of(call)]
     else:
         parts = [_layer(frames, model), _line(frames) or source_of_frames(str(error))]
     where = ", ".join(filter(None, parts))

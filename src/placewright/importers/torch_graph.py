@@ -25,7 +25,7 @@ def translate(
     """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
     the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
     outputs. random_in_order: whether ops that draw random numbers keep their order."""
-    translation = _Translation(name, captured.module_prefix, random_in_order)
+    translation = _Translation(name, random_in_order)
     for node, (label, role) in captured.sources.items():
         translation.add_source(node, label, role)
     for node in captured.nodes:
@@ -36,18 +36,14 @@ def translate(
         translation.add_update(value, target)
     for parameter, gradient in captured.gradients if optimizer else ():
         translation.add_optimizer(parameter, gradient, str(optimizer))
-    for node in captured.outputs:
+    for node in (*captured.outputs, *captured.assigned, *(gradient for _, gradient in captured.input_gradients)):
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
     for _, gradient in captured.gradients if not optimizer else ():
         translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
     for warning in captured.warnings:
         translation.builder.warn(warning)
-    metadata: dict[str, Any] = {"mode": "training" if captured.gradients else "inference"}
-    if optimizer:
-        metadata["optimizer"] = optimizer
-    if captured.module is not None:
-        metadata["module"] = captured.module
-    return translation.finish(metadata), translation.tensors
+    mode = {"mode": "training" if captured.gradients else "inference"}
+    return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
 
 
 class _Translation:
@@ -58,9 +54,8 @@ class _Translation:
     producer: op that made each tensor. last_random: the latest op that draws from the generator of random numbers.
     """
 
-    def __init__(self, name: str, module_prefix: str, random_in_order: bool) -> None:
+    def __init__(self, name: str, random_in_order: bool) -> None:
         self.builder = GraphBuilder(name)
-        self.module_prefix = module_prefix
         self.tensors: dict[Any, tuple[int | None, ...]] = {}
         self.owner: list[int] = []
         self.readers: dict[int, list[int]] = {}
@@ -120,7 +115,7 @@ class _Translation:
             outputs=[tensor for tensor in self.tensors[node] if tensor is not None],
             target=str(node.target),
             attributes=attributes,
-            module=module_of(node, self.module_prefix),
+            module=module_of(node),
             source=source_of(node),
             phase=phase_of(node),
         )
@@ -170,11 +165,11 @@ class _Translation:
         )
         self._overwrite(op, result, old)
 
-    def finish(self, metadata: Mapping[str, Any]) -> Graph:
+    def finish(self, mode: Mapping[str, str]) -> Graph:
         """The graph; calls of unknown meaning are warned of, once per target."""
         for target, count in sorted(self.unknown.items()):
             self.builder.warn(f"{count} of the op {target}, whose meaning is not known")
-        return self.builder.build({"framework": "torch", **metadata})
+        return self.builder.build({"framework": "torch", **mode})
 
     def _overwrite(self, op: int, new: int, old: int) -> None:
         """Makes a result share the memory of `old`, after every other op that reads that memory."""

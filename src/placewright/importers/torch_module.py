@@ -87,14 +87,18 @@ def captured_graph(
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
     from placewright.importers.torch_capture import capture
     from placewright.importers.torch_graph import translate
+    from placewright.importers.torch_record import with_record
     from placewright.importers.torch_trace import trace
 
     check_optimizer(optimizer)
     traced = trace(model, positional(args), kwargs, training=training, loss=loss)
     graph, _ = translate(
-        capture(traced), name or _name_of(model), optimizer if training else None, random_in_order=random_in_order
+        capture(traced, keep_draws=random_in_order),
+        name or _name_of(model),
+        optimizer if training else None,
+        random_in_order=random_in_order,
     )
-    return graph
+    return with_record(graph, model)
 
 
 def _name_of(model: nn.Module | ExportedProgram) -> str:

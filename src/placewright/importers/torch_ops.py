@@ -93,7 +93,7 @@ def describe(node: Any) -> tuple[str, Attributes]:
 
 def draws_random_numbers(node: Any) -> bool:
     """Whether a traced call takes numbers from the generator: dropout that drops nothing does not."""
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if not isinstance(node.target, torch._ops.OpOverload):
         return False
     if torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False

@@ -18,14 +18,11 @@ def phase_of(node: Any) -> Phase:
     return _PHASES.get(node.meta.get("partitioner_tag", ""), "")
 
 
-def module_of(node: Any, prefix: str) -> str:
-    """Dotted path of the innermost layer inside the model; for a gradient, that of the call it is the gradient of.
-
-    prefix: the path of the model itself inside what was traced, with its dot; paths outside it are no layers.
-    """
+def module_of(node: Any) -> str:
+    """Dotted path of the innermost layer inside the model; for a gradient, that of the call it is the gradient of."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    paths = [path for path, _ in stack.values() if path.startswith(prefix)]
-    return paths[-1][len(prefix) :].split("@")[0] if paths else ""
+    paths = [path for path, _ in stack.values() if path]
+    return paths[-1].split("@")[0] if paths else ""
 
 
 def source_of(node: Any) -> str:
@@ -37,6 +34,12 @@ def source_of_frames(trace: str) -> str:
     """ "file.py:line" of the deepest frame of a traceback's text that is model code; empty when none is."""
     source = _innermost_frame(trace)
     return "" if source.startswith("torch/") else source
+
+
+@lru_cache(maxsize=4096)
+def is_model_code(file: str) -> bool:
+    """Whether a file belongs to neither PyTorch nor placewright."""
+    return file[:1] != "<" and not without_directory(file).startswith(("torch/", "placewright/"))
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """Runs a PyTorch module, or a training step of it, on fake tensors and keeps the calls it makes.
 
-Imported only where torch is known to be present.
+The module's own code runs under autograd and the tracer stands below it, so that autograd functions, hooks, autocast
+and gradient modes mean what they mean when the module is called. Imported only where torch is known to be present.
 """
 
 from __future__ import annotations
@@ -10,34 +11,43 @@ import functools
 import inspect
 import io
 import logging
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch._functorch import aot_autograd
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from placewright.importers.torch_dependence import Dependence
 from placewright.importers.torch_failure import reason
+from placewright.importers.torch_rehearsal import Found, Rehearsal, State
 from placewright.importers.torch_stand_in import off_meta, tensors_of
 from placewright.support.errors import InputError
 
-#: Attribute under which the captured step holds the user's model; it starts every path the tracer reports.
-MODEL_ATTRIBUTE = "model"
-#: How torch.export names tensors that are written out in the model's code.
-LIFTED = "lifted_tensor_"
+#: Hooks on all modules and what libraries are told of exporting are of the whole process.
+_TRACING = threading.RLock()
+#: What the placeholders of a module's state are called, each with its number.
+STATE = "state"
+#: What fake tensors raise where code asks for their values.
+_DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 #: Stands for a tensor in what the model returns.
 _TENSOR = object()
 
 
 class Returned:
-    """What the model returns: containers and values as they are, and where the tensors stand in them.
-
-    An object of its own, since tracing puts back the attributes of the module that it runs.
-    """
+    """What the model returns: containers and values as they are, and where the tensors stand in them."""
 
     def __init__(self) -> None:
         self.read(torch.empty(0))
@@ -58,31 +68,34 @@ class Returned:
 class Trace:
     """A functional FX graph of ATen calls whose placeholders and results carry descriptors.
 
-    input_names: of the tensors among the arguments, in order. parameter_names: the first name of each parameter and
-    buffer, by all its names. module_paths: the same of layers. module_prefix: what stands before a layer's path in the
-    nodes' metadata.
-    Of a training step, trainable: each parameter that requires a gradient, and whether the loss depends on it;
-    custom_gradients: the autograd functions with a backward of their own.
-    returned: what the model returns. lifted: tensors that are written out in the model's code, by the name that
-    torch.export gives them.
+    input_names: of the tensors among the arguments, in order. found: what the module reads and changes beside them; the
+    placeholders of its state have the targets `STATE` and a number. returned: what the model returns. num_results: how
+    many tensors that are; the new values of assigned attributes come after them.
     """
 
     graph: Any
     input_names: Sequence[str]
-    parameter_names: Mapping[str, str]
-    module_paths: Mapping[str, str]
-    module_prefix: str
-    trainable: Mapping[str, bool]
-    custom_gradients: Sequence[str]
+    found: Found
     returned: Returned
-    lifted: Mapping[str, Any]
+    num_results: int
+
+    def state_of(self, target: str) -> State:
+        """What a placeholder with this target stands for."""
+        return self.found.state[int(target.removeprefix(STATE))]
 
 
 def trace(
-    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, training: bool, loss: Callable[[Any], Any] | None
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    training: bool,
+    loss: Callable[[Any], Any] | None,
+    to_run: bool = False,
 ) -> Trace:
     """Traces `model(*args, **kwargs)`; with `training` also its loss and the gradients of all parameters.
 
+    to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error.
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
     module = _module_of(model)
@@ -90,22 +103,68 @@ def trace(
         args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
     leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
-    minimised = (loss or default_loss) if training else None
-    dependence, returned = Dependence(), Returned()
-    with off_meta(module, leaves) as (fed, context), _mode_set(module, training), _quiet():
-        step = _Step(module, arguments, fed, structure, minimised, context, dependence, returned)
-        graph, lifted = _functional_graph(step, tuple(_each_once(tensors_of(fed))), training)
-    names = _first_names(module)
+    try:
+        with _TRACING:
+            return _trace(module, arguments, leaves, structure, training=training, loss=loss, to_run=to_run)
+    except UncapturedHigherOrderOpError as error:
+        if to_run or isinstance(module, torch.fx.GraphModule):
+            raise InputError(
+                f"{type(model).__name__} calls an op that holds code of its own, such as torch.cond or scan, and a "
+                "plan cannot run that"
+            ) from error
+        # Its branches can be captured by the exporter only.
+        with mode_set(module, training), _quiet(), _in_one_sentence(module):
+            exported = torch.export.export(module, tuple(args), dict(kwargs), strict=False)
+        return trace(exported, (), {}, training=training, loss=loss)
+
+
+def _trace(
+    module: Any,
+    arguments: inspect.BoundArguments,
+    leaves: Sequence[Any],
+    structure: Any,
+    *,
+    training: bool,
+    loss: Callable[[Any], Any] | None,
+    to_run: bool,
+) -> Trace:
+    returned, num_results = Returned(), 1
+    with off_meta(module, leaves) as (fed, context), mode_set(module, training), _quiet(), _in_one_sentence(module):
+
+        def output(tensors: Sequence[Any]) -> Any:
+            nonlocal num_results
+            each = iter(tensors)
+            values = [next(each) if isinstance(leaf, torch.Tensor) else leaf for leaf in fed]
+            bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
+            with context:
+                result = _call(module, bound)
+            returned.read(result)
+            num_results = 1 if training else len(tensors_of(result))
+            return result
+
+        minimised = (lambda result: _checked_loss((loss or default_loss)(result))) if training else None
+        rehearsal = Rehearsal(module, output, minimised, to_run=to_run)
+        inputs = tensors_of(fed)
+
+        def traced() -> tuple[Found, Any]:
+            with torch.enable_grad():
+                found = rehearsal.first(inputs)
+            with torch.set_grad_enabled(training):
+                return found, _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
+
+        with torch.inference_mode(False):
+            try:
+                found, graph = traced()
+            except _DEPENDS_ON_VALUES:
+                # Some libraries avoid it where they are told that they are exported.
+                with _said_to_be_exported():
+                    found, graph = traced()
     return Trace(
         graph=graph,
         input_names=_leaf_names(leaves, structure),
-        parameter_names=names,
-        module_paths=_first_of_each(module.named_modules(remove_duplicate=False)),
-        module_prefix="" if isinstance(module, torch.fx.GraphModule) else f"{MODEL_ATTRIBUTE}.",
-        trainable=dependence.by_first_name(names),
-        custom_gradients=dependence.custom_gradients,
+        found=found,
         returned=returned,
-        lifted=lifted,
+        num_results=num_results,
     )
 
 
@@ -141,44 +200,21 @@ def _checked_loss(loss: Any) -> Any:
 
 
 class _Step(nn.Module):
-    """Takes the tensors among the arguments one by one and returns only tensors; tracing meets no containers."""
+    """Takes the tensors among the arguments one by one and returns only tensors; its parameters and buffers are the
+    model's and whatever else it reads, each once."""
 
-    def __init__(
-        self,
-        model: Any,
-        arguments: inspect.BoundArguments,
-        leaves: Sequence[Any],
-        structure: Any,
-        loss: Callable[[Any], Any] | None,
-        context: Any,
-        dependence: Dependence,
-        returned: Returned,
-    ) -> None:
+    def __init__(self, rehearsal: Rehearsal, found: Found) -> None:
         super().__init__()
-        setattr(self, MODEL_ATTRIBUTE, model)
-        self._signature = arguments.signature
-        self._constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        self._structure = structure
-        self._loss = loss
-        self._context = context
-        self._dependence = dependence
-        self._returned = returned
+        self._run = functools.partial(rehearsal.again, found)
+        for number, each in enumerate(found.state):
+            held = self._parameters if isinstance(each.tensor, nn.Parameter) else self._buffers
+            held[f"{STATE}{number}"] = each.tensor
+        self._count = len(found.state)
 
     def forward(self, *tensors: Any) -> Any:
-        leaves = list(self._constants)
-        for place, tensor in zip(self._places, tensors, strict=True):
-            leaves[place] = tensor
-        arguments = inspect.BoundArguments(self._signature, pytree.tree_unflatten(leaves, self._structure))
-        model = getattr(self, MODEL_ATTRIBUTE)
-        with self._context:
-            output = _call(model, arguments)
-            self._returned.read(output)
-            if self._loss is None:
-                return tuple(tensors_of(output))
-            loss = _checked_loss(self._loss(output))
-        self._dependence.read(loss, model)
-        return loss
+        state = [getattr(self, f"{STATE}{number}") for number in range(self._count)]
+        output, assigned = self._run(state, tensors)
+        return (*tensors_of(output), *assigned)
 
 
 def _call(model: Any, arguments: inspect.BoundArguments) -> Any:
@@ -240,9 +276,10 @@ def _each_once(tensors: Sequence[Any]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _mode_set(model: Any, training: bool) -> Iterator[None]:
-    """The model in training or evaluation mode, each submodule's own flag restored afterwards."""
-    if isinstance(model, torch.fx.GraphModule):
+def mode_set(model: Any, training: bool) -> Iterator[None]:
+    """The model in training or evaluation mode, each submodule's own flag restored afterwards. A model that is in that
+    mode already keeps the flags of its submodules: what is frozen stays frozen."""
+    if isinstance(model, torch.fx.GraphModule) or model.training == training:
         yield
         return
     flags = [(module, module.training) for module in model.modules()]
@@ -267,50 +304,34 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _functional_graph(step: _Step, inputs: tuple[Any, ...], training: bool) -> tuple[Any, dict[str, Any]]:
-    """The functional graph of the step, forward and backward in one when training; and the tensors that
-    torch.export has lifted out of the model's code."""
+@contextlib.contextmanager
+def _said_to_be_exported() -> Iterator[None]:
+    """What `torch.compiler.is_exporting` tells the module's code is true."""
+    before = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
+    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
     try:
-        with torch.inference_mode(False), torch.set_grad_enabled(training), contextlib.ExitStack() as stack:
-            if isinstance(getattr(step, MODEL_ATTRIBUTE), torch.fx.GraphModule):
-                stack.enter_context(torch.fx.traceback.preserve_node_meta())
-                traceable = step
-            else:
-                traceable = _with_lifted_as_buffers(torch.export.export(step, inputs, strict=False))
-            lifted = {
-                name: tensor for name, tensor in traceable.named_buffers(remove_duplicate=False) if LIFTED in name
-            }
-            joint = aot_autograd.aot_export_joint_with_descriptors(stack, traceable, inputs)
-            return joint.graph_module.graph, lifted
-    except InputError:
+        yield
+    finally:
+        torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag = before
+
+
+@contextlib.contextmanager
+def _in_one_sentence(model: Any) -> Iterator[None]:
+    """What PyTorch raises is an InputError that names the layer and the line."""
+    try:
+        yield
+    except (InputError, UncapturedHigherOrderOpError):
         raise
     except Exception as error:
-        name = type(getattr(step, MODEL_ATTRIBUTE)).__name__
-        why = reason(error, getattr(step, MODEL_ATTRIBUTE), f"{MODEL_ATTRIBUTE}.")
-        raise InputError(f"PyTorch cannot trace {name} with these arguments: {why}") from error
+        why = reason(error, model)
+        raise InputError(f"PyTorch cannot trace {type(model).__name__} with these arguments: {why}") from error
 
 
-def _with_lifted_as_buffers(exported: Any) -> Any:
-    """The module of an exported step. Tensors that torch.export found in closures become attributes of it, which the
-    tracer refuses."""
-    module = exported.module()
-    for name, tensor in exported.constants.items():
-        path, _, key = name.rpartition(".")
-        holder = module.get_submodule(path)
-        if LIFTED in key and key in vars(holder):
-            delattr(holder, key)
-            holder.register_buffer(key, tensor, persistent=False)
-    return module
-
-
-def _first_names(model: Any) -> dict[str, str]:
-    """For every name of a parameter or buffer the first one it has, which is what `state_dict` users know it by."""
-    return _first_of_each(
-        [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    )
-
-
-def _first_of_each(named: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """For every name of an object the first one it has."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(found), name) for name, found in named}
+def _functional_graph(rehearsal: Rehearsal, found: Found, inputs: tuple[Any, ...]) -> Any:
+    """The functional graph of the step, forward and backward in one when training."""
+    tensors = [*(each.tensor for each in found.state), *inputs]
+    mode = next((tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor)), None)
+    context = TracingContext(mode or FakeTensorMode(allow_non_fake_inputs=True))
+    with torch.fx.traceback.preserve_node_meta(), tracing(context), contextlib.ExitStack() as stack:
+        joint = aot_autograd.aot_export_joint_with_descriptors(stack, _Step(rehearsal, found), inputs)
+        return joint.graph_module.graph

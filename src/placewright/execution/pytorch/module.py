@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import nn
 
-from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature
+from placewright.execution.pytorch.program import TorchProgram, describe_signature
+from placewright.execution.pytorch.runnable import check_hooks
+from placewright.importers.torch_calls import BACKEND
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
@@ -33,9 +34,10 @@ OneStep = TypeVar("OneStep", bound=RunsStep)
 class PlannedModule(Generic[OneStep]):
     """A plan for one call of a module, or for one training step of it."""
 
-    def __init__(self, step: OneStep, model: nn.Module) -> None:
+    def __init__(self, step: OneStep) -> None:
         self.step = step
-        self.parameters = Parameters(model, list(step.program.parameters.values()), trained=step.program.training)
+        self.parameters = Parameters(step.program, trained=step.program.training)
+        self._trained = {name: place for place, name in enumerate(step.program.parameters.values())}
         self._lock = threading.Lock()
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
@@ -47,32 +49,49 @@ class PlannedModule(Generic[OneStep]):
         program = self.step.program
         with self._lock:
             parameters = self.parameters.now()
+            if program.training:
+                _check_inputs_of_training(tensors)
+                check_hooks({name: parameters[place] for name, place in self._trained.items()})
+                if not program.gradients:
+                    _check_no_gradients(program, parameters)
             out = self.step.run(parameters, tensors)
-            if program.gradients:
-                # Gradients of two parameters may be one tensor, or an input.
-                shared = {_memory_of(tensor) for tensor in (*parameters, *tensors)}
-                for name, tensor in program.gradients.items():
-                    _accumulate(self.parameters.named(name), out[tensor], shared)
-        return program.returned.filled([out[tensor] for tensor in program.results])
+            # Gradients of two parameters may be one tensor, or an input.
+            shared = {_memory_of(tensor) for tensor in (*parameters, *tensors)} if program.training else set()
+            for name, tensor in program.gradients.items():
+                _accumulate(self.parameters.named(name), out[tensor], shared)
+            for place, tensor in program.input_gradients.items():
+                _accumulate(tensors[place], out[tensor], shared)
+            for slot, tensor in program.assigned:
+                slot.set(out[tensor])
+        results = [out[tensor] for tensor in program.results]
+        return program.returned.filled(without_backward(results, program.differentiable))
 
 
 class Parameters:
-    """Parameters and buffers of a module by name, as they are when a step begins.
+    """Parameters and buffers of a module by name, and what else it writes to, as they are when a step begins.
 
     trained: whether it matters which of them want a gradient.
     """
 
-    def __init__(self, model: nn.Module, names: Sequence[str], *, trained: bool = False) -> None:
-        self._names = names
+    def __init__(self, program: TorchProgram, *, trained: bool = False) -> None:
+        self._names = list(program.parameters.values())
+        self._state = program.state
+        self._outside = [each.outside for each in _all_state(program) if each.outside is not None]
         self._trained = trained
-        self._places = [_place(model, name) for name in names]
-        self._number = {name: number for number, name in enumerate(names)}
+        self._number = {name: number for number, name in enumerate(self._names)}
         self._known = self._read()
         self._expected = [_sort_of(tensor, trained) for tensor in self._known]
 
     def now(self) -> list[Any]:
         """In the order of the names. Raises InputError where one is gone, or of another shape, dtype or device than it
-        was, or frozen since then: `.to()` and `requires_grad_()` change a parameter without replacing it."""
+        was, or frozen since then: `.to()` and `requires_grad_()` change a parameter without replacing it; or where a
+        tensor outside of the module has been replaced."""
+        for outside in self._outside:
+            if not outside.is_there:
+                raise InputError(
+                    f"'{shown(outside.name or 'a tensor')}', which forward reads outside of the module, has been "
+                    "replaced since the plan was made; compile the module again"
+                )
         self._known = self._read()
         found = [_sort_of(tensor, self._trained) for tensor in self._known]
         if found != self._expected:
@@ -89,7 +108,57 @@ class Parameters:
         return self._known[self._number[name]]
 
     def _read(self) -> list[Any]:
-        return [held.get(key) for held, key in self._places]
+        return [each.tensor if each.slot is None else each.slot.get() for each in self._state]
+
+
+class _WithoutBackward(torch.autograd.Function):
+    """Results of an inference, which say so where somebody asks for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
+        return tuple(tensor.detach() for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise InputError(
+            "this tensor was computed by a plan of an inference, which keeps nothing for a backward pass; compile the "
+            "module with training=True, or call it in torch.no_grad() where no gradient is meant"
+        )
+
+
+def without_backward(results: Sequence[Any], differentiable: Sequence[bool]) -> list[Any]:
+    """The results, of which those that would have a gradient in the module itself have one that cannot be computed."""
+    if not any(differentiable) or not torch.is_grad_enabled():
+        return list(results)
+    wanted = [tensor for tensor, is_so in zip(results, differentiable, strict=True) if is_so]
+    instead = iter(_WithoutBackward.apply(torch.empty(0, requires_grad=True), *wanted))
+    return [next(instead) if is_so else tensor for tensor, is_so in zip(results, differentiable, strict=True)]
+
+
+def _all_state(program: TorchProgram) -> Sequence[Any]:
+    return (*program.state, *program.constant_state)
+
+
+def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
+    for number, tensor in enumerate(tensors):
+        if not tensor.requires_grad:
+            continue
+        if not tensor.is_leaf:
+            raise InputError(
+                f"argument {number} was computed from something that wants a gradient, and a planned step ends at its "
+                f"arguments; pass it detached, or call backward yourself: {BACKEND}"
+            )
+        check_hooks({f"argument {number}": tensor})
+
+
+def _check_no_gradients(program: TorchProgram, parameters: Sequence[Any]) -> None:
+    """With a planned optimizer a gradient that is there already would be left out of the optimizer's step."""
+    for name, parameter in zip(program.parameters.values(), parameters, strict=True):
+        if parameter.grad is not None and parameter.requires_grad:
+            raise InputError(
+                f"'{shown(name)}' has a gradient already, which the planned optimizer's step would leave out; call "
+                "optimizer.zero_grad() first, or compile without the optimizer to accumulate gradients"
+            )
 
 
 #: Shape, dtype, device, and of a training step whether it wants a gradient.
@@ -108,17 +177,6 @@ def _described(sort: _Sort | None) -> str:
     shape, dtype, device, trained = sort
     where = "" if device.type == "cpu" else f" on {device}"
     return f"{describe_signature([(tuple(shape), dtype)])}{where}{', with a gradient' if trained else ''}"
-
-
-def _place(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a parameter, buffer or plain attribute, and its key there."""
-    path, _, key = name.rpartition(".")
-    module = attribute(model, path) if path else model
-    held = vars(module)
-    for among in (held["_parameters"], held["_buffers"], held):
-        if key in among:
-            return among, key
-    raise InputError(f"the module holds no tensor '{shown(name)}'")
 
 
 def _accumulate(parameter: Any, gradient: Any, shared: set[int]) -> None:

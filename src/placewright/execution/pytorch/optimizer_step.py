@@ -5,12 +5,15 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import optimizer as optimizers
 
 from placewright.support.errors import InputError, shown
 
@@ -30,6 +33,48 @@ def optimizer_kind(optimizer: torch.optim.Optimizer | None) -> str | None:
             "its step yourself"
         )
     return kind
+
+
+def check_hooks_of(optimizer: torch.optim.Optimizer) -> None:
+    """Raises InputError for an optimizer with hooks before its step, which find all gradients in place there."""
+    if optimizer._optimizer_step_pre_hooks or optimizers._global_optimizer_pre_hooks:
+        raise InputError(
+            "the optimizer has a hook before its step, which finds no gradients when the step is planned; remove it, "
+            "or leave the optimizer out and call its step yourself"
+        )
+
+
+def call_hooks_after(optimizer: torch.optim.Optimizer) -> None:
+    """Calls the hooks that an optimizer has for the end of its step, once for all parameters."""
+    for hook in (*optimizer._optimizer_step_post_hooks.values(), *optimizers._global_optimizer_post_hooks.values()):
+        hook(optimizer, (), {})
+
+
+@contextmanager
+def optimizer_kept(optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
+    """An optimizer's state is put back afterwards, into the same tensors; loading it would call hooks."""
+    if optimizer is None:
+        yield
+        return
+    before = {
+        parameter: {key: (value, copy.deepcopy(value)) for key, value in state.items()}
+        for parameter, state in optimizer.state.items()
+    }
+    called = getattr(optimizer, "_opt_called", None)
+    try:
+        yield
+    finally:
+        optimizer.state.clear()
+        with torch.no_grad():
+            for parameter, state in before.items():
+                optimizer.state[parameter] = {
+                    key: value.copy_(was) if isinstance(value, torch.Tensor) else was
+                    for key, (value, was) in state.items()
+                }
+        if called is None:
+            vars(optimizer).pop("_opt_called", None)
+        else:
+            optimizer._opt_called = called
 
 
 class ParameterStep:
@@ -62,11 +107,12 @@ class ParameterStep:
         alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [parameter]}]
         if parameter is not self._parameter:
             alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self._parameter])})
-        parameter.grad = gradient
-        # Not alone.step: a scheduler puts a function there that steps the whole optimizer, and asks whether it ran.
-        kind.step(alone)
+        before, parameter.grad = parameter.grad, gradient
+        # Not alone.step: a scheduler puts a function there that steps the whole optimizer, and asks whether it ran. Nor
+        # kind.step itself, which calls the hooks of a whole step.
+        (kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step)(alone)
         self._optimizer._opt_called = True
-        parameter.grad = None
+        parameter.grad = before
         if parameter is not self._parameter:
             state[self._parameter] = alone.state[parameter]
         return parameter

@@ -7,7 +7,6 @@ again. Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from placewright.execution.pytorch.calls import Call, Value, itself
 from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
+from placewright.execution.pytorch.optimizer_step import optimizer_kept
 from placewright.execution.pytorch.places import Place, Watch, drivers_of, finish_current
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import Recorded, launch_beside, the_driver
@@ -381,17 +381,15 @@ def unchanged(changed: Sequence[Any], optimizer: Any = None, places: Sequence[Pl
     """What steps change is put back afterwards. changed: tensors. places: where else than on the host random numbers
     are drawn."""
     before = [tensor.detach().clone() for tensor in changed]
-    state = copy.deepcopy(optimizer.state_dict()) if optimizer is not None else None
     random = torch.get_rng_state()
     drawn = {driver: driver.random_state() for driver in drivers_of(places)}
     try:
-        yield
+        with optimizer_kept(optimizer):
+            yield
     finally:
         torch.set_rng_state(random)
         for driver, state_before in drawn.items():
             driver.set_random_state(state_before)
-        if optimizer is not None:
-            optimizer.load_state_dict(state)
         with torch.no_grad():
             for tensor, value in zip(changed, before, strict=True):
                 tensor.copy_(value)

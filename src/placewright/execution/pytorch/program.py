@@ -14,10 +14,13 @@ from torch import nn
 
 from placewright.execution.pytorch.calls import Call, Value, calls_of
 from placewright.execution.pytorch.optimizer_step import ParameterStep, optimizer_kind
+from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
+from placewright.importers.torch_held import Slot
 from placewright.importers.torch_ops import draws_random_numbers
+from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import Returned, flatten_arguments, trace
 
@@ -28,10 +31,14 @@ class TorchProgram:
 
     calls: by op of the graph; inputs have none. strides: of the tensors that calls make and read, where they have any.
     homes: the device on which each of them lies in the module itself. parameters: tensor of the graph -> its name in
-    the module, buffers included. constants: tensor of the graph -> value. inputs: tensor of the graph -> its place
-    among the tensors that the program is called with. input_signature: shape and dtype of each of those.
-    results: the tensors that the module returns (of a training step: the loss).
-    gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them.
+    the module; parameters, buffers, and what else lives on between calls and is written to. state: where each of these
+    stands, in their order. constants: tensor of the graph -> value; constant_state: where those stand that forward
+    finds outside of the module. inputs: tensor of the graph -> its place among the
+    tensors that the program is called with. input_signature: shape and dtype of each of those.
+    results: the tensors that the module returns (of a training step: the loss); differentiable: whether each of them
+    would have a gradient in the module itself. assigned: attributes of the module that hold another tensor afterwards.
+    gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them. input_gradients:
+    the same of inputs, by their places.
     returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
     """
 
@@ -40,11 +47,16 @@ class TorchProgram:
     strides: Mapping[int, tuple[int, ...]]
     homes: Mapping[int, torch.device]
     parameters: Mapping[int, str]
+    state: tuple[State, ...]
     constants: Mapping[int, Any]
+    constant_state: tuple[State, ...]
     inputs: Mapping[int, int]
     input_signature: tuple[tuple[tuple[int, ...], Any], ...]
     results: tuple[int, ...]
+    differentiable: tuple[bool, ...]
+    assigned: tuple[tuple[Slot, int], ...]
     gradients: Mapping[str, int]
+    input_gradients: Mapping[int, int]
     returned: Returned
     random: tuple[int, ...]
 
@@ -65,10 +77,13 @@ def make_program(
 ) -> TorchProgram:
     """The program of one call of a module, or of one training step; with an optimizer, its step included.
 
-    Raises InputError when PyTorch cannot trace the module, or the optimizer is not one that costs are known of.
+    Raises InputError when PyTorch cannot trace the module, the module does what no program can stand for, or the
+    optimizer is not one that costs are known of.
     """
-    traced = trace(model, args, kwargs, training=training, loss=loss)
+    check_module(model, training=training)
+    traced = trace(model, args, kwargs, training=training, loss=loss, to_run=True)
     captured = capture(traced)
+    check_calls(captured.nodes)
     leaves, _ = flatten_arguments(model, args, kwargs)
     place = {node: node.meta["desc"].idx for node, (_, role) in captured.sources.items() if role == "input"}
     graph, tensors = translate(captured, type(model).__name__, optimizer_kind(optimizer))
@@ -84,9 +99,9 @@ def make_program(
         steps,
         place,
         input_signature=signature(tensors_of(leaves)),
-        results=captured.outputs[:1] if training else captured.outputs,
         returned=Returned() if training else traced.returned,
-        lifted=traced.lifted,
+        differentiable=() if training else tuple(traced.found.differentiable),
+        slots=traced.found.assigned,
     )
 
 
@@ -102,6 +117,7 @@ def program_of_graph(module: torch.fx.GraphModule, name: str, is_parameter: Sequ
         if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
     ]
     captured = capture_graph(module.graph, is_parameter)
+    check_calls(captured.nodes)
     graph, tensors = translate(captured, name, None)
     return _program(
         captured,
@@ -110,9 +126,9 @@ def program_of_graph(module: torch.fx.GraphModule, name: str, is_parameter: Sequ
         {},
         {node: place for place, node in enumerate(placeholders)},
         input_signature=signature([node.meta["val"] for node in placeholders]),
-        results=captured.outputs,
         returned=Returned(),
-        lifted={},
+        differentiable=(),
+        slots=(),
     )
 
 
@@ -124,12 +140,12 @@ def _program(
     place: Mapping[Any, int],
     *,
     input_signature: tuple[tuple[tuple[int, ...], Any], ...],
-    results: Sequence[Any],
     returned: Returned,
-    lifted: Mapping[str, Any],
+    differentiable: tuple[bool, ...],
+    slots: Sequence[Slot],
 ) -> TorchProgram:
-    """place: of each FX node that is an input, where it stands among the tensors the program is called with. lifted:
-    the constants among the placeholders, by the target of their descriptor."""
+    """place: of each FX node that is an input, where it stands among the tensors the program is called with. slots: of
+    the attributes that are assigned."""
     one = {node: indices[0] for node, indices in tensors.items() if len(indices) == 1 and indices[0] is not None}
     gradients = {captured.sources[node][0]: one[value] for node, value in captured.gradients}
     kept = {node: name for node, (name, role) in captured.sources.items() if role == "parameter" and node not in place}
@@ -139,22 +155,27 @@ def _program(
         strides={index: tuple(value.stride()) for index, value in _values(tensors) if value.layout == torch.strided},
         homes={index: value.device for index, value in _values(tensors)},
         parameters={one[node]: name for node, name in kept.items()},
+        state=tuple(captured.state[node] for node in kept),
         constants={
-            one[node]: _constant(node, lifted) for node, (_, role) in captured.sources.items() if role == "constant"
+            one[node]: _constant(node, captured) for node, (_, role) in captured.sources.items() if role == "constant"
         },
+        constant_state=tuple(state for state in captured.state.values() if state.is_constant),
         inputs={one[node]: number for node, number in place.items() if node in one},
         input_signature=input_signature,
-        results=tuple(one[node] for node in results),
+        results=tuple(one[node] for node in captured.outputs),
+        differentiable=differentiable,
+        assigned=tuple((slot, one[node]) for slot, node in zip(slots, captured.assigned, strict=True)),
         gradients={} if optimizer_steps else gradients,
+        input_gradients={place[node]: one[value] for node, value in captured.input_gradients},
         returned=returned,
         random=_random(graph, captured),
     )
 
 
-def _constant(node: Any, lifted: Mapping[str, Any]) -> Any:
+def _constant(node: Any, captured: Capture) -> Any:
     if node.op == "get_attr":
         return attribute(node.graph.owning_module, node.target)
-    return lifted[node.meta["desc"].target]
+    return captured.state[node].tensor
 
 
 def _random(graph: Graph, captured: Capture) -> tuple[int, ...]:

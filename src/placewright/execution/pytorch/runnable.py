@@ -1,0 +1,91 @@
+"""What of a module a planned step would not do as the module does: refused, each in one sentence, before anything runs.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.modules import module as every_module
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from placewright.importers.torch_calls import BACKEND, layers_noted
+from placewright.support.errors import InputError, shown
+
+#: Attributes of a module that hold hooks, and what a sentence calls them.
+HOOKS = {
+    "_forward_pre_hooks": "forward hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward hook",
+    "_backward_hooks": "backward hook",
+}
+_GLOBAL_HOOKS = tuple(f"_global{attribute}" for attribute in HOOKS)
+_WRAPPERS = (DataParallel, DistributedDataParallel, FullyShardedDataParallel)
+
+
+def check_module(model: Any, *, training: bool) -> None:
+    """Raises InputError for a module that a plan cannot stand for, naming what it has: hooks of the user's, gradients
+    that other processes exchange, or no code that can be traced."""
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise InputError(
+            f"a {type(model).__name__} cannot be compiled, only an nn.Module can: pass the module that it was made "
+            "from, or program.module() of an ExportedProgram"
+        )
+    for path, module in model.named_modules():
+        where = f"the module '{shown(path)}'" if path else "the module"
+        if isinstance(module, _WRAPPERS):
+            raise InputError(
+                f"{where} is a {type(module).__name__}, whose exchange of tensors is no part of a planned step; "
+                "compile the module in it"
+            )
+        for attribute, kind in HOOKS.items():
+            for hook in getattr(module, attribute).values():
+                if not _is_pure(hook) and (training or "forward" in kind):
+                    raise InputError(f"{where} has a {kind}, which planned steps do not call; {BACKEND}")
+    for attribute in _GLOBAL_HOOKS:
+        if any(not _is_pure(hook) for hook in getattr(every_module, attribute).values()):
+            raise InputError(f"all modules have a hook ({attribute}), which planned steps do not call; remove it")
+    if training:
+        check_hooks(dict(model.named_parameters()))
+
+
+def check_hooks(tensors: dict[str, Any]) -> None:
+    """Raises InputError for a tensor whose gradient goes through a hook."""
+    for name, tensor in tensors.items():
+        if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+            raise InputError(f"'{shown(name)}' has a hook on its gradient, which planned steps do not call; {BACKEND}")
+
+
+def check_calls(nodes: Sequence[Any]) -> None:
+    """Raises InputError for a traced call that a planned step cannot make."""
+    for node in nodes:
+        name = str(node.target)
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise InputError(
+                f"the op {name} holds code of its own, such as branches or a loop's body, and plans cannot run it"
+            )
+        for value in _values(node):
+            if value.layout != torch.strided:
+                layout = str(value.layout).removeprefix("torch.")
+                raise InputError(f"the op {name} makes a tensor of layout {layout}, and plans run dense tensors only")
+        if any(isinstance(value, torch.Generator) for value in (*node.args, *node.kwargs.values())):
+            raise InputError(
+                f"the op {name} draws from a generator of its own, and planned steps use PyTorch's default one"
+            )
+
+
+def _values(node: Any) -> Iterator[Any]:
+    value = node.meta.get("val")
+    yield from (each for each in torch.utils._pytree.tree_leaves(value) if isinstance(each, torch.Tensor))
+
+
+def _is_pure(hook: Any) -> bool:
+    """Whether a hook is one of those that are traced with the module and do nothing else: PyTorch's own, such as weight
+    normalization's, and the tracer's."""
+    module = str(getattr(hook, "__module__", None) or type(hook).__module__)
+    return module.startswith("torch.nn.utils.") or module == layers_noted.__module__

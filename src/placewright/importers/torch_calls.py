@@ -1,0 +1,179 @@
+"""The calls of PyTorch that a module makes while it is traced, each seen before it is made.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import traceback as fx_traceback
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils import checkpoint
+
+from placewright.importers.torch_origin import is_model_code, without_directory
+from placewright.support.errors import InputError
+
+#: What a refusal recommends: the backend sees Python itself and what it changes.
+BACKEND = 'torch.compile(model, backend="placewright") runs such a module'
+#: The frame below which there is no code of the model, and those that only pass a call on.
+_RUNS_THE_MODEL = "placewright/importers/torch_trace.py"
+_MODES = frozenset({torch.overrides.__file__})
+#: Recurrent layers.
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+#: Hooks on tensors: whatever they do beside what they return would be done once, while the module is traced.
+_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+
+
+class Calls(TorchFunctionMode):
+    """Gives every call stand-ins for the tensors that outlive it, and notes for the tracer where it was made.
+
+    stand_ins: by identity of a tensor. unknown: what stands for a tensor that has none; it may be that tensor.
+    made: told every result. notes_source: whether the tracer is told the line of each call. refuse_hooks: whether a
+    hook on a tensor is an error.
+    """
+
+    def __init__(
+        self,
+        stand_ins: dict[int, Any],
+        unknown: Callable[[Any], Any],
+        made: Callable[[Any], None] | None = None,
+        *,
+        notes_source: bool,
+        refuse_hooks: bool,
+    ) -> None:
+        super().__init__()
+        self._stand_ins = stand_ins
+        self._unknown = unknown
+        self._made = made
+        self._notes_source = notes_source
+        self._refuse_hooks = refuse_hooks
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Makes the call with stand-ins."""
+        name = getattr(function, "__name__", "")
+        if self._refuse_hooks and name in _HOOKS:
+            file, line = _caller()
+            raise InputError(
+                f"forward registers a hook on a tensor (in {without_directory(file)}:{line}), and what that does "
+                f"beside returning a gradient would be done only once; {BACKEND}"
+            )
+        args, kwargs = pytree.tree_map(self.instead, (args, kwargs or {}))
+        if self._notes_source:
+            fx_traceback.current_meta["stack_trace"] = 'File "{}", line {}'.format(*_caller())
+        result = layer_by_layer(function, args) if name in _RECURRENT and not kwargs else function(*args, **kwargs)
+        if self._made is not None:
+            self._made(result)
+        return result
+
+    def instead(self, value: Any) -> Any:
+        """The stand-in of a tensor, and any other value as it is."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        stand_in = self._stand_ins.get(id(value))
+        return self._unknown(value) if stand_in is None else stand_in
+
+
+def _caller() -> tuple[str, int]:
+    """File and line of the model's own code that makes a call; of PyTorch's where no other is on the way."""
+    frame: Any = sys._getframe(1)
+    inside = ("", 0)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_model_code(file):
+            return file, frame.f_lineno
+        if file.endswith(_RUNS_THE_MODEL):
+            break
+        if not inside[0] and file != __file__ and file not in _MODES:
+            inside = (file, frame.f_lineno)
+        frame = frame.f_back
+    return inside
+
+
+def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """A recurrent call; where it drops between its layers, one call a layer and the dropout between them.
+
+    PyTorch's own decomposition, which tracing would take, never drops: it compares the number of layers with the number
+    of the layer the wrong way round.
+    """
+    packed = isinstance(args[3], (tuple, list)) if len(args) > 3 else False
+    first = args[:2] if packed else args[:1]
+    states, weights, has_biases, layers, dropout, train, bidirectional, *batch_first = args[len(first) :]
+    if not (dropout and train and layers > 1):
+        return function(*args)
+    value, *sizes = first
+    turned = bool(batch_first and batch_first[0])
+    value = value.transpose(0, 1) if turned else value
+    several = isinstance(states, (tuple, list))
+    directions = 2 if bidirectional else 1
+    each = len(weights) // (layers * directions) * directions
+    found = []
+    for layer in range(layers):
+        part = slice(layer * directions, (layer + 1) * directions)
+        own = [state[part] for state in states] if several else states[part]
+        rest = (weights[layer * each : (layer + 1) * each], has_biases, 1, 0.0, train, bidirectional)
+        value, *ends = function(value, *sizes, own, *rest, *([False] if batch_first else []))
+        found.append(ends)
+        if layer + 1 < layers:
+            value = torch.dropout(value, dropout, True)
+    ends = [torch.cat(layers_of) for layers_of in zip(*found, strict=True)]
+    return (value.transpose(0, 1) if turned else value, *ends)
+
+
+@contextmanager
+def layers_noted(model: Any) -> Iterator[None]:
+    """Every traced call gets the path and class of each module whose forward it is made in."""
+    path_of = {id(module): path for path, module in model.named_modules()}
+    entered: list[tuple[str, Any]] = []
+    thread = threading.get_ident()  # The hooks below are those of all threads.
+
+    def note() -> None:
+        fx_traceback.current_meta["nn_module_stack"] = {str(depth): entry for depth, entry in enumerate(entered)}
+
+    def enter(module: Any, args: Any) -> None:
+        if threading.get_ident() == thread:
+            entered.append((path_of.get(id(module), ""), type(module)))
+            note()
+
+    def leave(module: Any, args: Any, result: Any) -> None:
+        if threading.get_ident() == thread:
+            entered.pop()
+            note()
+
+    handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for key in ("nn_module_stack", "stack_trace"):
+            fx_traceback.current_meta.pop(key, None)
+
+
+@contextmanager
+def without_checkpoints() -> Iterator[None]:
+    """`torch.utils.checkpoint` keeps what it would drop: the numbers are the same, and what is recomputed is a plan's
+    to say. Its recomputation reads and sets the generator of random numbers, which no traced call can show."""
+
+    def kept(function: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        yield
+
+    class Kept:
+        @staticmethod
+        def apply(function: Any, preserve: bool, *args: Any) -> Any:
+            return function(*args)
+
+    before = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction
+    checkpoint._checkpoint_without_reentrant_generator = kept
+    checkpoint.CheckpointFunction = Kept
+    try:
+        yield
+    finally:
+        checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction = before

@@ -1,0 +1,301 @@
+"""A first run of a module on fake tensors, before it is traced: what it reads and changes beside its arguments.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from placewright.importers.torch_calls import BACKEND, Calls, layers_noted, without_checkpoints
+from placewright.importers.torch_held import Held, Slot
+from placewright.importers.torch_outside import Outside, outside_of
+from placewright.importers.torch_stand_in import tensors_of
+from placewright.support.errors import InputError, shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A tensor that a module reads and that is none of its arguments.
+
+    name: dotted path below the module, or what it is called where it was found. tensor: the one that was found. slot:
+    where it stands in the module; None for one outside of it. written: whether forward writes to one outside.
+    """
+
+    name: str
+    tensor: Any
+    slot: Slot | None
+    outside: Outside | None = None
+    written: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it lies outside the module and is only read."""
+        return self.slot is None and not self.written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What the first run found.
+
+    state: the tensors that are read beside the arguments: parameters, buffers, other attributes, tensors from outside.
+    assigned: the attributes of the module that hold another tensor afterwards. trainable: of a training step each
+    parameter that requires a gradient, and whether the loss depends on it. differentiable: of each tensor returned by
+    an inference, whether it would have a gradient where gradients are on.
+    """
+
+    state: Sequence[State]
+    assigned: Sequence[Slot]
+    trainable: Mapping[str, bool]
+    differentiable: Sequence[bool]
+
+
+class Rehearsal:
+    """Runs a module with stand-ins for all tensors that outlive the call, and puts everything back afterwards.
+
+    call: computes the module's output, and the loss of a training step, from the tensors among its arguments.
+    to_run: whether a trace will be run in the module's place; then what it cannot stand for is an InputError.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        output: Callable[[Sequence[Any]], Any],
+        loss: Callable[[Any], Any] | None,
+        *,
+        to_run: bool,
+    ) -> None:
+        self._model = model
+        self._output = output
+        self._loss = loss
+        self._to_run = to_run
+        self._held = Held(model)
+
+    def first(self, inputs: Sequence[Any]) -> Found:
+        """Runs the module on fake tensors like these."""
+        held = list(self._held.tensors())
+        every = [*(tensor for _, tensor in held), *inputs]
+        mode = next((tensor.fake_mode for tensor in every if isinstance(tensor, FakeTensor)), None)
+        mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+        stand_ins = {id(tensor): mode.from_tensor(tensor) for tensor in every}
+        outside: list[tuple[Any, Any, int]] = []
+        made: list[weakref.ref[Any]] = []
+
+        def unknown(tensor: Any) -> Any:
+            if isinstance(tensor, FakeTensor):
+                return tensor
+            fake = stand_ins[id(tensor)] = mode.from_tensor(tensor)
+            outside.append((tensor, fake, fake._version))
+            return fake
+
+        with _generators_kept(refuse=self._to_run), mode:
+            output, loss, changes = self._run(
+                stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs], _noting(made)
+            )
+        named = _first_names(held)
+        trainable = _dependence(loss, named, stand_ins, inputs, self._to_run) if self._loss else {}
+        differentiable = [bool(tensor.requires_grad) for tensor in tensors_of(output)]
+        assigned = self._assigned(changes) if self._to_run else []
+        if self._to_run:
+            del output, loss, changes
+            _refuse_kept(made, [*stand_ins.values()])
+        state = [State(name=name, tensor=tensor, slot=slot) for name, tensor, slot in named]
+        state += _from_outside(outside, {each.name for each in state}, self._to_run)
+        return Found(state=state, assigned=assigned, trainable=trainable, differentiable=differentiable)
+
+    def again(self, found: Found, state: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """Runs it with other stand-ins for the state, while a tracer watches: the output, or the loss of a training
+        step, and the new values of the attributes that are assigned."""
+        stand_ins = {id(each.tensor): tensor for each, tensor in zip(found.state, state, strict=True)}
+        constants: list[Any] = []
+
+        def unknown(tensor: Any) -> Any:
+            if isinstance(tensor, (FakeTensor, FunctionalTensor)):
+                return tensor
+            # Made by forward itself, from what is no tensor; a copy, since it may be written to.
+            constants.append(tensor)
+            stand_ins[id(tensor)] = torch.ops.aten.lift_fresh_copy.default(tensor)
+            return stand_ins[id(tensor)]
+
+        output, loss, changes = self._run(stand_ins, unknown, inputs, None)
+        new = {(id(slot.container), slot.key): value for slot, _, value in changes}
+        assigned = [value for slot in found.assigned if (value := new.get((id(slot.container), slot.key))) is not None]
+        if self._to_run and not len(changes) == len(assigned) == len(found.assigned):
+            raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
+        return (output if self._loss is None else loss), [value.detach() for value in assigned]
+
+    def _run(
+        self,
+        stand_ins: dict[int, Any],
+        unknown: Callable[[Any], Any],
+        inputs: Sequence[Any],
+        made: Callable[[Any], None] | None,
+    ) -> tuple[Any, Any, list[tuple[Slot, Any, Any]]]:
+        """The output, the loss, and what attributes hold afterwards that they did not hold before."""
+        # An exported program says by itself where its calls come from.
+        is_code = not isinstance(self._model, torch.fx.GraphModule)
+        calls = Calls(stand_ins, unknown, made, notes_source=is_code, refuse_hooks=self._to_run)
+        try:
+            for slot, tensor in self._held.tensors():
+                if slot.is_settable and id(tensor) in stand_ins:
+                    slot.set(stand_ins[id(tensor)])
+            during = Held(self._model)
+            with ExitStack() as stack:
+                stack.enter_context(without_checkpoints())
+                if is_code:
+                    stack.enter_context(layers_noted(self._model))
+                stack.enter_context(calls)
+                output = self._output(inputs)
+                loss = None if self._loss is None else self._loss(output)
+            return output, loss, list(during.changes())
+        finally:
+            self._held.restore()
+
+    def _assigned(self, changes: Sequence[tuple[Slot, Any, Any]]) -> list[Slot]:
+        """The slots of the attributes to which forward assigns a new tensor. Raises InputError for what a plan could
+        not do in the same way at every call."""
+        for slot, old, new in changes:
+            what = f"forward changes the attribute '{shown(slot.name)}'"
+            if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+                was, now = _told(old), _told(new)
+                raise InputError(
+                    f"{what} from {was} to {now}, which a plan would not do; call the module once before, if only its "
+                    f"first call does this, otherwise {BACKEND}"
+                )
+            if (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):
+                raise InputError(
+                    f"{what} to a tensor of another shape, dtype or device, so its next call differs; {BACKEND}"
+                )
+            if new.requires_grad:
+                raise InputError(f"{what} to a tensor that wants a gradient; detach it, since steps end with backward")
+        return [slot for slot, _, _ in changes]
+
+
+def _first_names(held: Sequence[tuple[Slot, Any]]) -> list[tuple[str, Any, Slot]]:
+    """Each tensor once, by the first of its names."""
+    first: dict[int, tuple[str, Any, Slot]] = {}
+    for slot, tensor in held:
+        first.setdefault(id(tensor), (slot.name, tensor, slot))
+    return list(first.values())
+
+
+def _noting(made: list[weakref.ref[Any]]) -> Callable[[Any], None]:
+    def note(result: Any) -> None:
+        made.extend(weakref.ref(tensor) for tensor in tensors_of(result))
+
+    return note
+
+
+def _dependence(
+    loss: Any, named: Sequence[tuple[str, Any, Slot]], stand_ins: Mapping[int, Any], inputs: Sequence[Any], to_run: bool
+) -> dict[str, bool]:
+    """Which parameters autograd reaches from the loss."""
+    leaves = {id(node.variable) for node in _reached(loss.grad_fn) if node.name() == "torch::autograd::AccumulateGrad"}
+    trainable = {
+        name: id(stand_ins[id(tensor)]) in leaves
+        for name, tensor, _ in named
+        if isinstance(tensor, nn.Parameter) and tensor.requires_grad
+    }
+    known = {id(stand_ins[id(tensor)]) for _, tensor, _ in named if isinstance(tensor, nn.Parameter)}
+    known |= {id(stand_ins[id(tensor)]) for tensor in inputs}
+    if to_run and leaves - known:
+        raise InputError(
+            "the loss depends on a tensor that requires a gradient and is neither a parameter of the module nor one of "
+            f"its arguments, so nothing would add to its gradient; {BACKEND}"
+        )
+    return trainable
+
+
+def _reached(start: Any) -> set[Any]:
+    """The nodes of the autograd graph behind one of them, itself included."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        behind = {node for node, _ in waiting.pop().next_functions if node is not None} - seen
+        seen |= behind
+        waiting += behind
+    return seen
+
+
+def _refuse_kept(made: Sequence[weakref.ref[Any]], stand_ins: Sequence[Any]) -> None:
+    """Raises InputError where a tensor that forward made is alive when nothing of the call is left: it has been put
+    somewhere by Python, which a plan would not do."""
+    ours = {id(tensor) for tensor in stand_ins}
+
+    def alive() -> list[Any]:
+        return [tensor for each in made if (tensor := each()) is not None and id(tensor) not in ours]
+
+    if alive():
+        gc.collect()
+    for tensor in alive():
+        holders = [
+            type(holder).__name__ for holder in gc.get_referrers(tensor) if isinstance(holder, (dict, list, set))
+        ]
+        where = f" in a {holders[0]}" if holders else ""
+        raise InputError(
+            f"forward keeps a tensor of shape {tuple(tensor.shape)} that it computed{where} outside of the module, "
+            f"which a plan would not do; {BACKEND}"
+        )
+
+
+def _from_outside(outside: list[tuple[Any, Any, int]], names: set[str], to_run: bool) -> Iterator[State]:
+    """The tensors that are none of the module's and live on after the call; the list is emptied."""
+    met = [(weakref.ref(tensor), fake._version != before) for tensor, fake, before in outside]
+    outside.clear()
+    for number, (reference, written) in enumerate(met):
+        tensor = reference()
+        if tensor is None:
+            continue  # Forward made it itself, from what is no tensor.
+        where = outside_of(tensor)
+        name = where.name or f"outside{number}"
+        while name in names:
+            name += "_"
+        names.add(name)
+        if to_run and tensor.requires_grad and torch.is_grad_enabled():
+            raise InputError(f"forward reads '{shown(name)}', which requires a gradient and is no parameter; {BACKEND}")
+        yield State(name=name, tensor=tensor, slot=None, outside=where, written=written)
+
+
+@contextmanager
+def _generators_kept(*, refuse: bool) -> Iterator[None]:
+    """Python's, NumPy's and PyTorch's generators of random numbers are left as they were. Raises InputError where
+    forward has used them from Python, which a traced call cannot show."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+        python, numpy, generator = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])
+    changed = [
+        name
+        for name, is_changed in (
+            ("draws from Python's random", python != before[0]),
+            ("draws from numpy.random", any(np.any(one != other) for one, other in zip(numpy, before[1], strict=True))),
+            ("seeds PyTorch's generator", not torch.equal(generator, before[2])),
+        )
+        if is_changed
+    ]
+    if changed and refuse:
+        raise InputError(f"forward {changed[0]}, which a plan would do only once; {BACKEND}")
+
+
+def _told(value: Any) -> str:
+    """A value in a sentence."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    is_short = value is None or (type(value) in (int, float, str, bool) and len(repr(value)) < 40)
+    return shown(repr(value)) if is_short else f"a {type(value).__name__}"
