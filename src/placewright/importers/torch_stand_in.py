@@ -58,30 +58,21 @@ def _faked(leaf: Any, mode: Any) -> Any:
 @contextlib.contextmanager
 def _attributes_replaced(model: Any, stand_ins: Mapping[int, Any]) -> Iterator[None]:
     """Every attribute of the model's modules that holds a tensor with a stand-in (parameters, buffers, plain
-    attributes, containers of tensors) holds the stand-in; afterwards each module has the attributes it had before.
-
-    A tensor that is a plain attribute is a buffer meanwhile, since the tracer takes no other; an exported program's
-    are its constants.
-    """
+    attributes, containers of tensors) holds the stand-in; afterwards each module has the attributes it had before."""
+    if not stand_ins:
+        yield
+        return
     before = [(module, dict(vars(module))) for module in model.modules()]
-    registered = {id(tensor) for tensor in [*model.parameters(), *model.buffers()]}
     for module, attributes in before:
         for name, value in attributes.items():
             if any(id(tensor) in stand_ins for tensor in tensors_of(value)):
                 vars(module)[name] = pytree.tree_map(lambda leaf: stand_ins.get(id(leaf), leaf), value)
-        if not isinstance(module, torch.fx.GraphModule):
-            plain = [name for name, value in attributes.items() if _is_plain(value) and id(value) not in registered]
-            vars(module)["_buffers"] = {**module._buffers, **{name: vars(module).pop(name) for name in plain}}
     try:
         yield
     finally:
         for module, attributes in before:
             vars(module).clear()
             vars(module).update(attributes)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
 
 
 class _InsteadOfMeta(TorchFunctionMode):
