@@ -102,6 +102,35 @@ class Compiled:
             call_hooks_after(self._planner.optimizer)
         return result
 
+    def __getattr__(self, name: str) -> Any:
+        """What the module has and this has not, such as `state_dict`, `parameters` and `eval`, is the module's."""
+        planner = vars(self).get("_planner")
+        if planner is None or name.startswith("_"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        found = getattr(planner.model, name)
+        return partial(self._call_of_module, found) if getattr(found, "__self__", None) is planner.model else found
+
+    def _call_of_module(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a method of the module returns; this, where it returns the module."""
+        result = method(*args, **kwargs)
+        return self if result is self._planner.model else result
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy is made of: the module and how it is planned. A copy makes plans of its own.
+
+        Raises InputError for a step with an optimizer, whose copy nobody but the copied step would know.
+        """
+        self._refuse_optimizer("copying or pickling")
+        return {
+            "planner": self._planner,
+            "inductor": self._inductor,
+            "measure_placements": self._measure_placements,
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Starts anew."""
+        Compiled.__init__(self, **state)
+
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would."""
         self._made_for(args, kwargs)

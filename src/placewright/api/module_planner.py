@@ -83,6 +83,15 @@ class ModulePlanner:
         self._measured = measured
         self._profile = profile
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the places, which a process has for itself."""
+        return {key: value for key, value in vars(self).items() if key not in ("places", "local_places")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Finds the places of these devices in this process."""
+        vars(self).update(state)
+        self.places = self.local_places = places_of([device.name for device in self.machine.devices])
+
     @property
     def is_recorded(self) -> bool:
         """Whether steps are replays of a CUDA graph."""

@@ -109,6 +109,10 @@ class CompiledOnRanks(Compiled):
         with self._lock, self._ranks.setting_up():
             self._agreed(args, kwargs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Refused: the ranks are those of this process."""
+        raise InputError("what is compiled for ranks cannot be copied or pickled; compile the copy of the module")
+
     def compare(self, *_: Any, **__: Any) -> Any:
         """Refused: it times devices of one process."""
         raise InputError("compare times devices of one process; name them, as in devices='cpu:0,cpu:1'")
