@@ -14,7 +14,6 @@ jax = pytest.importorskip("jax", reason="the JAX importer needs JAX")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
-from test_jax_function import floats  # noqa: E402
 from twin_networks import flops_of  # noqa: E402
 
 import placewright  # noqa: E402
@@ -23,6 +22,11 @@ from placewright.graph import Graph  # noqa: E402
 from placewright.importers import load_graph  # noqa: E402
 from placewright.importers.jax_function import from_jax  # noqa: E402
 from placewright.importers.json_graph import save_graph  # noqa: E402
+
+
+def floats(*shape: int) -> Any:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
 
 INDEX, INDICES = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((3,), jnp.int32)
 
@@ -68,7 +72,8 @@ def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def gradient(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
     places = tuple(place for place, arg in enumerate(args) if arg.dtype == jnp.float32)
-    return jax.grad(scalar(function), argnums=places)
+    derived: Callable[..., Any] = jax.grad(scalar(function), argnums=places)
+    return derived
 
 
 def tangents(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
@@ -89,7 +94,7 @@ def tangents(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..
 
 def transformed(form: str, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     function, args = FUNCTIONS[name]
-    return {
+    forms: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
         "vmap": lambda: (jax.vmap(function), many(args)),
         "vmap of vmap": lambda: (jax.vmap(jax.vmap(function)), many(many(args), 2)),
         "vmap of the first": lambda: (
@@ -105,7 +110,8 @@ def transformed(form: str, name: str) -> tuple[Callable[..., Any], tuple[Any, ..
         "grad of vmap": lambda: (gradient(jax.vmap(function), args), many(args)),
         "vmap of grad": lambda: (jax.vmap(gradient(function, args)), many(args)),
         "jvp of vmap": lambda: (tangents(jax.vmap(function), args), many(args)),
-    }[form]()
+    }
+    return forms[form]()
 
 
 FORMS = (

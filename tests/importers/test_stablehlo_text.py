@@ -176,6 +176,10 @@ def test_quantised_types_have_the_size_of_what_is_stored() -> None:
         ("%0 = stablehlo.fusion %x : tensor<2x3xf32>", "'%0' (fusion) does not name what it calls"),
         ("%0 = stablehlo.optimization_barrier : tensor<2x3xf32>", "'%0' (identity) has no operand"),
         ("%0 = stablehlo.while(%i = %x) : tensor<2x3xf32>", "lacks its regions"),
+        (
+            "^bb1(%y: tensor<2x3xf32>):\n%0 = stablehlo.negate %y : tensor<2x3xf32>",
+            "'main' has blocks with arguments of their own",
+        ),
     ],
 )
 def test_a_bad_module_is_one_sentence_with_its_line(body: str, sentence: str) -> None:

@@ -13,6 +13,7 @@ from placewright.importers.hlo_text import RawComputation, RawInstruction, RawMo
 from placewright.importers.hlo_types import pieces
 from placewright.importers.torch_origin import without_directory
 from placewright.importers.xla_graph import build_graph
+from placewright.importers.xla_kinds import SHARD_MARKS
 from placewright.importers.xla_program import (
     MAX_DEPTH,
     Array,
@@ -23,6 +24,7 @@ from placewright.importers.xla_program import (
     leaves,
     whole_numbers,
 )
+from placewright.importers.xla_shards import written_shardings
 from placewright.importers.xla_weights import named_weights
 from placewright.support.errors import InputError, shown
 
@@ -36,9 +38,7 @@ _CALLED = {
 }
 #: What joins two elements, by opcode the attribute that names it.
 _JOINING = {"reduce": "to_apply", "reduce-window": "to_apply", "scatter": "to_apply", "select-and-scatter": "scatter"}
-_MARKS = frozenset(
-    ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "MoveToHost"]
-)
+_MARKS = frozenset(["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement", "MoveToHost"])
 _LIBRARY = {"TopK": "topk", "__cub$DeviceRadixSort": "sort", "cu_threefry2x32": "threefry2x32"}
 _EFFECTS = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}")
@@ -231,6 +231,8 @@ class _Conversion:
 def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
     """A call of code outside HLO, of which some is known."""
     target = raw.attributes.get("custom_call_target", "").strip('"')
+    if target in SHARD_MARKS:
+        return SHARD_MARKS[target], written_shardings(raw.attributes.get("frontend_attributes", "")), target
     if target in _MARKS:
         return "reshape", {}, target
     if "matmul" in target or "gemm" in target:

@@ -28,7 +28,7 @@ _CALLS = {
 #: What only marks its operands.
 _SAME_NAMES = """
     optimization_barrier stop_gradient sharding_constraint device_put pvary pcast reduced_vary_cast copy_p random_wrap
-    random_unwrap mesh_cast reshard custom_lin
+    random_unwrap mesh_cast reshard custom_lin preduced vary_unreduced_cast_p
 """
 _SAME = frozenset(_SAME_NAMES.split())
 _SUMMARY = re.compile(r"(.*?):(\d+)(?::\d+)? \(", re.DOTALL)
@@ -99,7 +99,7 @@ class _Conversion:
                 target=primitive,
                 scope=f"{scope}/{primitive}" if scope else primitive,
                 source=source_of(equation.source_info),
-                has_effect=bool(equation.effects) and opcode != "call",
+                has_effect=any(_is_effect(each) for each in equation.effects) and opcode != "call",
             )
         )
         for position, variable in enumerate(equation.outvars):
@@ -112,6 +112,9 @@ class _Conversion:
             return "call", {}, (self.converter.computation(inner, str(params.get("name") or primitive)),)
         if primitive in _SAME:
             return "identity", {}, ()
+        if primitive == "shard_map":
+            details = {side: tuple(map(_sharding, params[f"{side}_specs"])) for side in ("in", "out")}
+            return "shard-map", details, (self.converter.computation(params["jaxpr"], "shard_map"),)
         if primitive == "scan":
             trips = {"trips": params["length"], "unroll": self.converter.unroll, "reverse": params["reverse"]}
             details = {**trips, "consts": params["num_consts"], "carry": params["num_carry"]}
@@ -142,6 +145,19 @@ class _Conversion:
     def _unique(self, name: str) -> str:
         self.used[name] += 1
         return name if self.used[name] == 1 else f"{name}_{self.used[name] - 1}"
+
+
+def _sharding(spec: Any) -> str:
+    """How an array is divided: the axes of the mesh along each of its own."""
+    axes = [(part,) if isinstance(part, str) else tuple(part or ()) for part in spec]
+    while axes and not axes[-1]:
+        axes.pop()
+    return str(axes)
+
+
+def _is_effect(effect: Any) -> bool:
+    """Whether an equation does more than give results; to talk along an axis of a mesh is none."""
+    return type(effect).__name__ != "NamedAxisEffect"
 
 
 def array_of(aval: Any) -> Array:

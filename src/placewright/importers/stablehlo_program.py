@@ -12,7 +12,9 @@ from placewright.importers.stablehlo_locations import Locations
 from placewright.importers.stablehlo_text import Block, Function, Module, Statement, read_module
 from placewright.importers.stablehlo_types import parse_types, split_signature
 from placewright.importers.xla_graph import build_graph
+from placewright.importers.xla_kinds import SHARD_MARKS
 from placewright.importers.xla_program import MAX_DEPTH, Computation, Instruction, Program, Reference, Type, leaves
+from placewright.importers.xla_shards import written_shardings
 from placewright.importers.xla_weights import named_weights
 from placewright.support.errors import InputError, shown
 
@@ -77,6 +79,8 @@ class _Conversion:
     def graph(self) -> Graph:
         function = self._main()
         entry = self.function(function.name, function.line)
+        if len(function.body.arguments) != len(function.locations):
+            raise self.error(f"'{shown(function.name)}' has blocks with arguments of their own", function.line)
         labels = [
             self.locations.label(location) or name.removeprefix("%")
             for name, location in zip(function.body.arguments, function.locations, strict=True)
@@ -172,7 +176,7 @@ class _Conversion:
         results = self._results(statement, signature, kinds)
         opcode = statement.op.rpartition(".")[2].replace("_", "-")
         called, captured = self._called(statement, scope, opcode, kinds)
-        if statement.regions and opcode not in ("while", "conditional", "case", "if"):
+        if statement.regions and opcode not in ("while", "conditional", "case", "if", "manual-computation"):
             captured = []
         references += [self._found(token, statement, scope)[0] for token in captured]
         opcode, details = self._meaning(statement, text, opcode, kinds)
@@ -223,7 +227,7 @@ class _Conversion:
             if match is None:
                 raise self.error("a call does not name its function", statement.line)
             return (self.function(match[1].strip('"'), statement.line),), []
-        if opcode not in ("while", "case", "if"):
+        if opcode not in ("while", "case", "if", "manual-computation"):
             return (), []
         bound = {name: kind for (name, _), kind in zip(_BOUND.findall(statement.text), kinds, strict=False)}
         inner = []
@@ -246,10 +250,14 @@ class _Conversion:
             return "conditional", {}
         if opcode in _SAME:
             return "identity", {}
+        if opcode == "manual-computation":
+            return "shard-map", written_shardings(statement.text)
         if opcode == "while":
             return opcode, {"carry": statement.num_results}
         if opcode == "get-tuple-element":
             return opcode, {"index": int((re.findall(r"\[(\d{1,6})\]", text) or numbers(text, "index") or [0])[0])}
+        if opcode == "custom-call" and self._target(statement) in SHARD_MARKS:
+            return SHARD_MARKS[self._target(statement)], written_shardings(statement.text)
         if opcode == "custom-call":
             return ("reshape" if "Sharding" in text or "SPMD" in text else opcode), {}
         shape = getattr(kinds[0], "shape", ()) if kinds else ()

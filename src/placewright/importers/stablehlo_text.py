@@ -16,6 +16,8 @@ from placewright.support.errors import InputError, shown
 _FUNCTION = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@(\"[^\"]+\"|[\w.$-]+)\s*\(")
 _STATEMENT = re.compile(r"(?:(%[\w$.-]+)(?::(\d{1,6}))?\s*=\s*)?(?:\"([\w.]+)\"|([\w.]+))")
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*(.*)", re.DOTALL)
+#: Arguments of a region that stand before it.
+_GIVEN = re.compile(r"\((?:%[\w$.-]+\s*:.*)?\)\s*$", re.DOTALL)
 _LOCATION = re.compile(r"\s+loc\((#loc\d*|unknown|\".*|callsite.*|fused.*)\)$")
 _LOCATION_LINE = re.compile(r"(#loc\d*)\s*=\s*loc\((.*)\)$")
 #: Lines that go on with the statement before them.
@@ -166,9 +168,13 @@ class _Reader:
         opens = text.endswith("{")
         count = int(match[2] or 1) if match[1] else 0
         op = match[3] or match[4]
-        statement = Statement(self.at, match[1] or "", count, op, text.removesuffix("{").removesuffix("("), location)
+        text = text.removesuffix("{").removesuffix("(")
+        given = _GIVEN.search(text) if opens and op == "sdy.manual_computation" else None
+        statement = Statement(self.at, match[1] or "", count, op, text[: given.start()] if given else text, location)
         if opens:
             self._regions(statement, depth)
+        if given is not None:
+            self._block_arguments(given[0], statement.regions[0])
         return statement
 
     def _regions(self, statement: Statement, depth: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.importers.xla_loops import trip_count
 from placewright.importers.xla_program import MAX_LEAVES, Instruction, leaves
+from placewright.importers.xla_shards import shard_map, to_parts, to_wholes
 from placewright.importers.xla_values import like
 from placewright.support.errors import InputError, shown
 
@@ -31,7 +32,7 @@ _RESULT_OF_START = {
 }
 
 
-_LEAST_CALLED = {"call": 1, "fusion": 1, "while": 2, "scan": 1, "conditional": 1}
+_LEAST_CALLED = {"call": 1, "fusion": 1, "while": 2, "scan": 1, "conditional": 1, "shard-map": 1}
 _NEEDS_OPERAND = frozenset({"identity", "add-dependency"})
 
 
@@ -203,4 +204,7 @@ RULES: dict[str, Rule] = {
     "while": _loop,
     "scan": _loop,
     "conditional": _conditional,
+    "shard-map": shard_map,
+    "to-parts": to_parts,
+    "to-wholes": to_wholes,
 }

@@ -11,6 +11,7 @@ from placewright.importers.optimizers import Optimizer
 from placewright.importers.xla_pieces import split_stacked_weights
 from placewright.importers.xla_program import Program, leaves
 from placewright.importers.xla_scopes import phases
+from placewright.importers.xla_shards import hold_parts
 from placewright.importers.xla_translation import Shared, Translation
 from placewright.importers.xla_unused import drop_unused
 from placewright.importers.xla_updates import add_optimizer, add_update, write_loops_in_place
@@ -30,6 +31,7 @@ def build_graph(
     """
     translation = Translation(GraphBuilder(name), Shared(program.materialised, program.scopes_nest))
     root = translation.run(program.entry, translation.add_arguments(program))
+    hold_parts(translation)
     outputs = [translation.as_output(leaf) for leaf in leaves(root)]
     if optimizer is not None:
         results = len(outputs) - len(program.weights)

@@ -37,7 +37,7 @@ _OPCODES: Mapping[str, str] = {
         dynamic-gather dynamic-slice dynamic-update-slice gather scatter scatter-add scatter-max scatter-min scatter-mul
         scatter-sub torch-index-select""",
     "sort": "approx-top-k sort top-k topk",
-    "fill": "create-token empty empty2 iota dynamic-iota after-all",
+    "fill": "create-token empty empty2 iota dynamic-iota after-all axis-index partition-id replica-id",
     "random": """
         random-bits random-clone random-fold-in random-gamma random-gamma-grad random-seed random-split rng
         rng-bit-generator rng-get-and-update-state rng-uniform threefry2x32""",
@@ -95,9 +95,15 @@ STRETCHING_VIEWS = frozenset({"broadcast", "broadcast-in-dim"})
 #: They talk to other partitions of the same program.
 _COLLECTIVES = """
     all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter psum
-    psum-invariant ppermute pmax pmin
+    psum-invariant ppermute pmax pmin pbroadcast all-gather-invariant all-gather-reduced unreduced-psum
+    unreduced-reduce-scatter
 """
 COLLECTIVES = frozenset(_COLLECTIVES.split())
+#: Custom calls between whole arrays and what one device holds of them, by target.
+SHARD_MARKS: Mapping[str, str] = {
+    **dict.fromkeys(("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"), "to-parts"),
+    **dict.fromkeys(("SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"), "to-wholes"),
+}
 
 
 def function_of(opcode: str) -> str:

@@ -48,7 +48,8 @@ class Translation:
     arrays, owner: per tensor its type, and the tensor whose memory it shares. readers: per owner the ops that read its
     memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
     results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops, which may
-    write over what they start from.
+    write over what they start from. parts_of: per whole array views of one device's part, and how it is
+    divided; part_of: per view of a whole array the part, and that.
     """
 
     def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
@@ -64,6 +65,8 @@ class Translation:
         self.entry: list[int] = []
         self.in_place: list[tuple[int, int, int]] = []
         self.pieces: dict[tuple[int, int], int] = {}
+        self.parts_of: dict[int, list[tuple[int, str]]] = {}
+        self.part_of: dict[int, tuple[int, str]] = {}
         self._place = ("", "")
         self._ops_of: dict[str, int] = {}
         self._used: set[str] = set()
@@ -217,10 +220,12 @@ class Translation:
         return tensor
 
     def as_output(self, leaf: Any) -> int:
-        """The tensor of a leaf of the root, written out where it is a stretched view."""
+        """The tensor of a leaf of the root, written out where it is stretched; of a shard_map one device's part."""
         if leaf is None:
             leaf = Folded(Array((0,), "bool", 0))
         tensor = self.as_tensor(leaf, "output")
+        while tensor in self.part_of:
+            tensor = self.part_of[tensor][0]
         array = self.arrays[tensor]
         if not array.is_stretched:
             return tensor
