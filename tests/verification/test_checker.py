@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, ItemsView
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from placewright.support.errors import InputError
 from placewright.terminal.check_table import check_table
 from placewright.verification.checker import check_plan
 from placewright.verification.evidence import unchecked
+from placewright.verification.order import require_order
 from placewright.verification.replay import Step, demands, held_memory, in_place_memory, memory_curve, step_times
 
 
@@ -269,6 +271,18 @@ def test_what_is_wrong_is_named(name: str) -> None:
     assert any(sentence in problem for problem in problems), problems
 
 
+def test_whoever_needs_the_graph_of_a_plan_refuses_one_that_cannot_run_on_it() -> None:
+    plan, graph, _ = right_plan()
+    require_order(plan, graph)
+    for change, sentence in (
+        (replace(plan, ops=plan.ops[:-1]), "op 'c' is scheduled 0 times, not once"),
+        (_with_transfer(plan, tensor="q"), "the transfer of 'q' to device 1 moves no tensor of the graph"),
+        (replace(plan, transfers=()), "the positions of ops and transfers are not 0, 1, 2 and so on"),
+    ):
+        with pytest.raises(InputError, match=f"^'p.json' does not fit its graph: {sentence}"):
+            require_order(change, graph, name="'p.json'")
+
+
 @pytest.mark.parametrize("name", ["control of a", "controls of b", "b", ""])
 def test_a_control_tensor_has_one_name(name: str) -> None:
     plan, graph, time_ns = right_plan("transfer")
@@ -406,7 +420,7 @@ def test_ops_share_a_device_with_all_that_hold_the_memory_they_overwrite(problem
     assert found == expected
 
 
-class Counted(dict[int, set[int]]):
+class Counted(UserDict[int, set[int]]):
     """A dictionary that knows how often it was walked."""
 
     walks = 0

@@ -17,6 +17,7 @@ from placewright.plans.provenance import find_graph, recorded_times
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
+from placewright.verification.order import require_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +26,12 @@ class Target:
 
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
     content of the file; None where that takes the plan's graph. write_with_graph: with who reads what, when the graph
-    is given, or found by a target that tells or takes it. write_text: what a path
-    in .pbtxt gets instead. packs: a path in .gz is compressed, which readers of other formats do not undo.
+    is given, or needed. write_text: what a path in .pbtxt gets instead. packs: a path in .gz is compressed, which
+    readers of other formats do not undo.
     rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
     file and the path of the export.
     tell: of a target that other programs execute and that does not hold the whole plan: what that costs or leaves out,
-    and what speaks against it, in sentences; it takes the graph that the plan was made from, where it is there.
+    and what speaks against it, in sentences.
     """
 
     suffix: str
@@ -76,7 +77,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "device-map": Target(
             suffix=".device-map.json",
             summary="whole modules to devices, for accelerate",
-            write=device_map.to_bytes,
+            write=None,
             write_with_graph=device_map.to_bytes,
             tell=_tell_map,
         ),
@@ -124,8 +125,8 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     graph
         What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
         is named here or not run. "dot" and "perfetto" show who reads what in a graph that is given, otherwise what each
-        step waited for. "pipelining" and "graphdef" need the graph, "onnx" its file. A device map and a split do not
-        hold the whole plan: with the graph it is planned anew under them, and what speaks against them is logged as
+        step waited for. "device-map", "pipelining" and "graphdef" need the graph, "onnx" its file. A device map and a
+        split do not hold the whole plan: it is planned anew under them, and what speaks against them is logged as
         warnings.
 
     Raises
@@ -149,23 +150,18 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
     target
         To where; targets that hold the whole plan have nothing to tell.
     graph
-        As `export_plan` takes it. Where none is given and none found, all that is told is that the cost is not known.
+        As `export_plan` takes it.
 
     Raises
     ------
     InputError
-        When the graph given cannot be read or is another one.
+        When the graph cannot be found or read, or is another one.
     """
     tell = TARGETS[target].tell
     if tell is None:
         return [], []
-    try:
-        found = find_graph(plan, graph, asked=_asked(target))
-    except InputError as error:
-        if graph is not None:
-            raise
-        what = target.replace("-", " ")
-        return [], [f"what this {what} costs is not known without the plan's graph, so name it ({error})"]
+    found = find_graph(plan, graph, asked=_asked(target))
+    require_order(plan, found)
     return tell(plan, found, recorded_times(plan))
 
 
@@ -187,15 +183,11 @@ def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | st
 
 
 def _content(plan: Plan, target: Target, graph: Graph | str | Path | None, asked: str) -> bytes:
-    if target.write is not None and (target.write_with_graph is None or (graph is None and target.tell is None)):
+    if target.write is not None and (graph is None or target.write_with_graph is None):
         return target.write(plan)
     assert target.write_with_graph is not None
-    try:
-        found = find_graph(plan, graph, asked=asked)
-    except InputError:
-        if graph is not None or target.write is None:
-            raise
-        return target.write(plan)
+    found = find_graph(plan, graph, asked=asked)
+    require_order(plan, found)
     return target.write_with_graph(plan, found)
 
 

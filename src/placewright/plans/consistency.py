@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from placewright.plans.record import Plan, ScheduledOp, Transfer
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 
 
 def check_consistency(plan: Plan) -> None:
@@ -16,13 +16,11 @@ def check_consistency(plan: Plan) -> None:
     _check_steps(plan, num_devices)
     names = {op.name for op in plan.ops}
     _require(len(names) == len(plan.ops), "two ops have one name")
-    names.add("")
-    for buffer in plan.buffers:
-        if buffer.device >= num_devices or buffer.allocated_ns > buffer.freed_ns or buffer.op not in names:
-            label = f"buffer '{buffer.name}'"
-            _require(buffer.device < num_devices, f"{label} is on device {buffer.device}; there are {num_devices}")
-            _require(buffer.allocated_ns <= buffer.freed_ns, f"{label} is freed before it is allocated")
-            raise InputError(f"{label} belongs to op '{buffer.op}', which is not in the plan")
+    _check_buffers(plan, num_devices, names)
+    for transfer in plan.transfers:
+        if transfer.producer not in names:
+            name = shown(transfer.tensor)
+            raise InputError(f"a transfer moves '{name}' of op '{shown(transfer.producer)}', which is not in the plan")
     for curve in (*plan.memory_curves, *([plan.input_order_memory] if plan.input_order_memory else [])):
         times = curve.time_ns
         _require(len(times) == len(curve.bytes_in_use) > 0, "a memory curve needs as many times as values")
@@ -50,13 +48,35 @@ def _check_lengths(plan: Plan, num_devices: int) -> None:
         _require(len(values) == num_devices, f"{key} has {len(values)} entries for {num_devices} devices")
 
 
+def _check_buffers(plan: Plan, num_devices: int, names: set[str]) -> None:
+    """Each on a device, for a time, and of an op or, a copy, of a transfer that brings it; residents are of no op."""
+    brought = {(transfer.tensor, transfer.destination) for transfer in plan.transfers}
+    for buffer in plan.buffers:
+        label = f"buffer '{shown(buffer.name)}'"
+        if buffer.device >= num_devices:
+            raise InputError(f"{label} is on device {buffer.device}; there are {num_devices}")
+        if buffer.allocated_ns > buffer.freed_ns:
+            raise InputError(f"{label} is freed before it is allocated")
+        if buffer.kind == "resident":
+            if buffer.op:
+                raise InputError(f"{label} is resident and yet belongs to op '{shown(buffer.op)}'")
+        elif buffer.op not in names:
+            raise InputError(f"{label} belongs to op '{shown(buffer.op)}', which is not in the plan")
+        elif buffer.kind == "copy" and (buffer.name, buffer.device) not in brought:
+            raise InputError(f"{label} is a copy that no transfer brings to device {buffer.device}")
+
+
 def _check_steps(plan: Plan, num_devices: int) -> None:
     for op in plan.ops:
         if op.device >= num_devices:
-            raise InputError(f"op '{op.name}' is on device {op.device}; there are {num_devices}")
+            raise InputError(f"op '{shown(op.name)}' is on device {op.device}; there are {num_devices}")
     for transfer in plan.transfers:
-        if max(ends := (transfer.source, transfer.destination)) >= num_devices:
-            raise InputError(f"a transfer of '{transfer.tensor}' goes from device {ends[0]} to {ends[1]}")
+        source, destination = transfer.source, transfer.destination
+        if max(source, destination) >= num_devices or source == destination:
+            raise InputError(
+                f"a transfer of '{shown(transfer.tensor)}' goes from device {source} to {destination}; "
+                f"there are {num_devices}"
+            )
     every: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
     for positions in ([op.position for op in plan.ops], [transfer.position for transfer in plan.transfers]):
         _require(all(a < b for a, b in pairwise(positions)), "steps are not sorted by position")

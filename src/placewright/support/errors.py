@@ -28,8 +28,22 @@ def parser_message(error: Exception) -> str:
     return shown(error)
 
 
+def printable(text: str) -> str:
+    """The text on one line, without characters that a terminal would obey."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class PlacewrightError(Exception):
-    """Base of every error that is the input's fault rather than a defect. The command line ends with code 2."""
+    """Base of every error that is the input's fault rather than a defect. The command line ends with code 2.
+
+    Parameters
+    ----------
+    sentence
+        The message; names in it may be from foreign files, so it is made `printable`.
+    """
+
+    def __init__(self, sentence: object) -> None:
+        super().__init__(printable(str(sentence)))
 
 
 class InputError(PlacewrightError):

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from placewright.problem.objective import Objective
+from placewright.support.errors import printable as printable
 from placewright.support.quantities import format_bytes, format_time_ns
-
-
-def printable(text: str) -> str:
-    """The text on one line, without characters that a terminal would obey."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shortened(text: str, width: int) -> str:

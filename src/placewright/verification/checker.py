@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import groupby, zip_longest
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph
-from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transfer
+from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups, recorded_constraints
 from placewright.problem.objective import Metrics
 from placewright.support.errors import InputError
 from placewright.support.garbage import collection_paused
 from placewright.verification.evidence import about_configuration, about_evidence, about_time_sources
+from placewright.verification.order import about_order, label, records_of, steps_of
 from placewright.verification.replay import (
     Demands,
     Event,
@@ -25,7 +26,6 @@ from placewright.verification.replay import (
     Step,
     demands,
     held_memory,
-    in_place_memory,
     launch_times,
     memory_curve,
     moved_bytes,
@@ -51,13 +51,9 @@ def check_plan(
     if time_ns.shape != (len(graph.ops), machine.num_devices):
         raise InputError(f"op times have shape {time_ns.shape}, not one row per op and one column per device")
     wanted = demands(graph, plan.control)
-    problems = _about_header(plan, graph) or _about_placement(plan, graph, wanted) or _about_tensor_names(plan, graph)
-    if problems:
+    if problems := about_order(plan, graph, wanted):
         return problems
-    steps = _steps(plan, graph)
-    problems = _about_order(plan, graph, wanted, steps)
-    if problems:
-        return problems
+    steps = steps_of(plan, graph)
     times = step_times(graph, machine, wanted, steps, time_ns, signals=plan.control == "signal")
     held = held_memory(graph, wanted, steps, times)
     curves = _curves(plan, held)
@@ -107,159 +103,6 @@ def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
     return constrained
 
 
-def _about_header(plan: Plan, graph: Graph) -> list[str]:
-    if plan.graph_fingerprint != graph.fingerprint:
-        return [f"the plan is for graph '{plan.graph_name}', whose fingerprint is not that of graph '{graph.name}'"]
-    if plan.num_graph_ops != len(graph.ops):
-        return [f"the plan counts {plan.num_graph_ops} graph ops; there are {len(graph.ops)}"]
-    if len(plan.memory_limits_bytes) != plan.machine.num_devices:
-        return [f"the plan has {len(plan.memory_limits_bytes)} memory limits for {plan.machine.num_devices} devices"]
-    return [
-        f"device '{device.name}' has {device.memory_bytes} bytes but the plan allows {limit}"
-        for device, limit in zip(plan.machine.devices, plan.memory_limits_bytes, strict=True)
-        if device.memory_bytes is not None and (limit is None or limit > device.memory_bytes)
-    ]
-
-
-def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
-    """Every op once, on a device there is, in-place results where their memory is."""
-    count = Counter(op.name for op in plan.ops)
-    expected = [graph.ops[op].name for op in wanted.reads]
-    problems = [f"op '{name}' is in the plan but not an op to schedule" for name in count.keys() - set(expected)]
-    problems += [f"op '{name}' is scheduled {count[name]} times, not once" for name in expected if count[name] != 1]
-    num_devices = plan.machine.num_devices
-    strays = [op for op in plan.ops if not 0 <= op.device < num_devices]
-    problems += [f"op '{op.name}' is on device {op.device}, the machine has {num_devices}" for op in strays]
-    if problems:
-        return problems
-    device_of = plan.device_of
-    device = {op: device_of[graph.ops[op].name] for op in wanted.reads}
-    return [
-        f"op '{graph.ops[op].name}' writes in place on device {device[op]}, but op '{graph.ops[other].name}', which "
-        f"shares that memory, is on device {device[other]}"
-        for writers, sharers in in_place_memory(graph, wanted)
-        if len({device[op] for op in (*writers, *sharers)}) > 1
-        for op in writers
-        for other in sharers
-        if device[op] != device[other]
-    ]
-
-
-def _about_tensor_names(plan: Plan, graph: Graph) -> list[str]:
-    """A transfer moves a tensor of the graph, or the control tensor of its producer under that one name."""
-    ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
-    return [
-        f"{_label(record)} moves no tensor of the graph and not the control tensor of '{record.producer}'"
-        for record in plan.transfers
-        if record.tensor not in tensors
-        and not (record.producer in ops and record.tensor == _control_name(record.producer))
-    ]
-
-
-def _control_name(op: str) -> str:
-    return f"control of {op}"
-
-
-def _steps(plan: Plan, graph: Graph) -> list[Step]:
-    """The order; what is no tensor of the graph is a control tensor."""
-    op_of = {op.name: index for index, op in enumerate(graph.ops)}
-    tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
-    steps = []
-    for record in _records(plan):
-        if isinstance(record, Transfer):
-            op = op_of.get(record.producer, -1)
-            value = tensor_of.get(record.tensor, -1 - op)
-            steps.append(Step(op=op, value=value, source=record.source, destination=record.destination))
-        else:
-            steps.append(Step(op=op_of[record.name], value=None, source=record.device, destination=record.device))
-    return steps
-
-
-def _records(plan: Plan) -> list[ScheduledOp | Transfer]:
-    return sorted((*plan.ops, *plan.transfers), key=lambda record: record.position)
-
-
-def _label(record: ScheduledOp | Transfer) -> str:
-    if isinstance(record, Transfer):
-        return f"the transfer of '{record.tensor}' to device {record.destination}"
-    return f"op '{record.name}'"
-
-
-def _about_order(plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step]) -> list[str]:
-    if [record.position for record in _records(plan)] != list(range(len(steps))):
-        return ["the positions of ops and transfers are not 0, 1, 2 and so on, each once"]
-    device = {step.op: step.source for step in steps if step.value is None}
-    problems = _about_transfers(plan, graph, wanted, steps, device)
-    problems = problems or _about_dependencies(plan, graph, wanted, steps, device)
-    for what, positions in (
-        ("ops", [o.position for o in plan.ops]),
-        ("transfers", [t.position for t in plan.transfers]),
-    ):
-        if positions != sorted(positions):
-            problems.append(f"the plan's {what} are not sorted by position")
-    return problems
-
-
-def _about_transfers(
-    plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
-) -> list[str]:
-    """Exactly one transfer per value and device that reads it without making it."""
-    needed = {
-        (value, device[op]): wanted.maker[value]
-        for op, own in wanted.reads.items()
-        for value in own
-        if device[wanted.maker[value]] != device[op]
-    }
-    count = Counter((step.value, step.destination) for step in steps if step.value is not None)
-    problems = [
-        f"the transfer of {_value_name(graph, value)} to device {destination} stands {count[value, destination]} times "
-        "in the order, not once"
-        for value, destination in sorted(needed)
-        if count[value, destination] != 1
-    ]
-    for record, step in zip(_records(plan), steps, strict=True):
-        if not isinstance(record, Transfer) or step.value is None:
-            continue
-        if (step.value, step.destination) not in needed:
-            problems.append(f"{_label(record)} is not needed")
-            continue
-        maker = needed[step.value, step.destination]
-        expected = (graph.ops[maker].name, device[maker], moved_bytes(graph, step.value))
-        found = (record.producer, record.source, record.size_bytes)
-        if found != expected:
-            problems.append(f"{_label(record)} has producer, source and bytes {found}, expected {expected}")
-    return problems
-
-
-def _value_name(graph: Graph, value: int) -> str:
-    name = graph.tensors[value].name if value >= 0 else _control_name(graph.ops[-1 - value].name)
-    return f"'{name}'"
-
-
-def _about_dependencies(
-    plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
-) -> list[str]:
-    """Every step after all it needs."""
-    ran: set[int] = set()
-    present: set[tuple[int, int]] = set()
-    problems = []
-    for record, step in zip(_records(plan), steps, strict=True):
-        if step.value is None:
-            missing = [
-                f"{_value_name(graph, value)} is on its device"
-                for value in wanted.reads[step.op]
-                if (value, step.source) not in present
-                and not (device[wanted.maker[value]] == step.source and wanted.maker[value] in ran)
-            ]
-            missing += [f"op '{graph.ops[before].name}'" for before in wanted.waits[step.op] - ran]
-            ran.add(step.op)
-        else:
-            missing = [] if step.op in ran else [f"op '{graph.ops[step.op].name}', which makes it"]
-            present.add((step.value, step.destination))
-        problems += [f"{_label(record)} stands before {what}" for what in missing]
-    return problems
-
-
 def _curves(plan: Plan, held: Sequence[Held]) -> list[Curve]:
     """The memory curve of each device."""
     on_device: list[list[Held]] = [[] for _ in plan.machine.devices]
@@ -293,17 +136,17 @@ def _about_times(
     plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times, launched: Sequence[int]
 ) -> list[str]:
     problems = []
-    for record, step, expected, launched_ns in zip(_records(plan), steps, times, launched, strict=True):
+    for record, step, expected, launched_ns in zip(records_of(plan), steps, times, launched, strict=True):
         found = (record.start_ns, record.finish_ns)
         if found != expected:
-            problems.append(f"{_label(record)} starts and finishes at {found} ns, expected {expected}")
+            problems.append(f"{label(record)} starts and finishes at {found} ns, expected {expected}")
         if record.waits_for == WAITS_FOR_LAUNCH:
             explained = 0 < launched_ns == expected[0]
         else:
             explained = _may_wait_for(plan, wanted, steps, times, step, expected[0], record.waits_for)
         if not explained:
             waits = f"which waiting for position {record.waits_for} does not explain"
-            problems.append(f"{_label(record)} starts at {expected[0]} ns, {waits}")
+            problems.append(f"{label(record)} starts at {expected[0]} ns, {waits}")
     return problems
 
 
