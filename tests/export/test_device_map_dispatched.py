@@ -2,74 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from accelerate import dispatch_model
+from dispatching import dispatched
 from torch import nn
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 import placewright
 from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.export.device_map import Place, device_map
-
-
-class OnGpu(torch.Tensor):
-    """A tensor that says which GPU it is on where there is none: it computes on the CPU, stays where it is put, and
-    refuses operands from different devices, as a tensor on a GPU does."""
-
-    place: str
-
-    @staticmethod
-    def __new__(cls, data: torch.Tensor, place: str = "cpu", requires_grad: bool = False) -> OnGpu:
-        with torch._C.DisableTorchFunctionSubclass():
-            made = torch.Tensor._make_subclass(cls, data.detach(), requires_grad)
-        made.place = getattr(data, "place", place)
-        return made  # type: ignore[no-any-return]
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.Tensor.device.__get__:
-            return torch.device(args[0].place)
-        if func is torch.Tensor.to and isinstance(args[1], str | torch.device):
-            with torch._C.DisableTorchFunctionSubclass():
-                return OnGpu(args[0].clone().as_subclass(torch.Tensor), str(args[1]))
-        operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, OnGpu)]
-        with torch._C.DisableTorchFunctionSubclass():
-            # PyTorch lets one number on the CPU meet tensors elsewhere.
-            places = sorted({operand.place for operand in operands if operand.place != "cpu" or operand.dim()})
-            if len(places) > 1:
-                raise RuntimeError(f"{func.__name__}: operands on {', '.join(places)}")
-            result = func(*args, **(kwargs or {}))
-
-        def mark(leaf: Any) -> Any:
-            return OnGpu(leaf, places[0] if places else "cpu") if isinstance(leaf, torch.Tensor) else leaf
-
-        return pytree.tree_map(mark, result)
-
-
-class OnGpuFromTheStart(TorchFunctionMode):
-    """What is made on a GPU."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if "cuda" in str(given.get("device")) and func is not torch.Tensor.to:
-            place = str(given.pop("device"))
-            return OnGpu(func(*args, **given), place)
-        return func(*args, **given)
-
-
-def on_gpus(model: nn.Module) -> nn.Module:
-    """A copy whose tensors can be moved to GPUs that are not there."""
-    moved = copy.deepcopy(model)
-    for module in moved.modules():
-        for held in (module._parameters, module._buffers):
-            held.update({name: OnGpu(tensor.data) for name, tensor in held.items() if tensor is not None})
-    return moved
 
 
 class Residual(nn.Module):
@@ -137,18 +81,6 @@ def placed(model: nn.Module, args: tuple[Any, ...], pins: dict[str, int]) -> dic
     return device_map(plan, graph)
 
 
-def dispatched(model: nn.Module, mapping: dict[str, Place], args: tuple[Any, ...]) -> tuple[Any, nn.Module]:
-    """What the model computes on two GPUs, and the model. Their numbers are spelt out, since without a GPU PyTorch
-    does not take 0 for one."""
-    moved = on_gpus(model)
-    named = {path: place if place == "cpu" else f"cuda:{place}" for path, place in mapping.items()}
-    dispatch_model(moved, named, main_device=min(named.values()), force_hooks=True)
-    with torch.no_grad(), OnGpuFromTheStart():
-        result = moved(*(OnGpu(argument) for argument in args))
-    with torch._C.DisableTorchFunctionSubclass():
-        return getattr(result, "logits", result).as_subclass(torch.Tensor), moved
-
-
 def test_gpt2_runs_on_two_gpus_as_mapped() -> None:
     model, tokens = gpt2(), torch.arange(12).reshape(1, 12)
     pins = {"transformer.h.0.*": 0, "transformer.h.1.*": 0, "transformer.h.2.*": 1, "transformer.h.3.*": 1}
@@ -206,7 +138,8 @@ def test_a_map_with_weights_on_disk_computes_what_the_model_does(tmp_path: Path)
 
 def test_a_map_of_one_device_is_taken() -> None:
     model, x = nn.Sequential(nn.Linear(16, 16), Residual()), torch.randn(3, 16)
-    mapping = device_map(placewright.plan(model, "cpu", args=(x,)), None)
+    graph = placewright.from_torch(model, (x,))
+    mapping = device_map(placewright.plan(graph, "cpu"), graph)
     assert mapping == {"": "cpu"}
     wanted = model(x)
     torch.testing.assert_close(dispatch_model(model, mapping, force_hooks=True)(x), wanted, rtol=0, atol=0)

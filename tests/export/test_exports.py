@@ -38,7 +38,7 @@ from placewright.support.errors import InputError
 from placewright.support.spreadsheet import guarded, unguarded
 
 #: Targets that need the plan alone; the others have tests of their own.
-ALONE = [name for name in TARGETS if name not in ("pipelining", "graphdef", "onnx")]
+ALONE = [name for name in TARGETS if name not in ("device-map", "pipelining", "graphdef", "onnx")]
 NASTY_NAMES = ('</script><b>"x"', "a,b\nc", "naïve \u2028 \\ 'q' 模型", "tab\there\r")
 
 
@@ -338,57 +338,56 @@ def lookup(mapping: dict[str, Any], parameter: str) -> Any:
     return mapping[max(fitting, key=len)]
 
 
-def placed(*rows: tuple[str, int, int]) -> Plan:
-    """A plan of ops (module, device, microseconds)."""
+def placed(*rows: tuple[str, int, int]) -> tuple[Plan, Graph]:
+    """A plan of ops (module, device, microseconds), and its graph."""
     nodes = [
         Node(name=f"op{index}", module=module, device=device, time_ns=time * 1000)
         for index, (module, device, time) in enumerate(rows)
     ]
-    return plan_of(nodes, machine_of(3))
+    ops = [
+        Op(name=node.name, kind="other", module=node.module, time_ns=node.time_ns, outputs=(index,))
+        for index, node in enumerate(nodes)
+    ]
+    tensors = [Tensor(name=f"{node.name}:0", size_bytes=4) for node in nodes]
+    return plan_of(nodes, machine_of(3)), Graph(name="rows", ops=tuple(ops), tensors=tuple(tensors))
 
 
 def test_a_model_on_one_device_is_one_entry() -> None:
-    assert device_map(placed(("encoder.0", 1, 5), ("encoder.1", 1, 5), ("head", 1, 1))) == {"": 1}
+    assert device_map(*placed(("encoder.0", 1, 5), ("encoder.1", 1, 5), ("head", 1, 1))) == {"": 1}
 
 
 def test_a_module_goes_where_most_of_its_time_is_spent() -> None:
     """head: 3 + 3 us on device 2 against 5 us on device 0."""
-    mapping = device_map(placed(("body", 0, 9), ("head", 2, 3), ("head", 0, 5), ("head", 2, 3)))
+    mapping = device_map(*placed(("body", 0, 9), ("head", 2, 3), ("head", 0, 5), ("head", 2, 3)))
     assert (lookup(mapping, "body.weight"), lookup(mapping, "head.weight")) == (0, 2)
 
 
 def test_a_module_split_over_devices_is_listed_deeper() -> None:
     """No entry above another: accelerate's hooks of an outer one would stay on the layers of an inner one."""
     rows = (("embed", 0, 1), ("layer.0.mlp", 0, 9), ("layer.1.mlp", 1, 9), ("layer.2.mlp", 1, 9), ("head", 0, 1))
-    assert device_map(placed(*rows)) == {"embed": 0, "head": 0, "layer.0": 0, "layer.1": 1, "layer.2": 1}
-
-
-def test_without_the_graph_a_module_with_ops_of_its_own_stays_whole() -> None:
-    """block: 2 + 1 us on device 0 against 2 us on device 1."""
-    rows = (("block.first", 0, 2), ("block.second", 1, 2), ("block", 0, 1), ("head", 1, 1))
-    assert device_map(placed(*rows)) == {"block": 0, "head": 1}
+    assert device_map(*placed(*rows)) == {"embed": 0, "head": 0, "layer.0": 0, "layer.1": 1, "layer.2": 1}
 
 
 def test_the_map_is_sorted_by_path_with_numbers_by_value() -> None:
     rows = [(f"layer.{index}", int(index in (2, 9, 10)), 1) for index in reversed(range(12))]
-    assert list(device_map(placed(*rows))) == [f"layer.{index}" for index in range(12)]
+    assert list(device_map(*placed(*rows))) == [f"layer.{index}" for index in range(12)]
 
 
 def test_the_map_covers_parameters_of_modules_that_have_no_op() -> None:
-    assert lookup(device_map(placed(("a.b", 2, 1))), "never.run.weight") == 2
+    assert lookup(device_map(*placed(("a.b", 2, 1))), "never.run.weight") == 2
 
 
 def test_a_cpu_is_called_cpu_and_accelerators_are_counted_without_it() -> None:
-    plan = placed(("a", 0, 1), ("b", 1, 1), ("c", 2, 1))
+    plan, graph = placed(("a", 0, 1), ("b", 1, 1), ("c", 2, 1))
     devices = (Device(name="cpu0", kind="cpu"), *plan.machine.devices[1:])
     plan = replace(plan, machine=replace(plan.machine, devices=devices))
-    mapping = device_map(plan)
+    mapping = device_map(plan, graph)
     assert [lookup(mapping, name) for name in "abc"] == ["cpu", 0, 1]
 
 
 def test_a_plan_without_modules_has_no_device_map() -> None:
     with pytest.raises(InputError, match="no module paths"):
-        device_map(placed(("", 0, 1)))
+        device_map(*placed(("", 0, 1)))
 
 
 @given(
@@ -400,9 +399,9 @@ def test_a_plan_without_modules_has_no_device_map() -> None:
     )
 )
 def test_the_map_has_every_module_once_and_where_it_was_put(modules: dict[str, int]) -> None:
-    mapping = device_map(placed(*((path, device, 1) for path, device in modules.items())))
+    mapping = device_map(*placed(*((path, device, 1) for path, device in modules.items())))
     assert all(path == "" or not other.startswith(f"{path}.") for path in mapping for other in mapping)
     assert len(mapping) == 1 or "" not in mapping
     for path, device in modules.items():
-        kept_whole = [above for above in modules if path.startswith(f"{above}.") or above.startswith(f"{path}.")]
-        assert kept_whole or len(mapping) == 1 or lookup(mapping, path) == device
+        taken_apart = any(below.startswith(f"{path}.") for below in modules)
+        assert taken_apart or lookup(mapping, path) == device

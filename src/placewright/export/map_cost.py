@@ -7,16 +7,16 @@ one op at a time is what that takes at worst. Each tensor is counted as moved on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.analysis.outcome import device_words
-from placewright.export.device_map import device_of_module, map_of
-from placewright.export.module_ties import ModuleTies, module_ties
+from placewright.export.map_choice import DeviceChoice, choose_devices
+from placewright.export.module_record import has_record
+from placewright.export.module_ties import module_ties
 from placewright.export.placement_cost import (
     PlacementCost,
     one_device_words,
@@ -35,8 +35,11 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapJudgement:
     """A plan's map beside the plan. num_moved, moved_ns: ops that the map puts on another device than the plan, and
-    their time in the plan. layers: the map of `contiguous-split` on the same machine, whose layers stay whole."""
+    their time in the plan. own: with what no op reads in memory as well. layers: the map of `contiguous-split` on the
+    same machine, whose layers stay whole. is_recorded: whether the graph tells what the module holds beside it."""
 
+    chosen: DeviceChoice
+    is_recorded: bool
     num_moved: int
     moved_ns: int
     own: PlacementCost
@@ -52,15 +55,26 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
     problem = unconstrained_problem(plan, graph, measured)
     ties = module_ties(graph)
     planned = planned_devices(problem, plan, graph)
-    mapped = _under_map(problem, graph, plan, ties, planned)
-    elsewhere = np.flatnonzero(mapped != planned)
-    layers = split_by_layers(problem, plan, graph)
+    own, layers = (
+        choose_devices(problem, graph, plan, ties, placed)
+        for placed in (planned, split_by_layers(problem, plan, graph))
+    )
+    elsewhere = np.flatnonzero(own.of_op != planned)
     return MapJudgement(
+        chosen=own,
+        is_recorded=has_record(graph),
         num_moved=len(elsewhere),
         moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
-        own=placement_cost(problem, mapped, plan.seed),
-        layers=placement_cost(problem, _under_map(problem, graph, plan, ties, layers), plan.seed),
+        own=_cost(problem, own, plan.seed),
+        layers=_cost(problem, layers, plan.seed),
     )
+
+
+def _cost(problem: Problem, chosen: DeviceChoice, seed: int) -> PlacementCost:
+    """With the memory that what no op reads leaves of each limit."""
+    limits = zip(problem.memory_limits_bytes, chosen.unread_bytes, strict=True)
+    left = tuple(None if limit is None else max(0, limit - unread) for limit, unread in limits)
+    return placement_cost(replace(problem, memory_limits_bytes=left), chosen.of_op, seed)
 
 
 def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
@@ -74,6 +88,11 @@ def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
     if plan.objective == "peak-memory" or own.anew.bytes_over_limit:
         peaks = [format_bytes(metrics.peak_memory_bytes) for metrics in (plan.metrics, own.anew)]
         yield f"peak memory: plan {peaks[0]}; this map {peaks[1]}{over_words(own.anew)}"
+    for paths, device in found.chosen.joined:
+        yield f"{_few(paths)} are all on {device_words(plan, device)}, since they share a parameter or a layer"
+    for device, size in enumerate(found.chosen.unread_bytes):
+        if size:
+            yield f"what no op reads takes {format_bytes(size)} more on {device_words(plan, device)}"
     if _is_worth_telling(plan, found):
         told = f"{_times(found.layers)}{over_words(found.layers.anew)}"
         yield f"`--solver contiguous-split` gives a map of whole layers: {told}"
@@ -84,6 +103,11 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
     own, one = found.own, plan.one_device
     if own.anew.bytes_over_limit and not plan.metrics.bytes_over_limit:
         yield f"this map does not fit, unlike the plan: {format_bytes(own.anew.bytes_over_limit)} over the limits"
+    if not found.is_recorded and "" not in found.chosen.devices:
+        yield (
+            "the graph does not tell what its module holds beside it: the map may lack parameters that no op reads, "
+            "and other names of the rest"
+        )
     if one is None or one.metrics.bytes_over_limit:
         return
     name = f"{device_words(plan, one.device)} alone"
@@ -93,31 +117,8 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
         yield f"run one op at a time, as accelerate's hooks run it, this map is slower than {name}"
 
 
-def _under_map(
-    problem: Problem, graph: Graph, plan: Plan, ties: ModuleTies, device_of: NDArray[np.int32]
-) -> NDArray[np.int32]:
-    """Where the map made of a placement puts every scheduled op; ops that must share a device go with the first."""
-    scheduled = problem.lowered.graph_op
-    modules = [graph.ops[index].module for index in scheduled]
-    times = problem.time_ns[scheduled, device_of].tolist()
-    devices = map_of(zip(modules, device_of.tolist(), times, strict=True), plan, ties)
-    mapped = np.array(_followed(graph, devices), np.int32)[scheduled]
-    group, _ = problem.groups
-    return mapped[group]
-
-
-def _followed(graph: Graph, devices: Mapping[str, int]) -> list[int]:
-    """Per op the device of its module; in one that is taken apart, where its first operand is made. Inputs of the
-    network, and what is made of nothing, are on the device of the first entry."""
-    found: list[int] = []
-    for op in graph.ops:
-        device = device_of_module(devices, op.module)
-        if device is None:
-            makers = (graph.producer_of[tensor] for tensor in op.inputs)
-            maker = next((maker for maker in makers if maker >= 0), None)
-            device = min(devices.values()) if maker is None else found[maker]
-        found.append(device)
-    return found
+def _few(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
 
 
 def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:

@@ -1,15 +1,18 @@
 """Which modules of a network accelerate's hooks can take apart.
 
 A hook moves what a module is called with to the module's device. What a module that is taken apart computes in its own
-code runs where its operands are, so they must be on one device; and nothing places parameters that it holds itself.
+code runs where its operands are, so they must be on one device; and nothing places parameters that it holds itself. A
+parameter lies on one device under all its names, and a layer has one hook under all its paths.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from placewright.graph import Graph
+from placewright.export.module_record import ModuleRecord, module_record
+from placewright.graph import Graph, Op
 
 #: What a module's own code computes: its op by index; or has from elsewhere: from a module below it, by the path of
 #: that and the op that makes it there, or from outside, whose path is None.
@@ -21,19 +24,31 @@ _NONE = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleTies:
     """whole: modules that stay on one device. together: groups of modules whose results the code above them combines,
-    so that they share a device. with_inputs: modules whose results the network's own code combines with its inputs or
-    its own parameters."""
+    so that they share a device. shared: groups that share one because of a parameter: its names, and modules that read
+    it where another one holds it. same: groups of paths of one layer. with_inputs: parameters of the network itself,
+    and modules whose results its own code combines with these or with its inputs.
+    names: of all parameters and buffers. unread: bytes of those that no op reads."""
 
     whole: frozenset[str]
     together: tuple[frozenset[str], ...]
+    shared: tuple[frozenset[str], ...]
+    same: tuple[frozenset[str], ...]
     with_inputs: frozenset[str]
+    names: frozenset[str]
+    unread: Mapping[str, int]
 
 
 def module_ties(graph: Graph) -> ModuleTies:
-    """What the forward ops of a graph and the names of its parameters tell."""
-    whole = {path for path in _holding_parameters(graph) if path}
+    """What the forward ops of a graph, the names of its parameters and its record of the module tell.
+
+    Raises InputError when that record is none.
+    """
+    record = module_record(graph)
+    names = {*_parameters(graph), *record.unread, *record.other_names, *record.other_names.values()}
+    read_elsewhere = list(_read_elsewhere(graph, record))
+    whole = _holders(names, record) | {module for _, module in read_elsewhere}
     together: list[frozenset[str]] = []
-    with_inputs: set[str] = set()
+    with_inputs = {name for name in names if "." not in name}
     for module, combined in _combined(graph).items():
         for group in combined.groups():
             sources = [key for key in group if isinstance(key, tuple)]
@@ -47,7 +62,15 @@ def module_ties(graph: Graph) -> ModuleTies:
                     with_inputs |= paths
                 else:
                     whole.add(module)
-    return ModuleTies(whole=frozenset(whole), together=tuple(together), with_inputs=frozenset(with_inputs))
+    return ModuleTies(
+        whole=frozenset(whole),
+        together=tuple(together),
+        shared=(*_by_first(record.other_names), *map(frozenset, read_elsewhere)),
+        same=tuple(_by_first(record.other_paths)),
+        with_inputs=frozenset(with_inputs),
+        names=frozenset(names),
+        unread=record.unread,
+    )
 
 
 class _Combined:
@@ -76,7 +99,7 @@ def _combined(graph: Graph) -> dict[str, _Combined]:
     """Per module with ops of its own; what only a backward pass combines moves with its forward."""
     found: defaultdict[str, _Combined] = defaultdict(_Combined)
     for index, op in enumerate(graph.ops):
-        if op.kind == "input" or op.phase not in ("", "forward"):
+        if not is_forward(op):
             continue
         for tensor in op.inputs:
             producer = graph.producer_of[tensor]
@@ -100,6 +123,40 @@ def _is_below(path: str, module: str) -> bool:
     return path != module and (not module or path.startswith(f"{module}."))
 
 
-def _holding_parameters(graph: Graph) -> set[str]:
-    """Modules that hold parameters or buffers themselves, by the names of these."""
-    return {tensor.name.rpartition(".")[0] for tensor in graph.tensors if tensor.role == "parameter"}
+def _parameters(graph: Graph) -> Iterator[str]:
+    """Names of parameters and buffers; what an optimizer alone reads is its state."""
+    for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
+        if tensor.role == "parameter" and not (readers and all(graph.ops[op].phase == "optimizer" for op in readers)):
+            yield tensor.name
+
+
+def _holders(names: Collection[str], record: ModuleRecord) -> set[str]:
+    """Modules that hold a parameter or buffer which an op reads, under any of its names."""
+    holders = {name.rpartition(".")[0] for name in names if record.other_names.get(name, name) not in record.unread}
+    return holders - {""}
+
+
+def _read_elsewhere(graph: Graph, record: ModuleRecord) -> Iterator[tuple[str, str]]:
+    """Parameters, each with a module that reads it where a module beside it holds it. It holds it out of sight of its
+    parent, or is called with it. One that modules above it alone hold it is called with, and hooks move that."""
+    names = {name: group for group in _by_first(record.other_names) for name in group}
+    for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
+        if tensor.role == "parameter":
+            holders = {name.rpartition(".")[0] for name in names.get(tensor.name, {tensor.name})}
+            for module in {graph.ops[op].module for op in readers if is_forward(graph.ops[op])} - holders:
+                is_beside = not any(_is_below(holder, module) for holder in holders)
+                if is_beside and not all(_is_below(module, holder) for holder in holders):
+                    yield tensor.name, module
+
+
+def is_forward(op: Op) -> bool:
+    """Whether an op is part of what a module computes when it is called."""
+    return op.kind != "input" and op.phase in ("", "forward")
+
+
+def _by_first(first_of: Mapping[str, str]) -> Iterator[frozenset[str]]:
+    """All names of each thing that has several."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for name, first in first_of.items():
+        found[first] |= {name, first}
+    yield from map(frozenset, found.values())

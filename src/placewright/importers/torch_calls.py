@@ -129,8 +129,11 @@ def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
 
 @contextmanager
 def layers_noted(model: Any) -> Iterator[None]:
-    """Every traced call gets the path and class of each module whose forward it is made in."""
-    path_of = {id(module): path for path, module in model.named_modules()}
+    """Every traced call gets the path and class of each module whose forward it is made in. Of several paths of a
+    module that is the first below the one that calls it, or else the first."""
+    paths_of: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        paths_of.setdefault(id(module), []).append(path)
     entered: list[tuple[str, Any]] = []
     thread = threading.get_ident()  # The hooks below are those of all threads.
 
@@ -139,7 +142,8 @@ def layers_noted(model: Any) -> Iterator[None]:
 
     def enter(module: Any, args: Any) -> None:
         if threading.get_ident() == thread:
-            entered.append((path_of.get(id(module), ""), type(module)))
+            paths, above = paths_of.get(id(module), [""]), f"{entered[-1][0]}." if entered and entered[-1][0] else ""
+            entered.append((next((path for path in paths if path.startswith(above)), paths[0]), type(module)))
             note()
 
     def leave(module: Any, args: Any, result: Any) -> None:
