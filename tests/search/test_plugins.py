@@ -118,6 +118,7 @@ def test_the_examples_plans_are_right_under_any_constraints(problem: Problem) ->
         ("x = (\n", r"'mine.py' failed: SyntaxError: .* \(mine.py:1\)"),
         ("import placewright\n\n1 / 0\n", r"'mine.py' failed: ZeroDivisionError: division by zero \(mine.py:3\)"),
         ("import nowhere\n", r"'mine.py' failed: ModuleNotFoundError: No module named 'nowhere' \(mine.py:1\)"),
+        ("import sys\nsys.exit()\n", r"'mine.py' failed: SystemExit: no message \(mine.py:2\)"),
         ("import placewright\nplacewright.register_method(5)\n", "'mine.py': a method's name is None"),
     ],
 )
@@ -160,6 +161,7 @@ def wrong_order(problem: Problem) -> Any:
     ("answer", "complaint"),
     [
         (lambda problem: 1 // 0, r"method 'wrong' failed: ZeroDivisionError: .* \(test_plugins.py:\d+\)"),
+        (lambda problem: sys.exit(0), r"method 'wrong' failed: SystemExit: 0 \(test_plugins.py:\d+\)"),
         (lambda problem: None, "method 'wrong' returned NoneType, not a Result"),
         (wrong_order, "method 'wrong' made an invalid solution: op 1 runs before an input is on its device"),
     ],

@@ -11,7 +11,7 @@ from placewright.graph import Graph
 from placewright.importers.jax_function import from_jax
 from placewright.importers.torch_module import from_torch
 from placewright.support.errors import InputError, PlacewrightError, shown
-from placewright.support.modules import PLUGIN_PREFIX, described, load_file
+from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
 
 
 def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
@@ -31,7 +31,7 @@ def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
         made = function()
     except PlacewrightError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise InputError(f"'{shown(source)}' failed: {described(error, Path(path))}") from error
     if not (isinstance(made, tuple) and len(made) == 2):
         kind = shown(type(made).__name__)
@@ -43,7 +43,10 @@ def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
 def captured(model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, training: bool = False) -> Graph:
     """The graph of a module or function."""
     capture = from_jax if _is_jax_function(model) else from_torch
-    return capture(model, args, kwargs, training=training)
+    try:
+        return capture(model, args, kwargs, training=training)
+    except SystemExit as error:
+        raise InputError(f"'{shown(type(model).__name__)}' failed while it was captured: {described(error)}") from error
 
 
 def _is_jax_function(model: Any) -> bool:

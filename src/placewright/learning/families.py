@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from placewright.learning.egrl.policy import EGRL
 from placewright.learning.family import PolicyFamily
@@ -10,6 +10,7 @@ from placewright.learning.gdp.family import GDP
 from placewright.learning.learned_list.family import LEARNED_LIST
 from placewright.learning.regal.family import REGAL
 from placewright.support.errors import InputError, shown
+from placewright.support.modules import FAILURES, described
 from placewright.support.suggestion import did_you_mean
 
 FAMILIES: dict[str, PolicyFamily] = {family.name: family for family in (REGAL, GDP, EGRL, LEARNED_LIST)}
@@ -48,10 +49,19 @@ def family_of(name: str) -> PolicyFamily:
     """The family of that name. Raises InputError when there is none."""
     if name not in FAMILIES:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
-            register_policy_family(entry.load())
+            _load_entry_point(entry)
     if name not in FAMILIES:
         raise InputError(
             f"there is no family of policies '{shown(name)}'{did_you_mean(name, FAMILIES)}; "
             "--plugin FILE loads one of your own (docs/own-policies.md)"
         )
     return FAMILIES[name]
+
+
+def _load_entry_point(entry: EntryPoint) -> None:
+    try:
+        register_policy_family(entry.load())
+    except InputError:
+        raise
+    except FAILURES as error:
+        raise InputError(f"entry point '{entry.name}' ({entry.value}) failed: {described(error)}") from error

@@ -13,7 +13,7 @@ from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
-from placewright.support.modules import PLUGIN_PREFIX, described, load_file
+from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:
@@ -33,7 +33,7 @@ def _load_plugin(path: Path) -> None:
         raise InputError(f"cannot read plugin '{shown(path)}': {error.strerror or error}") from error
     except PlacewrightError as error:
         raise InputError(f"plugin '{shown(path)}': {error}") from error
-    except Exception as error:
+    except FAILURES as error:
         raise InputError(f"plugin '{shown(path)}' failed: {described(error)}") from error
     if all(value is before.get(name) for name, value in {**METHODS, **FAMILIES}.items()):
         raise InputError(
@@ -51,7 +51,7 @@ def solve(method: Method, problem: Problem, run: SearchRun) -> Result:
         result = method.solve(problem, run)
     except PlacewrightError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise InputError(f"method '{method.name}' failed: {described(error)}") from error
     if not isinstance(result, Result):
         raise InputError(f"method '{method.name}' returned {shown(type(result).__name__)}, not a Result")

@@ -20,7 +20,7 @@ from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
-from placewright.support.modules import described
+from placewright.support.modules import FAILURES, described
 from placewright.support.suggestion import did_you_mean
 
 #: Every method by the name users give, with its default configuration.
@@ -132,7 +132,7 @@ def _load_entry_point(entry: EntryPoint) -> None:
         register_method(entry.load())
     except InputError as error:
         raise InputError(f"{label}: {error}") from error
-    except Exception as error:
+    except FAILURES as error:
         raise InputError(f"{label} failed: {described(error)}") from error
     if entry.name not in METHODS:
         raise InputError(f"{label} has a method of another name; both must be the same")

@@ -12,6 +12,8 @@ from placewright.support.errors import InputError, shown
 
 #: Of the names of modules that plugins become.
 PLUGIN_PREFIX = "placewright_plugin_"
+#: What code of a user may end with; sys.exit in it is not the end of what called it. Ctrl-C is.
+FAILURES = (Exception, SystemExit)
 
 
 def load_file(path: Path, name: str) -> ModuleType:
@@ -28,7 +30,7 @@ def load_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def described(error: Exception, file: Path | None = None) -> str:
+def described(error: BaseException, file: Path | None = None) -> str:
     """What went wrong and in which line: "ZeroDivisionError: division by zero (mine.py:12)". file: whose line is named
     even where it raised in what that calls."""
     if isinstance(error, SyntaxError):
