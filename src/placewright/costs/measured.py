@@ -89,7 +89,7 @@ def write_measured_by_device(path: Path, measured: Mapping[str, Mapping[str, Mea
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["op", "device", "time_ns", _WORKSPACE])
     for device, ops in measured.items():
-        writer.writerows([guarded(name), device, op.time_ns, op.workspace_bytes] for name, op in ops.items())
+        writer.writerows([guarded(name), guarded(device), op.time_ns, op.workspace_bytes] for name, op in ops.items())
     write_atomically(path, lines.getvalue().encode())
 
 
