@@ -219,8 +219,11 @@ def test_control_flow_is_one_op_that_reads_what_its_bodies_take_from_outside(cap
     assert op.kind == "control_flow"
     assert names(graph, op.inputs) == ["c", "h", "x", "y/0/w", "y/1/v"]
     assert [(tensor.role, tensor.size_bytes) for tensor in graph.tensors[-2:]] == [("parameter", 12), ("parameter", 8)]
-    assert graph.metadata["warnings"] == ["If 'y' is kept as one op; what it does inside has no cost"]
-    assert "If 'y' is kept as one op" in caplog.text
+    # The first branch computes 3 sums and 3 products; the second one 3 numbers, whichever way it goes.
+    choice = "chooses between branches at run time; it is assumed to take the dearest"
+    assert op.attributes == {"flops": 6, "bytes_moved": 4 * 3 * (3 + 2)}
+    assert graph.metadata["warnings"] == [f"in If 'y': If 'd' {choice}", f"If 'y' {choice}"]
+    assert f"If 'y' {choice}" in caplog.text
 
 
 def test_loops_are_kept_too() -> None:

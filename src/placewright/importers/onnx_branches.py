@@ -1,9 +1,11 @@
-"""Types of what an If or Scan gives, from the nodes of its branches or body, where ONNX's own inference stops there."""
+"""What is known inside an If, Loop or Scan: types, how often a body runs, and so what the node gives, where ONNX's own
+inference stops there."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placewright.importers.onnx_values import MAX_ELEMENTS
@@ -13,55 +15,172 @@ if TYPE_CHECKING:
     from placewright.importers.onnx_shapes import Shapes
 
 _LARGER = "the larger of the results of its branches is assumed"
+#: So many rounds are none: exporters write the largest integer where only a condition ends a loop.
+_MOST_ROUNDS = 2**31
 
 
-def branch_types(node: Any, shapes: Shapes) -> tuple[list[Any], str]:
-    """For each output of an If its type, None where a branch leaves it open; and what was assumed, empty for nothing.
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """A body that runs several times.
 
-    shapes: what is known outside. Where the condition is known, so is the branch.
+    graph: a GraphProto. shapes: what is known in it. rounds: how often it runs, None where only the data tells; at most
+    so often where is_exact is false. grows: a state has another shape after a round than before.
     """
-    branches = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
-    condition = shapes.values.get(node.input[0]) if node.input else None
-    wanted: tuple[str, ...] = ("then_branch", "else_branch")
-    if condition is not None and condition.size == 1:
-        wanted = wanted[:1] if condition.item() else wanted[1:]
-    if not all(name in branches for name in wanted):
+
+    graph: Any
+    shapes: Shapes
+    rounds: int | None
+    is_exact: bool
+    grows: bool = False
+
+
+def types_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> tuple[list[Any], str]:
+    """For each output of a node with subgraphs its type, None where it is open; and what was assumed, or nothing.
+
+    shapes: what is known outside.
+    """
+    if node.op_type == "If":
+        return _branch_types(node, shapes)
+    body = body_of(node, attributes, shapes)
+    if body is None:
         return [], ""
-    options = list(zip(*(_types_of(branches[name], shapes) for name in wanted), strict=False))
+    types = [body.shapes.types.get(value.name) for value in body.graph.output]
+    if node.op_type == "Scan":
+        return _stacked(types, len(node.input) - attributes["num_scan_inputs"], body, attributes), ""
+    return _stacked(types[1:], len(node.input) - 2, body, {}), ""
+
+
+def body_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> Body | None:
+    """The body of a Loop or Scan; None where something that it is given is not known."""
+    graph = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
+    rule = {"Loop": _loop, "Scan": _scan}.get(node.op_type)
+    try:
+        return None if graph is None or rule is None else rule(node, attributes, graph, shapes)
+    except (IndexError, TypeError):
+        # Its axes are none of its inputs; its results stay open and are reported.
+        return None
+
+
+def branches_of(node: Any, shapes: Shapes) -> list[Any]:
+    """The branches of an If that can run, as GraphProtos: where the condition is known, one. Empty where one lacks."""
+    branches = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+    condition = _truth(shapes, node.input[0]) if node.input else None
+    wanted: tuple[str, ...] = ("then_branch", "else_branch")
+    if condition is not None:
+        wanted = wanted[:1] if condition else wanted[1:]
+    return [branches[name] for name in wanted if name in branches] if set(wanted) <= branches.keys() else []
+
+
+def inside(branch: Any, outside: Shapes, given: Mapping[str, Any] | None = None) -> Shapes | None:
+    """What is known in a branch or body, as in a model whose inputs are what it is given and takes from outside; None
+    where that is open, or where it contradicts itself."""
+    found = type(outside)(model=_as_model(branch, outside, given or {}), dims={}, source=outside.source)
+    try:
+        found.infer()
+    except InputError:
+        return None
+    return found
+
+
+def _branch_types(node: Any, shapes: Shapes) -> tuple[list[Any], str]:
+    found = []
+    for branch in branches_of(node, shapes):
+        known = inside(branch, shapes)
+        found.append([None if known is None else known.types.get(value.name) for value in branch.output])
+    options = list(zip(*found, strict=False))
     extents = [[_extents(value_type) for value_type in each] for each in options]
     differ = any(known != each[0] for each in extents for known in each)
     return [_larger(*pair) for pair in zip(options, extents, strict=True)], _LARGER if differ else ""
 
 
-def scan_types(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> list[Any]:
-    """For each output of a Scan its type: states keep theirs, the others are stacked, one for each step."""
+def _scan(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) -> Body | None:
+    """States keep their type, the others are taken apart along an axis, whose length is the number of rounds."""
     from onnx.helper import make_tensor_type_proto
 
-    body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
     num_scanned = attributes.get("num_scan_inputs")
-    if body is None or not isinstance(num_scanned, int) or not 0 < num_scanned <= len(node.input) == len(body.input):
-        return []
+    if not isinstance(num_scanned, int) or not 0 < num_scanned <= len(node.input) == len(graph.input):
+        return None
     num_states = len(node.input) - num_scanned
-    axes, places = ([0] * num_scanned, [0] * len(body.output))
-    axes, places = attributes.get("scan_input_axes") or axes, attributes.get("scan_output_axes") or places
-    given, steps = {}, 0
-    for position, (outer, inner) in enumerate(zip(node.input, body.input, strict=True)):
-        extents = list(shapes.shape(outer) or ())
-        if shapes.shape(outer) is None:
-            return []
+    axes = attributes.get("scan_input_axes") or [0] * num_scanned
+    given, rounds = {}, 0
+    for position, (outer, inner) in enumerate(zip(node.input, graph.input, strict=True)):
+        known = shapes.shape(outer)
+        if known is None:
+            return None
+        extents = list(known)
         if position >= num_states:
-            steps = extents.pop(axes[position - num_states])
+            rounds = extents.pop(axes[position - num_states])
         given[inner.name] = make_tensor_type_proto(shapes.types[outer].tensor_type.elem_type, extents)
-    results: list[Any] = []
-    for position, result in enumerate(_types_of(body, shapes, given)):
-        extents = list(_extents(result) or ())
-        if _extents(result) is None:
-            results.append(None)
+    found = inside(graph, shapes, given)
+    return None if found is None else Body(graph=graph, shapes=found, rounds=rounds, is_exact=True)
+
+
+def _loop(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) -> Body | None:
+    """The body is given the round, the condition and the states, as they are in the first round."""
+    from onnx import TensorProto
+    from onnx.helper import make_tensor_type_proto
+
+    states = node.input[2:]
+    if len(graph.input) != len(states) + 2 or len(graph.output) <= len(states):
+        return None
+    if any(name not in shapes.types or (shapes.is_tensor(name) and shapes.shape(name) is None) for name in states):
+        return None
+    given = {value.name: shapes.types[name] for value, name in zip(graph.input[2:], states, strict=True)}
+    given |= {
+        graph.input[0].name: make_tensor_type_proto(TensorProto.INT64, []),
+        graph.input[1].name: make_tensor_type_proto(TensorProto.BOOL, []),
+    }
+    found = inside(graph, shapes, given)
+    if found is None:
+        return None
+    pairs = zip(graph.input[2:], graph.output[1:], strict=False)
+    grows = any(found.shape(before.name) != found.shape(after.name) for before, after in pairs)
+    rounds, is_exact = _rounds(node, graph, shapes, found)
+    return Body(graph=graph, shapes=found, rounds=rounds, is_exact=is_exact, grows=grows)
+
+
+def _rounds(node: Any, graph: Any, outside: Shapes, within: Shapes) -> tuple[int | None, bool]:
+    """How often the body of a Loop runs, and whether it surely runs so often."""
+    limit = outside.values.get(node.input[0]) if node.input[0] else None
+    most = int(limit.reshape(-1)[0]) if limit is not None and limit.size == 1 else None
+    begins = _truth(outside, node.input[1]) if node.input[1] else True
+    if begins is False or (most is not None and most <= 0):
+        return 0, True
+    if most is None:
+        return None, False
+    made_by = {value: each for each in graph.node for value in each.output}
+    name = graph.output[0].name
+    while name in made_by and made_by[name].op_type == "Identity":
+        name = made_by[name].input[0]
+    goes_on = begins if name == graph.input[1].name else _truth(within, name)
+    if goes_on:
+        return most, True
+    return (most if most < _MOST_ROUNDS else None), False
+
+
+def _truth(shapes: Shapes, name: str) -> bool | None:
+    """A condition, where it is known."""
+    value = shapes.values.get(name)
+    return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
+
+
+def _stacked(types: Sequence[Any], num_states: int, body: Body, attributes: Mapping[str, Any]) -> list[Any]:
+    """Types of states, which come first, and of what is put together from all rounds along an axis."""
+    from onnx.helper import make_tensor_type_proto
+
+    places = attributes.get("scan_output_axes") or [0] * len(types)
+    found: list[Any] = []
+    for position, value_type in enumerate(types):
+        known = _extents(value_type)
+        is_state = position < num_states
+        if value_type is None or known is None or (body.grows if is_state else not body.is_exact or body.grows):
+            found.append(None)
             continue
-        if position >= num_states:
-            extents.insert(places[position - num_states] % (len(extents) + 1), steps)
-        results.append(make_tensor_type_proto(result.tensor_type.elem_type, extents))
-    return results
+        extents = list(known)
+        if not is_state:
+            extents.insert(places[position - num_states] % (len(extents) + 1), body.rounds or 0)
+        found.append(make_tensor_type_proto(value_type.tensor_type.elem_type, extents))
+    return found
 
 
 def _larger(options: Sequence[Any], extents: Sequence[tuple[int, ...] | None]) -> Any | None:
@@ -76,19 +195,6 @@ def _extents(value_type: Any | None) -> tuple[int, ...] | None:
     dims = value_type.tensor_type.shape.dim
     fixed = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
     return tuple(dim.dim_value for dim in dims) if fixed else None
-
-
-def _types_of(branch: Any, outside: Shapes, given: Mapping[str, Any] | None = None) -> Sequence[Any]:
-    """Types of a branch's outputs, inferred as those of a model whose inputs are what it is given and takes from
-    outside."""
-    model = _as_model(branch, outside, given or {})
-    inside = type(outside)(model=model, dims={}, source=outside.source)
-    try:
-        inside.infer()
-    except InputError:
-        # What it takes from outside is open, or it contradicts itself; the If then stays open and is reported.
-        return [None] * len(branch.output)
-    return [inside.types.get(value.name) for value in branch.output]
 
 
 def _as_model(branch: Any, outside: Shapes, given: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.onnx_attributes import NodeView, attributes_of
+from placewright.importers.onnx_bodies import work_of
 from placewright.importers.onnx_dequantised import StoredWeights, is_dequantisation
 from placewright.importers.onnx_kinds import kind_of
 from placewright.importers.onnx_model import label_of, subgraphs, values_read
@@ -30,20 +31,23 @@ _WEIGHTS = ("float", "bfloat", "complex", "int8", "uint8", "int4", "uint4", "int
 _MAX_LISTED = 5
 
 
-def build_graph(model: Any, shapes: Shapes, weights: frozenset[str], source: str) -> Graph:
+def build_graph(
+    model: Any, shapes: Shapes, weights: frozenset[str], source: str, builder: GraphBuilder | None = None
+) -> Graph:
     """The graph of a model with ordered nodes.
 
-    weights: names of the initializers. Raises InputError listing values whose shape is not known.
+    weights: names of the initializers. builder: is told the warnings. Raises InputError listing values whose shape is
+    not known.
     """
-    return _Conversion(model, shapes, weights, source).run()
+    return _Conversion(model, shapes, weights, source, builder or GraphBuilder(source)).run()
 
 
 class _Conversion:
     """The state of turning one model into a graph."""
 
-    def __init__(self, model: Any, shapes: Shapes, weights: frozenset[str], source: str) -> None:
+    def __init__(self, model: Any, shapes: Shapes, weights: frozenset[str], source: str, builder: GraphBuilder) -> None:
         self.model, self.shapes, self.weights, self.source = model, shapes, weights, source
-        self.builder = GraphBuilder(source)
+        self.builder = builder
         self.tensor_of: dict[str, int] = {}
         #: Values that do not change from step to step, each with the value whose memory it is.
         self.constant: dict[str, str] = {name: name for name in weights}
@@ -170,9 +174,10 @@ class _Conversion:
         if any(name in self.unshaped for name in read):
             self.unshaped.update(dict.fromkeys(self.unshaped.keys() & set(node.output), ""))
         name = self._name(node)
+        attributes, workspace = attributes_of(view, kind or "other"), 0
         if kind == "control_flow":
             inputs += self._inner_weights(node, name)
-            self.builder.warn(f"{label} is kept as one op; what it does inside has no cost")
+            attributes, workspace = self._inner_work(node, label)
         module, line = origin_of(node)
         self.builder.add_op(
             name,
@@ -180,10 +185,24 @@ class _Conversion:
             target=f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
             inputs=inputs,
             outputs=outputs,
-            attributes=attributes_of(view, kind or "other"),
+            attributes=attributes,
             module=module,
             source=line,
+            workspace_bytes=workspace,
         )
+
+    def _inner_work(self, node: Any, label: str) -> tuple[dict[str, Any], int]:
+        """Attributes of an op that holds subgraphs, and the memory that it needs beside what it reads and gives."""
+        work = work_of(node, self.shapes, self.constant, self.source)
+        if work is None:
+            self.builder.warn(f"{label} is kept as one op; what it does inside has no cost")
+            return {}, 0
+        for warning in work.warnings:
+            self.builder.warn(f"in {label}: {warning}")
+        if work.assumed:
+            self.builder.warn(f"{label} {work.assumed}")
+        trips = {} if work.trips is None else {"trips": work.trips}
+        return {"flops": work.flops, "bytes_moved": work.bytes_moved, **trips}, work.temporary_bytes
 
     def _view(self, node: Any) -> NodeView:
         inputs = list(node.input)

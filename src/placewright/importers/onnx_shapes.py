@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from placewright.importers.onnx_assumptions import largest_shapes
-from placewright.importers.onnx_branches import branch_types, scan_types
+from placewright.importers.onnx_branches import types_of
 from placewright.importers.onnx_contrib import contrib_outputs, has_channels_last, output_type, standard_form
 from placewright.importers.onnx_records import constant_value, first_line, node_attributes, onnx_errors, small_array
 from placewright.importers.onnx_values import Array, evaluate
@@ -246,10 +246,10 @@ class Shapes:
         return (*found[:1], *found[2:], *found[1:2]) if channels_last and found else found
 
     def _assume(self, node: Any) -> None:
-        """What is still open from the branches of an If, or as large as it can be."""
+        """What is still open from the branches of an If or the body of a loop, or as large as it can be."""
         still_open = [name for name in node.output if name and self.shape(name) is None]
-        if node.op_type in ("If", "Scan"):
-            types, assumption = branch_types(node, self) if node.op_type == "If" else (self._scan_types(node), "")
+        if node.op_type in ("If", "Loop", "Scan"):
+            types, assumption = types_of(node, node_attributes(node), self)
             self._adopt(node, {name: kind for name, kind in zip(node.output, types, strict=False) if kind is not None})
         else:
             shapes, assumption = largest_shapes(node, node_attributes(node), [self.shape(name) for name in node.input])
@@ -259,13 +259,6 @@ class Shapes:
         assumed = [name for name in still_open if self.shape(name) is not None]
         if assumed and assumption:
             self.assumptions[assumed[0]] = assumption
-
-    def _scan_types(self, node: Any) -> list[Any]:
-        try:
-            return scan_types(node, node_attributes(node), self)
-        except (IndexError, TypeError):
-            # Its axes are none of its inputs; it stays open and is reported.
-            return []
 
     def _standard_types(self, node: Any, given: Mapping[str, Any], *, with_values: bool = True) -> Mapping[str, Any]:
         """Types of a standard node's outputs by ONNX's inference. given: those of its inputs."""
