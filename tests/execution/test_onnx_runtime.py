@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx_models import LIGHT, image, towers
@@ -62,3 +63,21 @@ def test_a_light_model_runs_in_the_order_of_its_plan(name: str) -> None:
         facts = compiled.compare(steps=1).facts
     assert facts.ran_as_planned, facts.difference
     assert facts.same_outputs
+
+
+def test_loops_with_constants_in_loops_run(tmp_path: Path) -> None:
+    # ONNX Runtime saves the constants of the inner body twice, as nodes and as initializers.
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4, 4] x) => (y) <int64 M = {3}> {
+        h = Loop (M, , x) <body = b (int64 i, bool c, float[4, 4] s) => (bool d, float[4, 4] e) {
+            d = Identity (c)  n = Constant <value = int64 {2}> ()
+            e = Loop (n, , s) <body = f (int64 j, bool k, float[4, 4] r) => (bool l, float[4, 4] u) {
+                l = Constant <value = bool {1}> ()  u = Tanh (r) }> }>
+        y = Neg (h) }"""
+    path, feeds = tmp_path / "loops.onnx", {"x": np.full((4, 4), 0.5, np.float32)}
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].type.CopyFrom(onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [4, 4]))
+    onnx.save(model, path)
+    with placewright.compile_onnx(path, devices="cpu:0", evaluations=20) as compiled:
+        assert_same(compiled(feeds), unplanned(path, feeds))
+        assert "warnings" not in placewright.load_graph(path).metadata
+        assert [op.kind for op in compiled.plan.ops if op.name == "h"] == ["control_flow"]
