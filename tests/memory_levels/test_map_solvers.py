@@ -7,6 +7,7 @@ import pytest
 from small_problems import chip_of, overwriting_graph, random_chip, random_graph, two_ops
 
 from placewright.datasets.fused.networks import fused_network
+from placewright.importers.builder import GraphBuilder
 from placewright.memory_levels.bounds import alone_bound
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.lowering import make_memory_problem
@@ -46,6 +47,19 @@ def test_a_solver_returns_a_map_that_fits_the_same_each_time(solver: str, seed: 
     again = solved(problem, solver, seed=seed)
     assert (again.levels == result.levels).all()
     assert again.evaluations == result.evaluations
+
+
+@pytest.mark.parametrize("solver", [*PLAIN, *LEARNERS])
+def test_a_solver_takes_a_problem_whose_compiler_map_takes_no_time(solver: str) -> None:
+    # A copy of nothing reads none of the 9 bytes of its parameter: every map takes 0 ps.
+    if solver in LEARNERS:
+        pytest.importorskip("torch", reason="learning needs torch")
+    graph = GraphBuilder("nothing")
+    weight, made = graph.add_tensor("w", size_bytes=9, role="parameter"), graph.add_tensor("y", size_bytes=0)
+    graph.add_op("op", "copy", inputs=[weight], outputs=[made], time_ns=0)
+    problem = make_memory_problem(graph.build(), chip_of(("SRAM", 100, 1e9), ("DRAM", 1000, 1e6)))
+    result = solved(problem, solver, 20)
+    assert result.latency_ps == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

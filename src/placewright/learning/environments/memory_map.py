@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.problem import Levels, MemoryProblem
-from placewright.memory_levels.reward import paper_rewards
+from placewright.memory_levels.reward import paper_rewards, speedups
 from placewright.memory_levels.run import BestMap
 from placewright.search.run.search_run import SearchRun
 
@@ -50,7 +50,7 @@ class MemoryMapEnvironment:
         rewards = paper_rewards(self.problem, found, self.compiler_ps)
         if self.rectifies:
             fits[:] = True
-            rewards = (self.compiler_ps / np.maximum(found.latency_ps, 1)) ** 2
+            rewards = speedups(found, self.compiler_ps) ** 2
             actions = self.to_nodes(found.maps, actions)
         if fits.any():
             fastest = int(np.where(fits, found.latency_ps, np.iinfo(np.int64).max).argmin())
