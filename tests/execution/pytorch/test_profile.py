@@ -185,6 +185,13 @@ def test_what_profile_writes_plan_takes(tmp_path: Path) -> None:
         run(*args, **kwargs)
 
 
+def test_measuring_the_devices_draws_no_random_numbers_of_the_module(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    with placewright.compile(nn.Linear(4, 4), torch.ones(2, 4), devices="cpu:0", profile=tmp_path):
+        assert list(tmp_path.glob("devices*.toml"))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_machine_file_reads_as_the_machine(tmp_path: Path) -> None:
     machine = load_machine("cpu+2xk80")
     path = tmp_path / "devices.toml"
