@@ -1,6 +1,7 @@
 """ONNX models, written in ONNX's own text form."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,19 @@ def test_weights_in_files_that_are_not_there_only_need_their_shape() -> None:
     weight.external_data.add(key="location", value="not_there.bin")
     graph = parse_onnx(built.SerializeToString(), "m.onnx")
     assert {tensor.name: tensor.size_bytes for tensor in graph.tensors if tensor.role == "parameter"} == {"w": 48}
+
+
+def test_a_shape_in_a_file_that_is_not_read_is_named() -> None:
+    built = model("g (float[2,3] x) => (y) <int64[2] s = {3, 2}> { r = Reshape (x, s)  y = Relu (r) }")
+    stored = built.graph.initializer[0]
+    del stored.int64_data[:]
+    stored.data_location = onnx.TensorProto.EXTERNAL
+    stored.external_data.add(key="location", value="not_there.bin")
+    said = "'r' of Reshape 'r' depends on 's', whose file is not read (state it with --dim r:0=SIZE --dim r:1=SIZE)"
+    with pytest.raises(InputError, match=re.escape(said)):
+        parse_onnx(built.SerializeToString(), "m.onnx")
+    sizes: Any = {"r:0": 3, "r:1": 2}
+    assert parse_onnx(built.SerializeToString(), "m.onnx", dims=sizes).tensors[-1].shape == (3, 2)
 
 
 def test_functions_of_the_model_are_inlined() -> None:

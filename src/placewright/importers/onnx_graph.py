@@ -7,6 +7,7 @@ quantised constant stays as it is stored; what dequantises it is an op, or part 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from placewright.importers.onnx_model import label_of, subgraphs, values_read
 from placewright.importers.onnx_origin import origin_of
 from placewright.importers.onnx_records import newest_opset, node_attributes
 from placewright.importers.onnx_shapes import Shapes, dtype_name
+from placewright.importers.onnx_values import MAX_ELEMENTS
 from placewright.support.errors import InputError, shown
 
 #: Kinds whose ops are kept even when all they read is constant.
@@ -139,7 +141,20 @@ class _Conversion:
             kind = value_type.tensor_type.elem_type
             return f"{label} has {'a negative dimension' if negative else f'the unknown element type {kind}'}"
         settings = " ".join(f"--dim {shown(name)}:{axis}=SIZE" for axis in axes)
-        return f"{label} depends on the data (state it with {settings})"
+        unread = next(iter(self._unread(name)), None)
+        cause = "depends on the data" if unread is None else f"depends on '{shown(unread)}', whose file is not read"
+        return f"{label} {cause} (state it with {settings})"
+
+    def _unread(self, name: str) -> list[str]:
+        """What the maker of a value reads of small weights of whole numbers that stand in other files."""
+        read = [value for node in self.model.graph.node if name in node.output for value in node.input]
+        known = [value for value in read if value in self.weights and value not in self.shapes.values]
+        return [
+            value
+            for value in known
+            if self.shapes.dtype(value) in ("int32", "int64")
+            and math.prod(self.shapes.shape(value) or ()) <= MAX_ELEMENTS
+        ]
 
     def _read(self, name: str, reader: str) -> int:
         """Index of the tensor behind a value, which is added now if it is a parameter or constant not read before."""
