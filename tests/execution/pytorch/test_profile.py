@@ -186,8 +186,9 @@ def test_what_profile_writes_plan_takes(tmp_path: Path) -> None:
 
 
 def test_measuring_the_devices_draws_no_random_numbers_of_the_module(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
     before = torch.get_rng_state()
-    with placewright.compile(nn.Linear(4, 4), torch.ones(2, 4), devices="cpu:0", profile=tmp_path):
+    with placewright.compile(model, torch.ones(2, 4), devices="cpu:0", profile=tmp_path):
         assert list(tmp_path.glob("devices*.toml"))
     assert torch.equal(torch.get_rng_state(), before)
 
