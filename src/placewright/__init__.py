@@ -1,9 +1,11 @@
 """placewright plans which device runs each op of a neural network, in what order, and when tensors move."""
 
+import placewright.support.early_interrupt  # noqa: F401, before anything else is imported
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import placewright.support.early_interrupt  # noqa: F401, before what takes longer to import
 from placewright.support.errors import DeviceError, InputError, MissingExtraError, PlacewrightError, RankError
 from placewright.version import VERSION
 

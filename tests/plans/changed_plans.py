@@ -24,12 +24,11 @@ _RULES: tuple[Any, ...] = (
 
 
 def changed(document: dict[str, Any], source: random.Random) -> dict[str, Any]:
-    """A copy with one to three changes."""
+    """A copy with one to three changes, odd values last: the others rely on the types of what they find."""
     found = copy.deepcopy(document)
-    for _ in range(source.choice((1, 1, 2, 3))):
-        source.choice((_put_odd_value, _put_value_of_another_row, _swap, _drop_row, _repeat_row, _reorder, _configure))(
-            found, source
-        )
+    changes = source.choices(_CHANGES, k=source.choice((1, 1, 2, 3)))
+    for change in sorted(changes, key=lambda change: change is _put_odd_value):
+        change(found, source)
     return found
 
 
@@ -102,3 +101,6 @@ def _cell(document: Any, source: random.Random) -> tuple[str, str, int]:
     table = source.choice([each for each in TABLES if document[each]["device" if each == "buffers" else "position"]])
     column = source.choice(list(document[table]))
     return table, column, source.randrange(len(document[table][column]))
+
+
+_CHANGES = (_put_odd_value, _put_value_of_another_row, _swap, _drop_row, _repeat_row, _reorder, _configure)

@@ -1,10 +1,10 @@
 """Ctrl-C while the command line is still being imported is one line and exit code 130, as it is later. Importing this
-module sees to it, so it comes before all else; `cli.main` takes over."""
+module sees to it, so it comes before all else; `cli.main` takes over. It imports what the interpreter has at its start,
+and nothing that takes time: until it is there, Ctrl-C is a traceback."""
 
+import _signal  # type: ignore[import-not-found]  # `signal` imports enum
 import os
-import signal
 import sys
-from types import FrameType
 
 
 def _is_command() -> bool:
@@ -14,7 +14,7 @@ def _is_command() -> bool:
     return bool(sys.argv) and os.path.basename(sys.argv[0]).removesuffix(".exe") == "placewright"
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: object) -> None:
     try:
         os.write(2, b"placewright: interrupted\n")
     finally:  # also where standard error is closed
@@ -22,5 +22,5 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 # Where it is ignored, as under nohup, it stays so.
-if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, _end)
+if _is_command() and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _end)
