@@ -390,6 +390,37 @@ def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None
     assert any(warning.startswith("operator set 999 is newer than") for warning in warnings)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ("d = DequantizeLinear () y = MatMul (x, d)", "'d' of its weights has no shape"),
+        ("d = DequantizeLinear (w, s) y = Gemm (d)", "'y' of Gemm 'y' depends on the data"),
+        ("y = com.microsoft.MatMulNBits <K = 4, N = 1.5> (x, w, s)", "'y' of MatMulNBits 'y' has no shape"),
+        (
+            "y = com.microsoft.GatherBlockQuantized <bits = 0> (bytes, i)",
+            "'y' of GatherBlockQuantized 'y' has no shape",
+        ),
+        ("y = com.microsoft.QAttention (x)", "'y' of QAttention 'y' has no shape"),
+        ("y = com.microsoft.QLinearConcat (s)", "'y' of QLinearConcat 'y' has no shape"),
+        ("y = Loop (none, , x) <body = b (int64 i, bool c, s) => (bool d, t) { d = Identity (c) t = Exp (s) }>", "'y'"),
+        ("y = Loop (i, , x) <body = b () => () { }>", "op_type:Loop"),
+        (
+            "z, y = Scan <num_scan_inputs = 1, scan_input_axes = [7], body = b (s, e) => (t, o) "
+            "{ t = Add (s, e) o = Exp (e) }> (x, x)",
+            "op_type:Scan",
+        ),
+    ],
+)
+def test_a_node_that_lacks_what_it_needs_is_named(nodes: str, why: str) -> None:
+    weights = (
+        "<int8[4, 4] w = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}, float s = {0.5}, int64[1] i = {0}, uint8[1, 1] bytes = {0}>"
+    )
+    made = model(f"g (float[4, 4] x) => (y) {weights} {{ {nodes} }}", domains=', "com.microsoft": 1')
+    made.graph.initializer.append(onnx.helper.make_tensor("none", onnx.TensorProto.FLOAT, [], [math.nan]))
+    with pytest.raises(InputError, match=re.escape(why)):
+        parse_onnx(made.SerializeToString(), "m.onnx")
+
+
 @pytest.mark.parametrize("size", [0, 2**61, 1.5, True])
 def test_an_impossible_size_is_told_what_it_must_be(size: Any) -> None:
     assert "it must be a whole number from 1 to 2**31 - 1" in complaint(

@@ -45,9 +45,13 @@ def types_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> tuple[
     if body is None:
         return [], ""
     types = [body.shapes.types.get(value.name) for value in body.graph.output]
-    if node.op_type == "Scan":
-        return _stacked(types, len(node.input) - attributes["num_scan_inputs"], body, attributes), ""
-    return _stacked(types[1:], len(node.input) - 2, body, {}), ""
+    is_scan = node.op_type == "Scan"
+    num_states = len(node.input) - (attributes["num_scan_inputs"] if is_scan else 2)
+    try:
+        return _stacked(types if is_scan else types[1:], num_states, body, attributes if is_scan else {}), ""
+    except (IndexError, TypeError):
+        # It puts results together along an axis that they do not have; they stay open and are reported.
+        return [], ""
 
 
 def body_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> Body | None:
@@ -56,8 +60,8 @@ def body_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> Body | 
     rule = {"Loop": _loop, "Scan": _scan}.get(node.op_type)
     try:
         return None if graph is None or rule is None else rule(node, attributes, graph, shapes)
-    except (IndexError, TypeError):
-        # Its axes are none of its inputs; its results stay open and are reported.
+    except (IndexError, TypeError, ValueError, OverflowError):
+        # Its axes are none of its inputs, or its limit is no whole number; its results stay open and are reported.
         return None
 
 

@@ -25,7 +25,7 @@ _LIKE_FIRST_INPUT = frozenset(
     }
 )
 #: Contrib operators that are shaped like a standard one: its name, and which of their inputs are that one's.
-_LIKE_STANDARD: Mapping[str, tuple[str, Sequence[int]]] = {
+_LIKE_STANDARD: Mapping[str, tuple[str, Sequence[int] | slice]] = {
     "FusedConv": ("Conv", (0, 1, 2)),
     "NhwcFusedConv": ("Conv", (0, 1)),
     "QLinearConv": ("Conv", (0, 3)),
@@ -34,7 +34,7 @@ _LIKE_STANDARD: Mapping[str, tuple[str, Sequence[int]]] = {
     "QLinearAdd": ("Add", (0, 3)),
     "QLinearMul": ("Mul", (0, 3)),
     "QLinearWhere": ("Where", (0, 1, 4)),
-    "QLinearConcat": ("Concat", range(2, 10**6, 3)),
+    "QLinearConcat": ("Concat", slice(2, None, 3)),
     "QLinearAveragePool": ("AveragePool", (0,)),
     "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
     "NhwcMaxPool": ("MaxPool", (0,)),
@@ -74,7 +74,9 @@ def standard_form(node: Any) -> Any | None:
     from onnx.helper import make_node
 
     op_type, places = _LIKE_STANDARD[node.op_type]
-    form = make_node(op_type, [node.input[place] for place in places if place < len(node.input)], node.output[:1])
+    names = list(node.input)
+    read = names[places] if isinstance(places, slice) else [names[place] for place in places if place < len(names)]
+    form = make_node(op_type, read, node.output[:1])
     form.attribute.extend(entry for entry in node.attribute if entry.name not in _FUSED_ATTRIBUTES)
     return form
 
@@ -109,10 +111,11 @@ def contrib_outputs(
         return [(shape, 0) for shape in _like_first(node, inputs[0])]
     rule = _RULES.get(node.op_type)
     try:
-        return () if rule is None else rule(attributes, inputs, types)
+        found = () if rule is None else rule(attributes, inputs, types)
     except (TypeError, KeyError, IndexError, ValueError, ZeroDivisionError):
         # It lacks an input or attribute that its definition demands; its outputs stay open and are reported.
         return ()
+    return found if all(type(extent) is int for shape, _ in found for extent in shape) else ()
 
 
 def _older_outputs(node: Any, inputs: Sequence[Shape | None]) -> Sequence[Shape]:

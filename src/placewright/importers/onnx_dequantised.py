@@ -22,7 +22,8 @@ _STANDARD, _CONTRIB = ("", "ai.onnx"), "com.microsoft"
 
 def is_dequantisation(node: Any) -> bool:
     """Whether a node turns quantised values into floats."""
-    return node.op_type == "DequantizeLinear" and node.domain in (*_STANDARD, _CONTRIB)
+    is_named_so = node.op_type == "DequantizeLinear" and node.domain in (*_STANDARD, _CONTRIB)
+    return is_named_so and len(node.input) > 1 and len(node.output) == 1
 
 
 class StoredWeights:
@@ -44,7 +45,7 @@ class StoredWeights:
         if weight in self._outputs or len(self._readers[weight]) != 1:
             return False
         (reader,) = self._readers[weight]
-        if reader.domain not in _STANDARD or weight not in reader.input:
+        if reader.domain not in _STANDARD or weight not in reader.input or not reader.output:
             return False
         place, data = list(reader.input).index(weight), self._maker.get(reader.input[0])
         if data is not None and is_dequantisation(data):
@@ -72,12 +73,14 @@ class StoredWeights:
         axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
         if not block:
             return not scale or (axis == 1 and scale == weight[1:])
-        return bool(axis == 0 and block >= _LEAST_BLOCK and block & (block - 1) == 0)
+        return axis == 0 and isinstance(block, int) and block >= _LEAST_BLOCK and block & (block - 1) == 0
 
     def _is_of_bytes(self, reader: Any, place: int) -> bool:
         """Whether a product or convolution and all that it reads become one op of bytes."""
         factors = [self._maker.get(name) for name in reader.input[:2]]
-        if not all(node is not None and is_dequantisation(node) and self._stored(node) in _BYTES for node in factors):
+        if len(factors) < 2 or not all(
+            node is not None and is_dequantisation(node) and self._stored(node) in _BYTES for node in factors
+        ):
             return False
         if reader.op_type == "Gemm":
             return self._is_plain(reader, factors[1])
