@@ -132,6 +132,18 @@ def test_a_plan_of_one_device_or_without_layers_has_no_split() -> None:
         find_split(chain(["", ""]), {0: (0, 1), 1: (1, 1)})
 
 
+def test_layers_that_take_no_time_are_split_and_judged_too() -> None:
+    tensors = tuple(Tensor(name=f"t{index}", size_bytes=8) for index in range(2))
+    ops = (
+        Op(name="a", kind="copy", module="first", outputs=(0,), time_ns=0),
+        Op(name="b", kind="copy", module="second", inputs=(0,), outputs=(1,), time_ns=0),
+    )
+    graph = Graph(name="free", ops=ops, tensors=tensors)
+    plan = placewright.plan(graph, "2xp100", pins={"a": 0, "b": 1}, evaluations=5)
+    assert find_split(graph, placed_by(plan, graph)).split_before == ("second",)
+    assert told_of_export(plan, "pipelining", graph)[0]
+
+
 def test_without_the_graph_there_is_no_split(tmp_path: Path) -> None:
     plan, _ = planned(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), (torch.randn(2, 4),), {"0": 0, "1": 1})
     with pytest.raises(InputError, match="say which graph it is for"):

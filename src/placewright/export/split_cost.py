@@ -104,7 +104,7 @@ def split_objections(plan: Plan, graph: Graph, found: SplitJudgement) -> Iterato
 
 def _by_layers(problem: Problem, plan: Plan, graph: Graph) -> SplitCost | None:
     device_of = split_by_layers(problem, plan, graph).tolist()
-    times = problem.time_ns[problem.lowered.graph_op, device_of].tolist()
+    times = np.maximum(1, problem.time_ns[problem.lowered.graph_op, device_of]).tolist()  # as `placed_by` has them
     placed = dict(zip(problem.lowered.graph_op.tolist(), zip(device_of, times, strict=True), strict=True))
     try:
         split = find_split(graph, placed)
