@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,10 +102,13 @@ def compile(
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
+    # Some library draws from Python's generator where it is imported.
+    drawn = random.getstate()
     from placewright.api.compiled import Compiled
     from placewright.api.module_planner import ModulePlanner
     from placewright.api.profiles import Profile
 
+    random.setstate(drawn)
     if not training and (loss is not None or optimizer is not None):
         raise InputError("a loss and an optimizer are for training steps; training=True makes one")
     known = Profile(None if profile is None else Path(profile))

@@ -91,7 +91,8 @@ def captured_graph(
     from placewright.importers.torch_trace import trace
 
     check_optimizer(optimizer)
-    traced = trace(model, positional(args), kwargs, training=training, loss=loss)
+    # The committed sets were captured by the exporter, and what it is told are its masks.
+    traced = trace(model, positional(args), kwargs, training=training, loss=loss, as_exported=not random_in_order)
     graph, _ = translate(
         capture(traced, keep_draws=random_in_order),
         name or _name_of(model),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -104,7 +105,7 @@ class Rehearsal:
             output, loss, changes = self._run(
                 stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs], _noting(made)
             )
-        named = _first_names(held)
+        named = _first_names(held, self._model)
         trainable = _dependence(loss, named, stand_ins, inputs, self._to_run) if self._loss else {}
         differentiable = [bool(tensor.requires_grad) for tensor in tensors_of(output)]
         assigned = self._assigned(changes) if self._to_run else []
@@ -183,11 +184,16 @@ class Rehearsal:
         return [slot for slot, _, _ in changes]
 
 
-def _first_names(held: Sequence[tuple[Slot, Any]]) -> list[tuple[str, Any, Slot]]:
-    """Each tensor once, by the first of its names."""
+def _first_names(held: Sequence[tuple[Slot, Any]], model: nn.Module) -> list[tuple[str, Any, Slot]]:
+    """Each tensor once, by the first of its names. A shared parameter stands where its last name does, as it does in
+    programs that PyTorch exports."""
+    registered = {id(module._parameters) for module in model.modules()}
     first: dict[int, tuple[str, Any, Slot]] = {}
     for slot, tensor in held:
-        first.setdefault(id(tensor), (slot.name, tensor, slot))
+        known = first.get(id(tensor), (slot.name, tensor, slot))
+        if id(slot.container) in registered:
+            first.pop(id(tensor), None)
+        first[id(tensor)] = known
     return list(first.values())
 
 
@@ -273,24 +279,44 @@ def _generators_kept(*, refuse: bool) -> Iterator[None]:
     """Python's, NumPy's and PyTorch's generators of random numbers are left as they were. Raises InputError where
     forward has used them from Python, which a traced call cannot show."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-        python, numpy, generator = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-        torch.set_rng_state(before[2])
+    set_states: list[str] = []
+    with _noting_states(set_states):
+        try:
+            yield
+            python, numpy, generator = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])
+            torch.default_generator.set_state(before[2])
     changed = [
         name
         for name, is_changed in (
             ("draws from Python's random", python != before[0]),
             ("draws from numpy.random", any(np.any(one != other) for one, other in zip(numpy, before[1], strict=True))),
-            ("seeds PyTorch's generator", not torch.equal(generator, before[2])),
+            ("seeds PyTorch's generator", bool(set_states) or not torch.equal(generator, before[2])),
         )
         if is_changed
     ]
     if changed and refuse:
         raise InputError(f"forward {changed[0]}, which a plan would do only once; {BACKEND}")
+
+
+@contextmanager
+def _noting_states(found: list[str]) -> Iterator[None]:
+    """Notes what sets the state of PyTorch's generator in this thread, as `torch.random.fork_rng` does at its end."""
+    thread = threading.get_ident()
+    before = torch.set_rng_state
+
+    def noted(state: Any) -> None:
+        if threading.get_ident() == thread:
+            found.append("set_rng_state")
+        before(state)
+
+    torch.set_rng_state = noted
+    try:
+        yield
+    finally:
+        torch.set_rng_state = before
 
 
 def _told(value: Any) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch import nn
 from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch._functorch import aot_autograd
@@ -92,20 +93,26 @@ def trace(
     training: bool,
     loss: Callable[[Any], Any] | None,
     to_run: bool = False,
+    as_exported: bool = False,
 ) -> Trace:
     """Traces `model(*args, **kwargs)`; with `training` also its loss and the gradients of all parameters.
 
-    to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error.
+    to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error. as_exported:
+    whether the module's code is told that it is exported, on which some libraries build other masks. By default only
+    where it could not be traced otherwise.
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
     module = _module_of(model)
     if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
         args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
-    leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
     try:
         with _TRACING:
-            return _trace(module, arguments, leaves, structure, training=training, loss=loss, to_run=to_run)
+            if not as_exported:
+                with contextlib.suppress(*_DEPENDS_ON_VALUES):
+                    return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
+            with _said_to_be_exported(), _in_one_sentence(module):
+                return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
     except UncapturedHigherOrderOpError as error:
         if to_run or isinstance(module, torch.fx.GraphModule):
             raise InputError(
@@ -121,15 +128,21 @@ def trace(
 def _trace(
     module: Any,
     arguments: inspect.BoundArguments,
-    leaves: Sequence[Any],
-    structure: Any,
     *,
     training: bool,
     loss: Callable[[Any], Any] | None,
     to_run: bool,
 ) -> Trace:
+    """Raises what fake tensors raise where code asks for their values."""
+    leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
     returned, num_results = Returned(), 1
-    with off_meta(module, leaves) as (fed, context), mode_set(module, training), _quiet(), _in_one_sentence(module):
+    with (
+        _in_one_sentence(module, but=_DEPENDS_ON_VALUES),
+        off_meta(module, leaves) as (fed, context),
+        mode_set(module, training),
+        _quiet(),
+        torch.inference_mode(False),
+    ):
 
         def output(tensors: Sequence[Any]) -> Any:
             nonlocal num_results
@@ -146,19 +159,10 @@ def _trace(
         rehearsal = Rehearsal(module, output, minimised, to_run=to_run)
         inputs = tensors_of(fed)
 
-        def traced() -> tuple[Found, Any]:
-            with torch.enable_grad():
-                found = rehearsal.first(inputs)
-            with torch.set_grad_enabled(training):
-                return found, _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
-
-        with torch.inference_mode(False):
-            try:
-                found, graph = traced()
-            except _DEPENDS_ON_VALUES:
-                # Some libraries avoid it where they are told that they are exported.
-                with _said_to_be_exported():
-                    found, graph = traced()
+        with torch.enable_grad():
+            found = rehearsal.first(inputs)
+        with torch.set_grad_enabled(training):
+            graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
     return Trace(
         graph=graph,
         input_names=_leaf_names(leaves, structure),
@@ -316,11 +320,11 @@ def _said_to_be_exported() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_one_sentence(model: Any) -> Iterator[None]:
-    """What PyTorch raises is an InputError that names the layer and the line."""
+def _in_one_sentence(model: Any, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """What PyTorch raises is an InputError that names the layer and the line. but: what passes as it is."""
     try:
         yield
-    except (InputError, UncapturedHigherOrderOpError):
+    except (InputError, UncapturedHigherOrderOpError, *but):
         raise
     except Exception as error:
         why = reason(error, model)
@@ -332,6 +336,8 @@ def _functional_graph(rehearsal: Rehearsal, found: Found, inputs: tuple[Any, ...
     tensors = [*(each.tensor for each in found.state), *inputs]
     mode = next((tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor)), None)
     context = TracingContext(mode or FakeTensorMode(allow_non_fake_inputs=True))
-    with torch.fx.traceback.preserve_node_meta(), tracing(context), contextlib.ExitStack() as stack:
+    # With this the tracer keeps draws that nothing reads: what is drawn later depends on them.
+    draws_kept = torch._inductor.config.patch(fallback_random=True)
+    with draws_kept, torch.fx.traceback.preserve_node_meta(), tracing(context), contextlib.ExitStack() as stack:
         joint = aot_autograd.aot_export_joint_with_descriptors(stack, _Step(rehearsal, found), inputs)
         return joint.graph_module.graph

@@ -130,9 +130,13 @@ def without_backward(results: Sequence[Any], differentiable: Sequence[bool]) -> 
     """The results, of which those that would have a gradient in the module itself have one that cannot be computed."""
     if not any(differentiable) or not torch.is_grad_enabled():
         return list(results)
-    wanted = [tensor for tensor, is_so in zip(results, differentiable, strict=True) if is_so]
-    instead = iter(_WithoutBackward.apply(torch.empty(0, requires_grad=True), *wanted))
-    return [next(instead) if is_so else tensor for tensor, is_so in zip(results, differentiable, strict=True)]
+    # One that is returned twice is one tensor there, too.
+    wanted = {id(tensor): tensor for tensor, is_so in zip(results, differentiable, strict=True) if is_so}
+    made = _WithoutBackward.apply(torch.empty(0, requires_grad=True), *wanted.values())
+    instead = dict(zip(wanted, made, strict=True))
+    return [
+        instead[id(tensor)] if is_so else tensor for tensor, is_so in zip(results, differentiable, strict=True)
+    ]  # fmt: skip
 
 
 def _all_state(program: TorchProgram) -> Sequence[Any]:
@@ -143,6 +147,11 @@ def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
     for number, tensor in enumerate(tensors):
         if not tensor.requires_grad:
             continue
+        if any(tensor is other for other in tensors[:number]):
+            raise InputError(
+                f"argument {number} wants a gradient and is passed twice, so that a plan has two gradients of it; "
+                f"{BACKEND}"
+            )
         if not tensor.is_leaf:
             raise InputError(
                 f"argument {number} was computed from something that wants a gradient, and a planned step ends at its "

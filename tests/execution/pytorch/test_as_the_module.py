@@ -1,0 +1,575 @@
+"""What `placewright.compile` runs is exactly what the module does, or it is refused in one sentence before it runs.
+
+The cases are modules that do more than compute results of their arguments: they write to tensors outside of them, have
+backwards of their own, hooks, state in Python. The module itself, called in the same way, says what is right.
+"""
+
+import copy
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import placewright
+from placewright.api.compiled import MAX_PLANS
+from placewright.execution.devices import available_cores
+from placewright.importers.torch_trace import default_loss
+from placewright.support.errors import InputError
+
+pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
+QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": "list"}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_for_an_op() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def x(seed: int = 1) -> torch.Tensor:
+    return torch.randn(8, 16, generator=torch.Generator().manual_seed(seed))
+
+
+class Wrapped(nn.Module):
+    """A linear layer, and a function that makes a result of what it returns."""
+
+    def __init__(self, then: Callable[[Any, torch.Tensor], Any], **attributes: Any) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.then = then
+
+    def forward(self, value: torch.Tensor) -> Any:
+        return self.then(self, self.linear(value))
+
+
+def twins(make: Callable[[], nn.Module]) -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(0)
+    first = make()
+    torch.manual_seed(0)
+    return first, make()
+
+
+def assert_trains_as_the_module(make: Callable[[], nn.Module], steps: int = 3, bits: bool = True) -> None:
+    """Losses, gradients that add up, buffers and the generator of random numbers. bits: whether the last ones count."""
+    model, reference = twins(make)
+    reference.train()
+
+    def same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+        return torch.equal(found, wanted) if bits else torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+    with placewright.compile(model, x(), training=True, **QUICK) as step:
+        torch.manual_seed(7)
+        losses = [step(x(seed)) for seed in range(steps)]
+        drawn = torch.get_rng_state()
+    torch.manual_seed(7)
+    for seed, loss in enumerate(losses):
+        wanted = default_loss(reference(x(seed)))
+        wanted.backward()
+        assert same(loss, wanted.detach())
+    assert torch.equal(drawn, torch.get_rng_state())
+    for parameter, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert (parameter.grad is None) == (other.grad is None)
+        assert parameter.grad is None or same(parameter.grad, other.grad)
+    for buffer, other in zip(model.buffers(), reference.buffers(), strict=True):
+        assert torch.equal(buffer, other)
+
+
+def assert_infers_as_the_module(model: nn.Module, reference: nn.Module, calls: int = 3) -> None:
+    with torch.no_grad(), placewright.compile(model.eval(), x(), **QUICK) as compiled:
+        for seed in range(calls):
+            assert torch.equal(compiled(x(seed)), reference.eval()(x(seed)))
+
+
+# Tensors that forward writes to and that are neither parameters, buffers nor arguments.
+
+OUTSIDE = torch.zeros(16)
+
+
+def averaged(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.averages["y"].mul_(0.9).add_(y.detach().mean(0), alpha=0.1)
+    return y - module.averages["y"]
+
+
+def counted_in_a_list(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.many[1].mul_(2)
+    module.plain.add_(1)
+    result: torch.Tensor = y * module.many[0] + module.many[1] + module.plain
+    return result
+
+
+def counted_outside(module: Any, y: torch.Tensor) -> torch.Tensor:
+    result = y + OUTSIDE
+    OUTSIDE.add_(1)
+    return result
+
+
+class Box:
+    def __init__(self) -> None:
+        self.rows = torch.zeros(4, 16)
+
+
+def written_in_an_object(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.box.rows[1].add_(y[0].detach())
+    result: torch.Tensor = y + module.box.rows.sum(0)
+    return result
+
+
+HOLDING: dict[str, tuple[Callable[[Any, torch.Tensor], Any], Callable[[], dict[str, Any]], Callable[[Any], Any]]] = {
+    "dictionary": (averaged, lambda: {"averages": {"y": torch.zeros(16)}}, lambda module: module.averages["y"]),
+    "list": (
+        counted_in_a_list,
+        lambda: {"many": [torch.ones(16), torch.full((16,), 2.0)], "plain": torch.zeros(16)},
+        lambda module: torch.stack([*module.many, module.plain]),
+    ),
+    "object": (written_in_an_object, lambda: {"box": Box()}, lambda module: module.box.rows),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_what_a_module_writes_to_is_its_own_after_planning_and_after_steps(name: str) -> None:
+    then, attributes, written = HOLDING[name]
+    model, reference = twins(lambda: Wrapped(then, **attributes()))
+    before = written(model).clone()
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        assert torch.equal(written(model), before), "planning and timing change nothing"
+        for seed in range(3):
+            assert torch.equal(compiled(x(seed)), reference.eval()(x(seed)))
+    assert torch.equal(written(model), written(reference))
+    assert_trains_as_the_module(lambda: Wrapped(then, **attributes()))
+
+
+def test_a_tensor_outside_of_the_module_is_written_to_as_the_module_does() -> None:
+    model, reference = twins(lambda: Wrapped(counted_outside))
+    OUTSIDE.zero_()
+    with torch.no_grad():
+        wanted = [reference.eval()(x()) for _ in range(3)]
+    OUTSIDE.zero_()
+    placewright.from_torch(model, x())
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        assert not OUTSIDE.any(), "neither capture nor timing writes to it"
+        # y + 0, y + 1, y + 2
+        for result in wanted:
+            assert torch.equal(compiled(x()), result)
+    assert torch.equal(OUTSIDE, torch.full((16,), 3.0))
+
+
+def test_a_tensor_outside_that_has_been_replaced_is_refused() -> None:
+    scales = {"one": torch.ones(16)}
+    model = Wrapped(lambda module, y: y * scales["one"])
+    with placewright.compile(model, x(), **QUICK) as compiled:
+        compiled(x())
+        scales["one"] = torch.zeros(16)
+        with pytest.raises(InputError, match="'one', which forward reads outside of the module, has been replaced"):
+            compiled(x())
+
+
+# What a module assigns in forward.
+
+
+def test_a_buffer_that_forward_replaces_is_the_new_one_in_the_next_call() -> None:
+    def echoed(module: Any, y: torch.Tensor) -> torch.Tensor:
+        y = y + module.last
+        module.last = y.detach() * 0.5
+        return y
+
+    class Echo(Wrapped):
+        def __init__(self) -> None:
+            super().__init__(echoed)
+            self.register_buffer("last", torch.zeros(8, 16))
+
+    assert_infers_as_the_module(*twins(Echo))
+    assert_trains_as_the_module(Echo)
+    model, reference = twins(Echo)
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        kept = model.last
+        compiled(x()), reference.eval()(x())
+        assert torch.equal(model.last, reference.last)
+        assert not kept.any(), "who holds the old one holds its values"
+
+
+def counting(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.count += 1
+    return y * module.count
+
+
+def remembering(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.seen.append(y.detach())
+    return y
+
+
+def lazy(module: Any, y: torch.Tensor) -> torch.Tensor:
+    if module.mask is None:
+        module.mask = torch.ones(16)
+    return y * module.mask
+
+
+KEPT: list[torch.Tensor] = []
+
+
+def keeping(module: Any, y: torch.Tensor) -> torch.Tensor:
+    KEPT.append(y)
+    return y
+
+
+def tossing(module: Any, y: torch.Tensor) -> torch.Tensor:
+    return y * random.random()
+
+
+def tossing_in_numpy(module: Any, y: torch.Tensor) -> torch.Tensor:
+    return y * float(np.random.rand())
+
+
+def seeding(module: Any, y: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(3)
+    return nn.functional.dropout(y, 0.5, training=True)
+
+
+def forking(module: Any, y: torch.Tensor) -> torch.Tensor:
+    with torch.random.fork_rng(devices=[]):
+        return nn.functional.dropout(y, 0.5, training=True)
+
+
+def hooked(module: Any, y: torch.Tensor) -> torch.Tensor:
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient * 2)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("then", "attributes", "sentence"),
+    [
+        (counting, {"count": 0}, "changes the attribute 'count' from 0 to 1"),
+        (remembering, {"seen": []}, r"changes the attribute 'seen.0' from None to a tensor of shape \(8, 16\)"),
+        (lazy, {"mask": None}, "changes the attribute 'mask' from None to a tensor.*call the module once before"),
+        (keeping, {}, r"keeps a tensor of shape \(8, 16\) that it computed in a list"),
+        (tossing, {}, "draws from Python's random"),
+        (tossing_in_numpy, {}, "draws from numpy.random"),
+        (seeding, {}, "seeds PyTorch's generator"),
+        (forking, {}, "seeds PyTorch's generator"),
+        (hooked, {}, r"registers a hook on a tensor \(in test_as_the_module.py:\d+\)"),
+    ],
+)
+def test_what_python_keeps_is_refused_and_nothing_is_kept(
+    then: Callable[[Any, torch.Tensor], Any], attributes: dict[str, Any], sentence: str
+) -> None:
+    model = Wrapped(then, **copy.deepcopy(attributes))
+    generators = random.getstate(), torch.get_rng_state()
+    with pytest.raises(InputError, match=sentence):
+        placewright.compile(model, x(), training=True, **QUICK)
+    assert {name: getattr(model, name) for name in attributes} == attributes
+    assert random.getstate() == generators[0]
+    assert torch.equal(torch.get_rng_state(), generators[1])
+    KEPT.clear()
+
+
+def test_a_module_that_fills_a_cache_in_its_first_call_can_be_compiled_after_it() -> None:
+    model, reference = twins(lambda: Wrapped(lazy, mask=None))
+    model(x()), reference(x())
+    assert_infers_as_the_module(model, reference)
+
+
+# Gradients.
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(value)
+        return (value * 16).round() / 16
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (value,) = ctx.saved_tensors
+        return gradient * (value.abs() < 0.5)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any, **options: Any) -> None:
+        super().__init__()
+        self.layer = kind(16, 8, 3, dropout=0.3, **options)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.layer(value[:, None].expand(-1, 3, -1))[0]  # type: ignore[no-any-return]
+
+
+TRAINED: dict[str, Callable[[], nn.Module]] = {
+    "own backward": lambda: Wrapped(lambda module, y: Straight.apply(y)),
+    "checkpoint with dropout": lambda: Wrapped(
+        lambda module, y: checkpoint(lambda v: nn.functional.dropout(v.tanh(), 0.2), y, use_reentrant=False)
+    ),
+    "reentrant checkpoint": lambda: Wrapped(
+        lambda module, y: checkpoint(lambda v: v.tanh() * v, y, use_reentrant=True)
+    ),
+    "weight normalization": lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(16, 16)), nn.Tanh()),
+    "parametrization": lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(16, 16)), nn.Tanh()),
+    "unneeded draw": lambda: Wrapped(lambda module, y: (torch.rand_like(y), nn.functional.dropout(y, 0.5))[1]),
+    "part without gradients": lambda: Wrapped(lambda module, y: y * y.detach().abs()),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*", "ignore:.*requires_grad=True.*")
+def test_gradients_are_those_of_the_module(name: str) -> None:
+    assert_trains_as_the_module(TRAINED[name])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bidirectional": True}])
+def test_recurrent_layers_drop_between_their_layers(kind: Any, options: dict[str, Any]) -> None:
+    # PyTorch computes their gradients with a kernel of all layers, so that last bits differ.
+    assert_trains_as_the_module(lambda: Recurrent(kind, **options), bits=False)
+
+
+def test_a_frozen_layer_stays_in_the_mode_that_it_is_in() -> None:
+    def make() -> nn.Module:
+        model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Dropout(0.5)).train()
+        model[1].eval()
+        return model
+
+    model, reference = twins(make)
+    with placewright.compile(model, x(), training=True, **QUICK) as step:
+        torch.manual_seed(7)
+        loss = step(x())
+    torch.manual_seed(7)
+    wanted = reference(x()).mean()
+    wanted.backward()
+    assert torch.equal(loss, wanted.detach())
+    assert torch.equal(model[1].running_mean, torch.zeros(16))
+    assert torch.equal(model[0].weight.grad, reference[0].weight.grad)
+
+
+def test_arguments_that_want_a_gradient_get_it() -> None:
+    model, reference = twins(lambda: nn.Linear(16, 4))
+    ours, other = x().requires_grad_(), x().requires_grad_()
+    with placewright.compile(model, ours, training=True, **QUICK) as step:
+        for _ in range(2):
+            step(ours)
+            reference(other).mean().backward()
+        assert ours.grad is not None
+        assert other.grad is not None
+        assert torch.equal(ours.grad, other.grad)
+        with pytest.raises(InputError, match="argument 0 was computed from something that wants a gradient"):
+            step(ours * 2)
+
+
+def test_an_argument_that_wants_a_gradient_is_passed_once() -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(16, 4)
+
+        def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+            return self.linear(one).sum() + other.mean()
+
+    value = x().requires_grad_()
+    with (
+        placewright.compile(Sum(), (value, value.detach()), training=True, **QUICK) as step,
+        pytest.raises(InputError, match="argument 1 wants a gradient and is passed twice"),
+    ):
+        step(value, value)
+
+
+def test_what_is_returned_twice_is_one_tensor() -> None:
+    model = Wrapped(lambda module, y: (y, y))
+    with placewright.compile(model, x(), **QUICK) as compiled:
+        one, other = compiled(x())
+        assert one is other
+        with torch.no_grad():
+            one, other = compiled(x())
+            assert one is other
+
+
+def test_a_result_of_an_inference_says_that_it_has_no_backward() -> None:
+    model = nn.Linear(16, 4)
+    with placewright.compile(model, x(), **QUICK) as compiled:
+        result = compiled(x())
+        assert result.requires_grad == model(x()).requires_grad
+        with pytest.raises(InputError, match="keeps nothing for a backward pass"):
+            result.sum().backward()
+        with torch.no_grad():
+            assert not compiled(x()).requires_grad
+
+
+# Hooks and wrappers.
+
+
+def pure(*_: Any) -> None:
+    """A hook that does nothing; nobody can tell."""
+
+
+HOOKED: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
+    "forward": (lambda model: model[0].register_forward_hook(pure), "'0' has a forward hook"),
+    "before forward": (lambda model: model[1].register_forward_pre_hook(pure), "'1' has a forward hook"),
+    "backward": (lambda model: model[0].register_full_backward_hook(pure), "'0' has a backward hook"),
+    "parameter": (lambda model: model[0].weight.register_hook(pure), "'0.weight' has a hook on its gradient"),
+    "accumulated": (
+        lambda model: model[0].bias.register_post_accumulate_grad_hook(pure),
+        "'0.bias' has a hook on its gradient",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_hooks_are_refused_whenever_they_come(name: str) -> None:
+    register, sentence = HOOKED[name]
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
+    with placewright.compile(model, x(), training=True, **QUICK) as step:
+        step(x())
+        handle = register(model)
+        with pytest.raises(InputError, match=sentence):
+            step(x())
+        handle.remove()
+        step(x())
+    register(model)
+    with pytest.raises(InputError, match=sentence):
+        placewright.compile(model, x(), training=True, **QUICK)
+
+
+def test_modules_without_code_of_their_own_are_refused() -> None:
+    linear = nn.Linear(16, 4).eval()
+    exported = torch.export.export(linear, (x(),))
+    for model in (exported, torch.jit.script(linear), nn.DataParallel(linear), lambda value: value):
+        with pytest.raises(InputError, match=r"cannot be compiled|is a DataParallel"):
+            placewright.compile(model, x(), **QUICK)  # type: ignore[arg-type]
+    with placewright.compile(exported.module(), x(), **QUICK) as compiled, torch.no_grad():
+        assert torch.equal(compiled(x()), linear(x()))
+
+
+# What changes between calls.
+
+
+def test_a_module_that_has_changed_is_planned_anew() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.0), nn.Linear(16, 4))
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        compiled(x())
+        model[2] = nn.Linear(16, 4)
+        assert torch.equal(compiled(x()), model.eval()(x()))
+        model[0].weight = nn.Parameter(torch.ones(16, 16))
+        assert torch.equal(compiled(x()), model(x()))
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.settings = {"shift": 1.0}
+            self.factor = 2.0
+
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            return value * self.factor + self.settings["shift"]
+
+    scaled = Scaled()
+    with placewright.compile(scaled, x(), **QUICK) as compiled:
+        compiled(x())
+        scaled.factor = 3.0
+        assert torch.equal(compiled(x()), scaled(x()))
+        scaled.settings["shift"] = -1.0
+        assert torch.equal(compiled(x()), scaled(x()))
+
+
+def test_a_value_that_changes_at_every_call_is_refused_after_some_plans() -> None:
+    class Scaled(nn.Module):
+        factor = 0
+
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            return value * self.factor
+
+    scaled = Scaled()
+    with placewright.compile(scaled, x(), **QUICK) as compiled:
+        for factor in range(MAX_PLANS):
+            scaled.factor = factor + 1
+            assert torch.equal(compiled(x()), scaled(x()))
+        scaled.factor = 0
+        with pytest.raises(InputError, match="'factor' of the module changes from call to call"):
+            compiled(x())
+
+
+def test_an_argument_is_known_by_what_it_is() -> None:
+    class Held:
+        def __init__(self, weight: float) -> None:
+            self.weight = torch.tensor(weight)
+
+        def __repr__(self) -> str:
+            return "Held()"
+
+    class Takes(nn.Module):
+        def forward(self, value: torch.Tensor, held: Any) -> Any:
+            return value * held.weight
+
+    with pytest.raises(InputError, match="an argument is a Held, and a plan cannot see what such an object holds"):
+        placewright.compile(Takes(), (x(), Held(5.0)), **QUICK)
+
+    class Applies(nn.Module):
+        def forward(self, value: torch.Tensor, function: Any, times: Any) -> Any:
+            return function(value) * times
+
+    with placewright.compile(Applies(), (x(), torch.tanh, 1), **QUICK) as compiled:
+        for function, times in ((torch.tanh, 1), (torch.sin, 1), (torch.sin, 1.5), (torch.sin, True)):
+            assert torch.equal(compiled(x(), function, times), function(x()) * times)
+
+
+# Optimizers.
+
+
+def test_hooks_of_an_optimizer_are_called_once_a_step_and_never_by_planning() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    calls: list[Any] = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    optimizer.register_state_dict_pre_hook(lambda *_: calls.append("saved"))
+    optimizer.register_load_state_dict_post_hook(lambda *_: calls.append("loaded"))
+    with placewright.compile(model, x(), training=True, optimizer=optimizer, **QUICK) as step:
+        assert not calls
+        assert not optimizer.state
+        step(x())
+        step(x())
+    assert calls == [1, 1]
+    optimizer.register_step_pre_hook(lambda *_: None)
+    with pytest.raises(InputError, match="the optimizer has a hook before its step"):
+        placewright.compile(model, x(), training=True, optimizer=optimizer, **QUICK)
+
+
+def test_gradients_that_are_there_are_neither_erased_nor_left_out() -> None:
+    model = nn.Linear(16, 4)
+    model(x()).mean().backward()
+    assert model.weight.grad is not None
+    before = model.weight.grad.clone()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with placewright.compile(model, x(), training=True, optimizer=optimizer, **QUICK) as step:
+        assert torch.equal(model.weight.grad, before)
+        with pytest.raises(InputError, match=r"has a gradient already.*optimizer\.zero_grad"):
+            step(x())
+        assert torch.equal(model.weight.grad, before)
+        optimizer.zero_grad()
+        step(x())
+
+
+# The compiled module as a module.
+
+
+def test_what_is_compiled_is_used_and_copied_as_a_module() -> None:
+    model = nn.Sequential(nn.Linear(16, 4), nn.Dropout(0.1))
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        assert compiled.eval() is compiled
+        assert not model.training
+        assert list(compiled.state_dict()) == ["0.weight", "0.bias"]
+        assert [id(each) for each in compiled.parameters()] == [id(each) for each in model.parameters()]
+        assert not hasattr(compiled, "nothing_of_the_kind")
+        for other in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+            with other:
+                assert torch.equal(other(x()), model(x()))
+                assert next(other.parameters()) is not model[0].weight
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with (
+        placewright.compile(model, x(), training=True, optimizer=optimizer, **QUICK) as step,
+        pytest.raises(InputError, match="copying or pickling"),
+    ):
+        copy.deepcopy(step)
