@@ -141,6 +141,7 @@ def test_a_parameter_of_a_divided_module_is_an_entry_by_its_name() -> None:
         ({"other_paths": {"a": 1}}, "other_paths"),
         ({"unread": {"a": -1}}, "unread"),
         ({"unread": {"a": True}}, "unread"),
+        ({"lists": "a"}, "lists"),
     ],
 )
 def test_a_record_that_is_none_is_refused(record: Any, key: str) -> None:

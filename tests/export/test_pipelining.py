@@ -109,6 +109,79 @@ def test_no_stage_begins_at_a_layer_that_is_called_twice_and_what_a_pipeline_can
     assert "several stages read first.weight: each has a copy, and training must add up their gradients" in objections
 
 
+class Activated(nn.Module):
+    """A layer, and an activation that may be another one's as well."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.activation = nn.Linear(8, 8), activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.activation(self.layer(x))
+        return result
+
+
+def test_no_stage_begins_where_pytorch_begins_none_or_two_because_of_a_shared_layer() -> None:
+    """The activation of both blocks: a stage cannot begin at it, where PyTorch splits at both calls, nor at the second
+    block, which PyTorch refuses. It can at the block's layer, and at a block whose activation is its own."""
+    args = (torch.randn(2, 8),)
+    for shared, expected in ((True, "1.layer"), (False, "1")):
+        activations = [nn.Tanh(), nn.Tanh()]
+        model = nn.Sequential(*(Activated(activations[0 if shared else place]) for place in range(2)), nn.Linear(8, 8))
+        plan, graph = planned(model, args, {"0.*": 0, "1.layer": 1, "1.activation": 1, "2": 1})
+        assert find_split(graph, placed_by(plan, graph)).split_before == (expected,)
+        assert pipeline(model, args, split_spec={expected: SplitPoint.BEGINNING}).num_stages == 2
+
+
+def test_no_stage_begins_at_a_layer_that_is_called_by_two_names_one_after_the_other() -> None:
+    """Both calls are named alike and stand on lines of their own; the split is before what comes after."""
+
+    class Again(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.layer, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+            self.again = self.layer
+
+        def forward(self, x: torch.Tensor) -> Any:
+            x = self.layer(self.first(x))
+            x = self.again(x)
+            return self.last(x)
+
+    args = (torch.randn(2, 8),)
+    plan, graph = planned(Again(), args, {"first": 0, "layer": 1, "last": 1})
+    assert find_split(graph, placed_by(plan, graph)).split_before == ("last",)
+    assert pipeline(Again(), args, split_spec={"last": SplitPoint.BEGINNING}).num_stages == 2
+
+
+def test_no_stage_begins_at_a_list_of_layers() -> None:
+    """It is never called, so PyTorch never splits there."""
+
+    class InTurn(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.rest = nn.Linear(8, 8), nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.first(x)
+            for layer in self.rest:
+                x = layer(x)
+            return x
+
+    plan, graph = planned(InTurn(), (torch.randn(2, 8),), {"first": 0, "rest.*": 1})
+    assert find_split(graph, placed_by(plan, graph)).split_before == ("rest.0",)
+
+
+def test_no_stage_begins_between_ops_that_overwrite_one_buffer() -> None:
+    """Both blocks count with one normalisation: of two stages each would have its own running statistics. In an
+    inference these are only read."""
+    normalised = nn.BatchNorm1d(8)
+    model = nn.Sequential(Activated(normalised), Activated(normalised), nn.Linear(8, 8))
+    for training, expected in ((True, "2"), (False, "1.layer")):
+        graph = placewright.from_torch(model, (torch.randn(2, 8),), training=training)
+        plan = placewright.plan(graph, "2xp100", pins={"0.layer": 0, "1.layer": 1, "2": 1}, evaluations=1)
+        assert find_split(graph, placed_by(plan, graph)).split_before == (expected,)
+
+
 def test_a_training_step_is_split_and_its_backward_stands_with_its_forward() -> None:
     """Three stages on three devices; every op of a block, forward or backward, is in one stage."""
     model, args = example().build()

@@ -73,7 +73,7 @@ def test_inference_of_a_perceptron_is_two_products_and_a_relu() -> None:
     ]
     assert [t.name for t in graph.tensors if t.is_output] == ["addmm_1:0"]
     assert {op.phase for op in graph.ops} == {""}
-    module: dict[str, Any] = {"other_names": {}, "other_paths": {}, "unread": {}}
+    module: dict[str, Any] = {"other_names": {}, "other_paths": {}, "unread": {}, "lists": []}
     assert graph.metadata == {"framework": "torch", "mode": "inference", "module": module}
 
 
@@ -222,7 +222,7 @@ def test_other_names_and_what_no_op_reads_stand_in_the_metadata() -> None:
             super().__init__()
             activation = nn.Tanh()
             self.first, self.block = nn.Sequential(nn.Linear(4, 4), activation), nn.Sequential(activation)
-            self.again, self.head = self.block, nn.Linear(4, 4)
+            self.again, self.head, self.listed = self.block, nn.Linear(4, 4), nn.ModuleList()
             self.head.weight = self.first[0].weight
             self.offset = self.head.offset = nn.Parameter(torch.ones(4))
             self.register_buffer("counts", torch.ones(3, dtype=torch.int64), persistent=False)
@@ -234,7 +234,15 @@ def test_other_names_and_what_no_op_reads_stand_in_the_metadata() -> None:
         "other_names": {"head.weight": "first.0.weight", "head.offset": "offset"},
         "other_paths": {"block.0": "first.1", "again": "block", "again.0": "first.1"},
         "unread": {"offset": 16, "head.bias": 16, "counts": 24},
+        "lists": ["listed"],
     }
+
+
+def test_a_layer_with_several_paths_is_named_by_that_below_what_calls_it() -> None:
+    activation = nn.Tanh()
+    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), activation) for _ in range(2)))
+    graph = from_torch(blocks, (torch.zeros(2, 4),))
+    assert [op.module for op in graph.ops if op.kind == "elementwise"] == ["0.1", "1.1"]
 
 
 def test_in_place_ops_on_intermediates_become_plain_ones() -> None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from placewright.export.module_record import ModuleRecord, module_record
+from placewright.export.module_record import ModuleRecord, by_first, module_record
 from placewright.graph import Graph, Op
 
 #: What a module's own code computes: its op by index; or has from elsewhere: from a module below it, by the path of
@@ -65,8 +65,8 @@ def module_ties(graph: Graph) -> ModuleTies:
     return ModuleTies(
         whole=frozenset(whole),
         together=tuple(together),
-        shared=(*_by_first(record.other_names), *map(frozenset, read_elsewhere)),
-        same=tuple(_by_first(record.other_paths)),
+        shared=(*by_first(record.other_names), *map(frozenset, read_elsewhere)),
+        same=tuple(by_first(record.other_paths)),
         with_inputs=frozenset(with_inputs),
         names=frozenset(names),
         unread=record.unread,
@@ -139,7 +139,7 @@ def _holders(names: Collection[str], record: ModuleRecord) -> set[str]:
 def _read_elsewhere(graph: Graph, record: ModuleRecord) -> Iterator[tuple[str, str]]:
     """Parameters, each with a module that reads it where a module beside it holds it. It holds it out of sight of its
     parent, or is called with it. One that modules above it alone hold it is called with, and hooks move that."""
-    names = {name: group for group in _by_first(record.other_names) for name in group}
+    names = {name: group for group in by_first(record.other_names) for name in group}
     for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
         if tensor.role == "parameter":
             holders = {name.rpartition(".")[0] for name in names.get(tensor.name, {tensor.name})}
@@ -152,11 +152,3 @@ def _read_elsewhere(graph: Graph, record: ModuleRecord) -> Iterator[tuple[str, s
 def is_forward(op: Op) -> bool:
     """Whether an op is part of what a module computes when it is called."""
     return op.kind != "input" and op.phase in ("", "forward")
-
-
-def _by_first(first_of: Mapping[str, str]) -> Iterator[frozenset[str]]:
-    """All names of each thing that has several."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for name, first in first_of.items():
-        found[first] |= {name, first}
-    yield from map(frozenset, found.values())

@@ -38,7 +38,7 @@ class ModuleTree:
             self._add(path, times)
         for name in ties.names:
             self._add(name, {})
-        self._linked = {above for group in ties.shared for name in group for above in _up(name)}
+        self._linked = {above for group in ties.shared for name in group for above in up(name)}
         self.entries: dict[str, Spent] = dict(self._divided(self._root))
 
     def groups(self) -> list[list[str]]:
@@ -57,7 +57,7 @@ class ModuleTree:
 
     def _add(self, path: str, times: Spent) -> None:
         nodes = [self._root]
-        for below in reversed(list(_up(path))):
+        for below in reversed(list(up(path))):
             nodes.append(nodes[-1].children.setdefault(below.rpartition(".")[2], _Node(below)))
         if times:
             nodes[-1].own = most(times)
@@ -89,7 +89,7 @@ class ModuleTree:
 
 def entry_of(entries: Collection[str], path: str) -> str | None:
     """The entry that a module or parameter is, or is below; None for a module that is taken apart."""
-    return next((above for above in _up(path) if above in entries), "" if "" in entries else None)
+    return next((above for above in up(path) if above in entries), "" if "" in entries else None)
 
 
 def most(times: Spent) -> int:
@@ -97,7 +97,7 @@ def most(times: Spent) -> int:
     return max(times, key=lambda device: (times[device], -device))
 
 
-def _up(path: str) -> Iterator[str]:
+def up(path: str) -> Iterator[str]:
     """A path and those above it, without that of the network."""
     while path:
         yield path

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from placewright.graph import Graph, Op
+from placewright.export.module_record import ModuleRecord, by_first, module_record
+from placewright.export.module_ties import is_forward
+from placewright.export.module_tree import up
+from placewright.graph import Graph
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
@@ -64,11 +67,6 @@ def find_split(graph: Graph, placed: Placed) -> Split:
     return Split(split_before=tuple(candidates[cut] for cut in chosen), begins=(0, *chosen), devices=tuple(devices))
 
 
-def is_forward(op: Op) -> bool:
-    """Whether an op is part of what a module computes when it is called."""
-    return op.kind != "input" and op.phase in ("", "forward")
-
-
 def _in_order(placed: Sequence[tuple[int, int]]) -> list[int]:
     """Devices by the middle of the time that they compute, in captured order."""
     moments: defaultdict[int, float] = defaultdict(float)
@@ -83,7 +81,8 @@ def _in_order(placed: Sequence[tuple[int, int]]) -> list[int]:
 
 def _beginnings(graph: Graph, forward: Sequence[int]) -> dict[int, str]:
     """First op -> the outermost layer that begins there and is called once, in captured order. What is before the first
-    op that takes time is no stage."""
+    op that takes time is no stage, and none begins between ops that read or overwrite one buffer: each stage would have
+    its own."""
     members: dict[str, list[int]] = {}
     for place, index in enumerate(forward):
         path = graph.ops[index].module
@@ -91,18 +90,55 @@ def _beginnings(graph: Graph, forward: Sequence[int]) -> dict[int, str]:
             members.setdefault(path, []).append(place)
             path = path.rpartition(".")[0]
     first_timed = next((place for place, index in enumerate(forward) if graph.ops[index].kind != "view"), 0)
+    record = module_record(graph)
+    refused, spans = _refused(record, members), list(_overwritten(graph))
+    named = {*record.other_paths, *record.other_paths.values()}
     found: dict[int, str] = {}
     for path, places in sorted(members.items(), key=lambda item: (item[1][0], item[0].count("."))):
+        begin = forward[places[0]]
         whole = places[-1] - places[0] + 1 == len(places)
-        if whole and places[0] > first_timed and not _is_called_again(graph, [forward[place] for place in places]):
-            found.setdefault(forward[places[0]], path)
+        if not whole or places[0] <= first_timed or path in refused:
+            continue
+        if any(first < begin <= last for first, last in spans):
+            continue
+        if not _is_called_again(graph, [forward[place] for place in places], anywhere=path in named):
+            found.setdefault(begin, path)
     return found
 
 
-def _is_called_again(graph: Graph, ops: Sequence[int]) -> bool:
-    """Whether what begins a layer is met again in it: a layer that is called twice would begin two stages."""
-    signatures = [(graph.ops[index].module, graph.ops[index].target, graph.ops[index].source) for index in ops]
-    return signatures.count(signatures[0]) > 1 and bool(graph.ops[ops[0]].source)
+def _refused(record: ModuleRecord, called: Collection[str]) -> set[str]:
+    """Layers at which PyTorch begins no stage, or more than one: it splits at every call of a layer, by whatever name,
+    never at a list of layers, and takes none apart from the rest that has a layer in it which another one has, too."""
+    found = set(record.lists)
+    for paths in by_first(record.other_paths):
+        if len(paths.intersection(called)) > 1:
+            found |= paths
+        above = {path.rpartition(".")[0] for path in paths}
+        if len(above) > 1:
+            found.update(path for holder in above for path in up(holder))
+    return found
+
+
+def _overwritten(graph: Graph) -> Iterator[tuple[int, int]]:
+    """The first and the last forward op that touches each buffer which forward ops overwrite."""
+    touching: defaultdict[int, list[int]] = defaultdict(list)
+    written: set[int] = set()
+    for index, op in enumerate(graph.ops):
+        if is_forward(op):
+            results = {graph.base_of[tensor] for tensor in op.outputs}
+            if op.kind != "view":
+                written |= {base for base in results if graph.tensors[base].role == "parameter"}
+            for base in results | {graph.base_of[tensor] for tensor in op.inputs}:
+                touching[base].append(index)
+    for base in written:
+        yield touching[base][0], touching[base][-1]
+
+
+def _is_called_again(graph: Graph, ops: Sequence[int], *, anywhere: bool) -> bool:
+    """Whether what begins a layer is met again in it: a layer that is called twice would begin two stages. anywhere: on
+    whatever line, of a layer that has several names."""
+    signatures = [(op.module, op.target, "" if anywhere else op.source) for op in (graph.ops[index] for index in ops)]
+    return signatures.count(signatures[0]) > 1 and (anywhere or bool(graph.ops[ops[0]].source))
 
 
 def _best_cuts(forward: Sequence[int], placed: Placed, devices: Sequence[int], candidates: Sequence[int]) -> list[int]:

@@ -28,8 +28,14 @@ def with_record(graph: Graph, model: Any) -> Graph:
             for name, tensor in named
             if name not in read and name not in other_names
         },
+        "lists": [path for path, layer in module.named_modules(remove_duplicate=False) if _is_list(layer)],
     }
     return replace(graph, metadata={**graph.metadata, "module": record})
+
+
+def _is_list(module: nn.Module) -> bool:
+    """Whether it is a container that cannot be called. Layers of exported programs cannot either, and are none."""
+    return type(module).forward is nn.Module.forward and type(module) is not nn.Module
 
 
 def _other_names(named: Iterable[tuple[str, Any]]) -> dict[str, str]:
