@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, wait_until
 
 from placewright.cli import run
 from placewright.datasets.synthetic import random_graph
@@ -41,6 +43,18 @@ def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsy
     plan = ["plan", str(graph), "--devices", "2xideal/free", "--solver", "regal", "--policy", str(policy)]
     assert run([*plan, "--evaluations", "500", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["found_by"] == f"regal: {trained.title}"
+
+
+def test_a_training_that_is_ended_by_signal_says_nothing(data: Path, tmp_path: Path) -> None:
+    """Python's own process that frees its semaphores told how many there were."""
+    out = tmp_path / "run"
+    command = ["train", "regal", "--data", str(data), "-o", str(out), "--steps", "100000", "--processes", "1", "-q"]
+    running = subprocess.Popen([sys.executable, "-m", "placewright", *command], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (out / "metrics.jsonl").exists())
+    running.terminate()
+    # Until all that write there have ended.
+    _, err = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, err) == (-signal.SIGTERM, "")
 
 
 def test_fewer_steps_than_imitate_all_imitate(data: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from placewright.learning.training import Split, TrainingConfiguration
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.modules import PLUGIN_PREFIX, load_file
-from placewright.support.processes import end_with_parent
+from placewright.support.processes import end_with_parent, start_resource_tracker
 
 #: By all workers together; some 1,100 bytes each.
 MAX_OPS_KEPT = 4_000_000
@@ -147,6 +147,7 @@ class ProcessWorkers(Workers):
     """Processes of this machine; each reads the graphs from the folder."""
 
     def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
+        start_resource_tracker()
         context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
         self._pool = ProcessPoolExecutor(
             processes, context, _start, (folder, SentConfiguration.of(configuration), MAX_OPS_KEPT // processes)

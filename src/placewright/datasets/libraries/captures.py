@@ -26,7 +26,7 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
 from placewright.support.errors import InputError, shown
 from placewright.support.files import locked_folder, make_folder, read_bytes
-from placewright.support.processes import end_with_parent
+from placewright.support.processes import end_with_parent, start_resource_tracker
 
 _LOG, _GRAPHS = "captures.jsonl", "graphs"
 MODES: tuple[Mode, ...] = ("inference", "training")
@@ -188,6 +188,7 @@ class _Process:
 
     def capture(self, listed: Listed, mode: Mode) -> Captured:
         if self._pool is None:
+            start_resource_tracker()
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(
                 1, mp_context=context, max_tasks_per_child=_CAPTURES_PER_PROCESS, initializer=end_with_parent

@@ -14,6 +14,7 @@ from placewright.datasets.zoo.capture import capture_network
 from placewright.datasets.zoo.network import Mode, Network
 from placewright.graph import Graph
 from placewright.support.errors import shown
+from placewright.support.processes import start_resource_tracker
 
 #: A function at the top of a module, by whose name another process finds the networks, which may hold lambdas.
 Networks = Callable[[], Sequence[Network]]
@@ -68,6 +69,7 @@ def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
 
 
 def _until_one_dies(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
+    start_resource_tracker()
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             yield from pool.map(capture, tasks)
