@@ -501,3 +501,17 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_importing_the_importer_does_not_import_pytorch() -> None:
     code = "import sys, placewright.importers.torch_module; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_argument_that_is_called_as_something_of_the_module_has_a_name_of_its_own() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", torch.ones(3))
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return x * self.mask * mask
+
+    graph = from_torch(Masked(), (torch.ones(3), torch.ones(3)))
+    assert [op.name for op in graph.ops if op.kind == "input"] == ["input:x", "input:mask_"]
+    assert [tensor.name for tensor in graph.tensors if tensor.role == "parameter"] == ["mask"]

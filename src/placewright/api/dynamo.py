@@ -28,6 +28,7 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
+from placewright.importers.torch_kernels import kernels_kept
 from placewright.machine import Machine
 from placewright.support.errors import InputError
 
@@ -75,7 +76,8 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
 
         return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
-    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
+    with kernels_kept():
+        return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
 
 
 _LOCK = threading.Lock()
@@ -122,7 +124,7 @@ def _is_open(graph: Any) -> bool:
 
 def _closed(graph: Any, inputs: Sequence[Any]) -> Any:
     """The graph as it is for inputs of these sizes."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    with kernels_kept(), FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         fake = [mode.from_tensor(given) if isinstance(given, torch.Tensor) else given for given in inputs]
         return make_fx(graph, tracing_mode="real")(*fake)
 

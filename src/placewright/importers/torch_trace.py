@@ -13,7 +13,7 @@ import io
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch_failure import reason
+from placewright.importers.torch_kernels import kernels_kept
 from placewright.importers.torch_rehearsal import Found, Rehearsal, State
 from placewright.importers.torch_stand_in import off_meta, tensors_of
 from placewright.support.errors import InputError
@@ -161,11 +162,11 @@ def _trace(
 
         with torch.enable_grad():
             found = rehearsal.first(inputs)
-        with torch.set_grad_enabled(training):
+        with torch.set_grad_enabled(training), kernels_kept() if to_run else contextlib.nullcontext():
             graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
     return Trace(
         graph=graph,
-        input_names=_leaf_names(leaves, structure),
+        input_names=_leaf_names(leaves, structure, {each.name for each in found.state}),
         found=found,
         returned=returned,
         num_results=num_results,
@@ -260,14 +261,18 @@ def _bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect
         raise InputError(f"{type(model).__name__} cannot be called with these arguments: {error}") from error
 
 
-def _leaf_names(leaves: Sequence[Any], structure: Any) -> list[str]:
-    """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container."""
+def _leaf_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
+    """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed by
+    "_" where something of the module has the name."""
     named, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(leaves), structure))
-    return [
-        ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)
-        for path, leaf in named
-        if isinstance(leaf, torch.Tensor)
-    ]
+    names = []
+    for path, leaf in named:
+        name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)
+        while name in taken:
+            name += "_"
+        if isinstance(leaf, torch.Tensor):
+            names.append(name)
+    return names
 
 
 def _each_once(tensors: Sequence[Any]) -> list[Any]:

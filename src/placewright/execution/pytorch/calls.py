@@ -85,7 +85,10 @@ def _function(node: Any) -> Callable[..., Any]:
 
     PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
     backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
+    The op that is traced for dropout on the CPU multiplies twice, and with some probabilities its last bits are others.
     """
+    if node.target in _DROPOUT and next(each for each in node.args if hasattr(each, "meta")).meta["val"].is_cpu:
+        return _DROPOUT[node.target]
     if node.target is torch.ops.aten.view.default:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
@@ -96,6 +99,25 @@ def _function(node: Any) -> Callable[..., Any]:
         return partial(_recurrent_in_training, node.target, names.index("train"))
     function: Callable[..., Any] = node.target
     return function
+
+
+def _dropped(value: Any, probability: float, train: bool | None) -> tuple[Any, Any]:
+    """As dropout of the CPU drops, and which elements it kept."""
+    if probability == 1:  # Nothing is drawn.
+        return value * torch.zeros((), dtype=value.dtype), torch.zeros_like(value, dtype=torch.bool)
+    noise = torch.empty_like(value).bernoulli_(1 - probability)
+    kept = noise.bool()
+    return value * noise.div_(1 - probability), kept
+
+
+def _dropped_backward(gradient: Any, kept: Any, scale: float) -> Any:
+    return gradient * (kept.to(gradient.dtype).div_(1 / scale) if scale else 0.0)
+
+
+_DROPOUT = {
+    torch.ops.aten.native_dropout.default: _dropped,
+    torch.ops.aten.native_dropout_backward.default: _dropped_backward,
+}
 
 
 def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *args: Any) -> Any:
