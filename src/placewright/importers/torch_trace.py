@@ -33,8 +33,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch_failure import reason
+from placewright.importers.torch_held import Held
 from placewright.importers.torch_kernels import kernels_kept
 from placewright.importers.torch_rehearsal import Found, Rehearsal, State
+from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import off_meta, tensors_of
 from placewright.support.errors import InputError
 
@@ -44,26 +46,6 @@ _TRACING = threading.RLock()
 STATE = "state"
 #: What fake tensors raise where code asks for their values.
 _DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
-#: Stands for a tensor in what the model returns.
-_TENSOR = object()
-
-
-class Returned:
-    """What the model returns: containers and values as they are, and where the tensors stand in them."""
-
-    def __init__(self) -> None:
-        self.read(torch.empty(0))
-
-    def read(self, output: Any) -> None:
-        """Keeps what the model returned while it was traced."""
-        leaves, self._structure = pytree.tree_flatten(output)
-        self._leaves = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-
-    def filled(self, tensors: Sequence[Any]) -> Any:
-        """The same with these tensors, in order."""
-        each = iter(tensors)
-        leaves = [next(each) if leaf is _TENSOR else leaf for leaf in self._leaves]
-        return pytree.tree_unflatten(leaves, self._structure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +134,11 @@ def _trace(
             bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
             with context:
                 result = _call(module, bound)
-            returned.read(result)
-            num_results = 1 if training else len(tensors_of(result))
-            return result
+            if training:
+                return result
+            found = returned.read(result, [value for _, value in Held(module).values])
+            num_results = len(found)
+            return found
 
         minimised = (lambda result: _checked_loss((loss or default_loss)(result))) if training else None
         rehearsal = Rehearsal(module, output, minimised, to_run=to_run)

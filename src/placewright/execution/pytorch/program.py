@@ -21,8 +21,9 @@ from placewright.importers.torch_graph import translate
 from placewright.importers.torch_held import Slot
 from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_rehearsal import State
+from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import Returned, flatten_arguments, trace
+from placewright.importers.torch_trace import flatten_arguments, trace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
