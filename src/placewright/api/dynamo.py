@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import ShortenTraceback
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -25,12 +26,26 @@ from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.profile import unchanged
-from placewright.execution.pytorch.program import program_of_graph
+from placewright.execution.pytorch.program import program_of_graph, signature
+from placewright.execution.pytorch.recomputation import partition
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.importers.torch_kernels import kernels_kept
 from placewright.machine import Machine
 from placewright.support.errors import InputError
+
+
+class RefusedError(InputError, ShortenTraceback):
+    """An InputError that leaves `torch.compile` as it is: PyTorch makes others of whatever else a backend raises.
+
+    Parameters
+    ----------
+    error
+        The InputError.
+    """
+
+    def __init__(self, error: InputError) -> None:
+        ShortenTraceback.__init__(self, str(error), first_useful_frame=None)
 
 
 def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
@@ -52,9 +67,18 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     Raises
     ------
     InputError
-        Without devices, where one does not exist here, or with the option `measured` or `cuda_graph`.
+        Without devices, where one does not exist here, with the option `measured` or `cuda_graph`, or for an op that
+        a plan cannot run.
     """
-    given = dict(options or {})
+    try:
+        with kernels_kept():
+            return _compiled(module, example_inputs, options or {})
+    except InputError as error:
+        raise RefusedError(error) from error
+
+
+def _compiled(module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    given = dict(options)
     devices, inductor = given.pop("devices", None), bool(given.pop("inductor", False))
     if devices is None:
         raise InputError(
@@ -76,8 +100,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
 
         return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
-    with kernels_kept():
-        return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(module, example_inputs)
+    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, partition_fn=partition)(module, example_inputs)
 
 
 _LOCK = threading.Lock()
@@ -103,6 +126,8 @@ class _PerShape:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> list[Any]:
+        if any(isinstance(given, torch.SymInt) for given in inputs):
+            raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
         key = tuple(
             (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in inputs
         )  # fmt: skip
@@ -143,9 +168,7 @@ class _PlannedGraph:
         inductor: bool,
         options: Mapping[str, Any],
     ) -> None:
-        self._program = program_of_graph(graph, "compiled", stays)
-        #: What the graph returns beside tensors: None, and sizes.
-        self._end = graph.graph.output_node().args[0]
+        self._stays = stays
         self._machine = machine
         self._workers = workers
         self._places = places
@@ -154,11 +177,21 @@ class _PlannedGraph:
         self._options = dict(options)
         self._step: TorchStep | None = None
         self._lock = threading.Lock()
+        self._read(graph)
 
-    def __call__(self, *inputs: Any) -> list[Any]:
-        inputs = tuple(given for given in inputs if isinstance(given, torch.Tensor))
+    def _read(self, graph: Any) -> None:
+        self._graph = graph
+        self._program = program_of_graph(graph, "compiled", self._stays)
+        #: What the graph returns beside tensors: None, and sizes.
+        self._end = graph.graph.output_node().args[0]
+
+    def __call__(self, *given: Any) -> list[Any]:
+        inputs = tuple(tensor for tensor in given if isinstance(tensor, torch.Tensor))
         with self._lock:
             if self._step is None:
+                if signature(inputs) != self._program.input_signature:
+                    # An op of the forward graph returned what its author told PyTorch otherwise.
+                    self._read(_closed(self._graph, given))
                 with tempfile.TemporaryDirectory() as folder:
                     found = self._profile.measure(self._program, self._machine, (), inputs, places=self._places)
                     times = write_times(found, self._machine, Path(folder), "op-times")

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 from torch._functorch._aot_autograd import descriptors
 
-from placewright.importers.torch_ops import draws_random_numbers
+from placewright.importers.torch_dtypes import correct_dtypes
+from placewright.importers.torch_ops import bodies_of, draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_trace import Trace
 from placewright.support.errors import InputError, shown
@@ -51,6 +52,7 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     keep_draws: whether ops that draw random numbers stay although nothing reads them.
     """
     nodes = list(trace.graph.nodes)
+    correct_dtypes(nodes)
     placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
     end = trace.graph.output_node()
     returned = {desc: node for node, desc in zip(end.args[0], end.meta["desc"], strict=True) if node is not None}
@@ -97,6 +99,7 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
 
     is_parameter: of each placeholder, whether it stays from step to step.
     """
+    correct_dtypes(graph.nodes)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
     needed = _ancestors([*outputs, *_draws(graph.nodes)])
@@ -105,7 +108,8 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
         for node, stays in zip(placeholders, is_parameter, strict=True)
         if node in needed
     }
-    constants = [node for node in graph.nodes if node.op == "get_attr" and node in needed]
+    bodies = {body for node in graph.nodes if node.op == "call_function" for body in bodies_of(node)}
+    constants = [node for node in graph.nodes if node.op == "get_attr" and node in needed - bodies]
     return Capture(
         nodes=tuple(node for node in graph.nodes if node.op == "call_function" and node in needed),
         sources={**sources, **{node: (node.name.lstrip("_"), "constant") for node in constants}},

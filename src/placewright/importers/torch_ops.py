@@ -6,9 +6,11 @@ names the rest. Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from placewright.importers.torch_attributes import DESCRIBED, Attributes, arguments_of, shape_of
 
@@ -91,14 +93,34 @@ def describe(node: Any) -> tuple[str, Attributes]:
     return _from_tags(name, node)
 
 
+def bodies_of(node: Any) -> dict[Any, torch.fx.GraphModule]:
+    """The code that a call such as torch.cond holds: graphs, each by the argument that stands for it."""
+    held = {argument: attribute_of(argument) for argument in node.all_input_nodes if argument.op == "get_attr"}
+    return {argument: value for argument, value in held.items() if isinstance(value, torch.fx.GraphModule)}
+
+
+def attribute_of(node: Any) -> Any:
+    """What an argument that names an attribute of the traced module stands for."""
+    return attrgetter(node.target)(node.graph.owning_module)
+
+
 def draws_random_numbers(node: Any) -> bool:
     """Whether a traced call takes numbers from the generator: dropout that drops nothing does not."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        called = [leaf for leaf in pytree.tree_leaves(node.args) if isinstance(leaf, torch._ops.OpOverload)]
+        return any(_is_random(each) for each in called) or any(map(_draws_within, bodies_of(node).values()))
+    if not _is_random(node.target):
         return False
     arguments = arguments_of(node)
     return not (arguments.get("dropout_p") == 0.0 or arguments.get("train") is False)
+
+
+def _is_random(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def _draws_within(body: torch.fx.GraphModule) -> bool:
+    return any(draws_random_numbers(node) for node in body.graph.nodes if node.op == "call_function")
 
 
 def _from_tags(name: str, node: Any) -> tuple[str, Attributes]:

@@ -5,15 +5,18 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture
+from placewright.importers.torch_ops import bodies_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,15 @@ def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Ca
         assert index is not None
         return Value(index)
 
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        called = CallWithBodies(node)
+        return Call(
+            function=called,
+            args=tuple(value_of(leaf) for leaf in called.read),
+            kwargs={},
+            results=tensors[node],
+            several=isinstance(node.meta["val"], (tuple, list)),
+        )
     return Call(
         function=_function(node),
         args=torch.fx.map_arg(node.args, value_of),
@@ -78,6 +90,35 @@ def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Ca
         results=tensors[node],
         several=isinstance(node.meta["val"], (tuple, list)),
     )
+
+
+class CallWithBodies:
+    """Calls an op that holds code of its own, such as a torch.cond its branches, with the tensors among its arguments.
+
+    read: the nodes of these. settings: tells the op and its code from others.
+    """
+
+    def __init__(self, node: Any) -> None:
+        bodies = bodies_of(node)
+        leaves, self._structure = pytree.tree_flatten((node.args, node.kwargs))
+        self._op = node.target
+        self._leaves = [bodies.get(leaf, leaf) if isinstance(leaf, torch.fx.Node) else leaf for leaf in leaves]
+        self.read = [leaf for leaf in self._leaves if isinstance(leaf, torch.fx.Node)]
+        plain = [leaf for leaf in self._leaves if not isinstance(leaf, (torch.fx.Node, torch.fx.GraphModule))]
+        code = [module.code for body in bodies.values() for module in _graphs_in(body)]
+        self.settings = f"code {hashlib.sha256(repr((plain, code)).encode()).hexdigest()[:16]}"
+
+    def __call__(self, *tensors: Any) -> Any:
+        """Makes the call, which autograd must not trace anew."""
+        each = iter(tensors)
+        leaves = [next(each) if isinstance(leaf, torch.fx.Node) else leaf for leaf in self._leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self._structure)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self._op(*args, **kwargs)
+
+
+def _graphs_in(body: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+    yield from (module for module in body.modules() if isinstance(module, torch.fx.GraphModule))
 
 
 def _function(node: Any) -> Callable[..., Any]:

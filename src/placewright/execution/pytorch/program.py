@@ -23,7 +23,8 @@ from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import flatten_arguments, trace
+from placewright.importers.torch_trace import Returned, flatten_arguments, trace
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,7 +212,9 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def signature(tensors: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:
-    """Shape and dtype of each tensor: what a program is made for."""
+    """Shape and dtype of each tensor: what a program is made for. Raises InputError for one that has no one shape."""
+    if any(tensor.is_nested for tensor in tensors):
+        raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
 
 

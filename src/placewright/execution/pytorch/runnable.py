@@ -15,6 +15,7 @@ from torch.nn.modules import module as every_module
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from placewright.importers.torch_calls import BACKEND, layers_noted
+from placewright.importers.torch_ops import attribute_of
 from placewright.support.errors import InputError, shown
 
 #: Attributes of a module that hold hooks, and what a sentence calls them.
@@ -25,6 +26,13 @@ HOOKS = {
     "_backward_hooks": "backward hook",
 }
 _GLOBAL_HOOKS = tuple(f"_global{attribute}" for attribute in HOOKS)
+#: Ops that hold code of their own, and compute their results from their arguments alone.
+_WITH_BODIES = frozenset(
+    {
+        *("cond", "while_loop", "scan", "map_impl", "associative_scan", "flex_attention", "invoke_subgraph"),
+        *("auto_functionalized", "auto_functionalized_v2"),
+    }
+)
 _WRAPPERS = (DataParallel, DistributedDataParallel, FullyShardedDataParallel)
 
 
@@ -65,7 +73,7 @@ def check_calls(nodes: Sequence[Any]) -> None:
     """Raises InputError for a traced call that a planned step cannot make."""
     for node in nodes:
         name = str(node.target)
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() not in _WITH_BODIES:
             raise InputError(
                 f"the op {name} holds code of its own, such as branches or a loop's body, and plans cannot run it"
             )
@@ -73,7 +81,10 @@ def check_calls(nodes: Sequence[Any]) -> None:
             if value.layout != torch.strided:
                 layout = str(value.layout).removeprefix("torch.")
                 raise InputError(f"the op {name} makes a tensor of layout {layout}, and plans run dense tensors only")
-        if any(isinstance(value, torch.Generator) for value in (*node.args, *node.kwargs.values())):
+        held = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
+        if not all(isinstance(value, (torch.Tensor, torch.Generator, torch.fx.GraphModule)) for value in held):
+            raise InputError(f"the op {name} reads an object that is no tensor, which planned steps do not keep")
+        if any(isinstance(value, torch.Generator) for value in (*node.args, *node.kwargs.values(), *held)):
             raise InputError(
                 f"the op {name} draws from a generator of its own, and planned steps use PyTorch's default one"
             )

@@ -318,11 +318,14 @@ class _Counted:
 def check_inputs(program: TorchProgram, tensors: Sequence[Any], places: Sequence[Place] = ()) -> None:
     """Raises InputError unless the tensors have the shapes and dtypes that the program was made for, and lie where the
     plan can read them."""
-    given = signature(tensors)
-    if given != program.input_signature:
+    given, wanted = signature(tensors), program.input_signature
+    if len(given) != len(wanted):
+        raise InputError(f"the plan is for {len(wanted)} inputs, and was given {len(given)}")
+    if given != wanted:
+        place = next(place for place, each in enumerate(given) if each != wanted[place])
         raise InputError(
-            f"the plan is for inputs {describe_signature(program.input_signature)}, and was given "
-            f"{describe_signature(given)}"
+            f"the plan is for {describe_signature([wanted[place]])} as input {place}, and was given "
+            f"{describe_signature([given[place]])}"
         )
     check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, places)
 

@@ -1,0 +1,72 @@
+"""Forward and backward of a graph whose checkpoints recompute: everything but the random numbers, which are kept.
+
+PyTorch would have an op that draws set back the generator in backward, which all devices share. Imported only where
+torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._functorch.partitioners import default_partition, must_recompute
+from torch.utils.checkpoint import CheckpointPolicy
+
+from placewright.importers.torch_attributes import arguments_of
+from placewright.importers.torch_dtypes import correct_dtypes
+from placewright.importers.torch_ops import draws_random_numbers
+
+
+def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple[Any, Any]:
+    """The forward and the backward graph, as PyTorch parts them by default once no op that draws is recomputed."""
+    correct_dtypes(joint.graph.nodes)
+    for node in [node for node in joint.graph.nodes if must_recompute(node) and _draws(node)]:
+        if _is_dropout_on_host(node):
+            _keep_mask(node)
+        else:
+            for kept in (node, *node.users) if _is_several(node) else (node,):
+                kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    forward, backward = default_partition(joint, inputs, **options)
+    return forward, backward
+
+
+def _draws(node: Any) -> bool:
+    return node.op == "call_function" and draws_random_numbers(node)
+
+
+def _is_dropout_on_host(node: Any) -> bool:
+    is_dropout = node.target is torch.ops.aten.native_dropout.default and arguments_of(node)["train"]
+    return bool(is_dropout) and node.meta["val"][0].is_cpu
+
+
+def _is_several(node: Any) -> bool:
+    return isinstance(node.meta["val"], (tuple, list))
+
+
+def _keep_mask(node: Any) -> None:
+    """Dropout in the steps that its kernel takes, of which only the first draws: what is kept of it is a byte for each
+    element, and the rest can be computed again."""
+    arguments = arguments_of(node)
+    value, kept = arguments["input"], 1.0 - arguments["p"]
+    aten, graph = torch.ops.aten, node.graph
+    with graph.inserting_before(node):
+        blank = _added(node, aten.empty_like.default, value, dtype=torch.bool, memory_format=torch.contiguous_format)
+        mask = _added(node, aten.bernoulli.p, blank, kept)
+        noise = _added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
+        scale = _added(node, aten.mul.Tensor, noise, 0.0 if kept == 0 else 1.0 / kept)
+        scaled = _added(node, aten.mul.Tensor, value, scale)
+    mask.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for result in list(node.users):
+        result.replace_all_uses_with(mask if result.args[1] else scaled)
+        graph.erase_node(result)
+    graph.erase_node(node)
+
+
+def _added(node: Any, function: Any, *args: Any, **options: Any) -> Any:
+    """A call before a node, which counts as that one's."""
+    made = node.graph.call_function(function, args, options)
+    made.meta = {key: value for key, value in node.meta.items() if key != "tensor_meta"}
+    known = [each.meta["val"] if isinstance(each, torch.fx.Node) else each for each in args]
+    with node.meta["val"][0].fake_mode:
+        made.meta["val"] = function(*known, **options)
+    return made
