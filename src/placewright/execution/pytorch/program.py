@@ -23,7 +23,7 @@ from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import Returned, flatten_arguments, trace
+from placewright.importers.torch_trace import flatten_arguments, trace
 from placewright.support.errors import InputError
 
 
