@@ -178,7 +178,9 @@ class _Translation:
         controls = {*self.builder.ops[op].controls, *before} - computed_from
         self.builder.change_op(op, controls=tuple(sorted(controls)))
         self.builder.change_tensor(new, alias_of=old, is_output=True)
-        self.owner[new] = self.owner[old]
+        owner = self.owner[old]
+        self.readers.setdefault(owner, []).extend(self.readers.pop(new, []))
+        self.owner = [owner if each == new else each for each in self.owner]
 
     def _add_tensor(
         self, name: str, value: Any, *, role: TensorRole = "activation", alias_of: int | None = None

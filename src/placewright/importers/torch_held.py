@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,8 @@ class Slot:
         """The value now; None where there is none any more."""
         if isinstance(self.container, dict):
             return self.container.get(self.key)
-        return self.container[self.key] if self.key < len(self.container) else None
+        items = self.container if isinstance(self.container, Sequence) else list(self.container)
+        return items[self.key] if self.key < len(items) else None
 
     def set(self, value: Any) -> None:
         """Puts a value there."""
@@ -89,6 +90,9 @@ class Held:
         """Where another value stands now, with the value before and the new one; None for what is not there."""
         for name, container, before, is_watched in self._containers.values():
             if not is_watched:
+                if "training" in before and before["training"] is not container["training"]:
+                    slot = Slot(name=_joined(name, "training"), container=container, key="training")
+                    yield slot, before["training"], container["training"]
                 continue
             if isinstance(container, (dict, list)):
                 was, now = _items(before), _items(container)

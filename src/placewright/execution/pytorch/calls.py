@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._functorch._aot_autograd import descriptors
 from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph
@@ -168,10 +169,12 @@ def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *a
 
 
 def _seed(node: Any, indices: tuple[int | None, ...]) -> Call:
-    """The gradient of the loss by itself."""
+    """The gradient of the loss by itself, ones; and by what forward has written to, which the loss has read before."""
     value = node.meta["val"]
     options = {"dtype": value.dtype, "device": value.device}
-    return Call(function=torch.ones, args=(tuple(value.shape),), kwargs=options, results=indices, several=False)
+    of_loss = isinstance(node.meta["desc"].output, descriptors.PlainAOTOutput)
+    function = torch.ones if of_loss else torch.zeros
+    return Call(function=function, args=(tuple(value.shape),), kwargs=options, results=indices, several=False)
 
 
 def itself(value: Any) -> Any:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from placewright.execution.pytorch.program import TorchProgram, describe_signature
+from placewright.execution.pytorch.optimizer_step import ParameterStep
+from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
 from placewright.execution.pytorch.runnable import check_hooks
 from placewright.importers.torch_calls import BACKEND
 from placewright.plans.record import Plan
@@ -38,6 +40,9 @@ class PlannedModule(Generic[OneStep]):
         self.step = step
         self.parameters = Parameters(step.program, trained=step.program.training)
         self._trained = {name: place for place, name in enumerate(step.program.parameters.values())}
+        calls = (call.function for call in step.program.calls.values())
+        self._updates = [function for function in calls if isinstance(function, ParameterStep)]
+        self._sharing = _Sharing(step.program)
         self._lock = threading.Lock()
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
@@ -49,6 +54,9 @@ class PlannedModule(Generic[OneStep]):
         program = self.step.program
         with self._lock:
             parameters = self.parameters.now()
+            self._sharing.check(parameters, tensors)
+            for update in self._updates:
+                update.check(self.parameters.named(update.name))
             if program.training:
                 _check_inputs_of_training(tensors)
                 check_hooks({name: parameters[place] for name, place in self._trained.items()})
@@ -111,6 +119,49 @@ class Parameters:
         return [each.tensor if each.slot is None else each.slot.get() for each in self._state]
 
 
+class _Sharing:
+    """Finds tensors that share memory where a step writes to one of them: the plan took them to be apart."""
+
+    def __init__(self, program: TorchProgram) -> None:
+        written = overwritten_by(program.graph)
+        places = {place for place, tensor in enumerate(program.parameters) if tensor in written}
+        self._inputs = {place: tensor in written for tensor, place in program.inputs.items()}
+        self._parameters = [place in places for place in range(len(program.parameters))]
+        self._names = list(program.parameters.values())
+        self._known: list[int] = []
+
+    def check(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Raises InputError for such a pair."""
+        given = [(f"argument {place}", tensors[place], written) for place, written in self._inputs.items()]
+        held = list(zip(self._names, parameters, self._parameters, strict=True))
+        memory = [_memory_of(tensor) for tensor in parameters] if any(self._parameters) else []
+        if memory != self._known:
+            _refuse_sharing(held)
+            self._known = memory
+        if any(written for _, _, written in given) or not {_memory_of(each) for _, each, _ in given}.isdisjoint(memory):
+            _refuse_sharing([*given, *held])
+
+
+def _refuse_sharing(named: Sequence[tuple[str, Any, bool]]) -> None:
+    before: list[tuple[int, str, bool]] = []
+    for begin, (name, tensor, written) in sorted(((each[1].data_ptr(), each) for each in named), key=itemgetter(0)):
+        before = [each for each in before if each[0] > begin]
+        for _, other, also in before:
+            if written or also:
+                raise InputError(
+                    f"'{shown(other)}' and '{shown(name)}' share memory, and the step writes to one of them; {BACKEND}"
+                )
+        before.append((begin + _reach(tensor), name, written))
+
+
+def _reach(tensor: Any) -> int:
+    """The bytes from the first element of a tensor to its last."""
+    if not tensor.numel():
+        return 0
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int((last + 1) * tensor.element_size())
+
+
 class _WithoutBackward(torch.autograd.Function):
     """Results of an inference, which say so where somebody asks for their gradient."""
 
@@ -130,13 +181,17 @@ def without_backward(results: Sequence[Any], differentiable: Sequence[bool]) -> 
     """The results, of which those that would have a gradient in the module itself have one that cannot be computed."""
     if not any(differentiable) or not torch.is_grad_enabled():
         return list(results)
-    # One that is returned twice is one tensor there, too.
-    wanted = {id(tensor): tensor for tensor, is_so in zip(results, differentiable, strict=True) if is_so}
+    # One that is returned twice is one tensor there, too; and one that wants a gradient already is the caller's own.
+    wanted = {
+        id(tensor): tensor
+        for tensor, is_so in zip(results, differentiable, strict=True)
+        if is_so and not tensor.requires_grad
+    }
+    if not wanted:
+        return list(results)
     made = _WithoutBackward.apply(torch.empty(0, requires_grad=True), *wanted.values())
     instead = dict(zip(wanted, made, strict=True))
-    return [
-        instead[id(tensor)] if is_so else tensor for tensor, is_so in zip(results, differentiable, strict=True)
-    ]  # fmt: skip
+    return [instead.get(id(tensor), tensor) for tensor in results]
 
 
 def _all_state(program: TorchProgram) -> Sequence[Any]:
@@ -147,11 +202,6 @@ def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
     for number, tensor in enumerate(tensors):
         if not tensor.requires_grad:
             continue
-        if any(tensor is other for other in tensors[:number]):
-            raise InputError(
-                f"argument {number} wants a gradient and is passed twice, so that a plan has two gradients of it; "
-                f"{BACKEND}"
-            )
         if not tensor.is_leaf:
             raise InputError(
                 f"argument {number} was computed from something that wants a gradient, and a planned step ends at its "

@@ -82,6 +82,7 @@ class ParameterStep:
     state and settings are its own, so that schedulers, checkpoints and further steps go on from them."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, name: str) -> None:
+        self.name = name
         self._optimizer = optimizer
         self._parameter = model.get_parameter(name)
         holding = [
@@ -92,6 +93,14 @@ class ParameterStep:
         if not holding:
             raise InputError(f"the optimizer does not hold the parameter '{name}', which the loss depends on")
         self._group = holding[0]
+
+    def check(self, parameter: Any) -> None:
+        """Raises InputError where the module has another parameter than the optimizer by now."""
+        if parameter is not self._parameter:
+            raise InputError(
+                f"'{shown(self.name)}' is another parameter than the one that the optimizer holds; compile the module "
+                "again, with an optimizer that holds this one"
+            )
 
     @property
     def settings(self) -> str:

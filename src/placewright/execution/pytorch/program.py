@@ -194,6 +194,17 @@ def _values(tensors: Mapping[Any, tuple[int | None, ...]]) -> Iterator[tuple[int
                 yield index, each
 
 
+def overwritten_by(graph: Graph) -> set[int]:
+    """The tensors that are there when a step begins, and in whose memory it puts something else."""
+    return {
+        graph.base_of[output]
+        for op in graph.ops
+        if op.kind != "view"
+        for output in op.outputs
+        if graph.tensors[output].alias_of is not None
+    }
+
+
 def reads_of(op: int, program: TorchProgram) -> Iterator[int]:
     """The tensors among the arguments of an op's call, in order."""
     call = program.calls.get(op)

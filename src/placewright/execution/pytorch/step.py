@@ -26,7 +26,7 @@ from placewright.execution.pytorch.places import (
     first_line,
     out_of_memory,
 )
-from placewright.execution.pytorch.program import TorchProgram, describe_signature, signature
+from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by, signature
 from placewright.execution.pytorch.recorded import Recorded, check_recordable, launch_beside, the_driver
 from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.pytorch.residents import Residents
@@ -179,14 +179,7 @@ class TorchStep:
 
     def overwritten(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The parameters, buffers and tensors among `tensors` that a step changes."""
-        graph = self.program.graph
-        written = {
-            graph.base_of[output]
-            for op in graph.ops
-            if op.kind != "view"
-            for output in op.outputs
-            if graph.tensors[output].alias_of is not None
-        }
+        written = overwritten_by(self.program.graph)
         now = dict(zip(self.program.parameters, parameters, strict=True))
         now.update((tensor, tensors[place]) for tensor, place in self.program.inputs.items())
         return [now[base] for base in sorted(written) if base in now]

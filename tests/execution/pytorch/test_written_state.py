@@ -1,0 +1,176 @@
+"""Steps whose forward writes to parameters and arguments, or to what others share memory with."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.execution.devices import available_cores
+from placewright.support.errors import InputError
+
+pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_for_an_op() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def planned(model: Any, *args: Any, seed: int = 0, **options: Any) -> Any:
+    quick: dict[str, Any] = {
+        "devices": "cpu:0,cpu:1", "solver": "random-placement", "seed": seed, "evaluations": 20
+    }  # fmt: skip
+    return placewright.compile(model, args, **quick, **options)
+
+
+class WritesToParameters(nn.Module):
+    """Clamps a weight, and has an embedding with a largest norm, which writes to its weight, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(6, 4, max_norm=0.5)
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.linear.weight.clamp_(-0.1, 0.1)
+        result: torch.Tensor = self.linear(self.embedding(tokens))
+        return result
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("optimized", [False, True])
+def test_a_parameter_that_forward_writes_to_has_the_gradient_of_the_module(seed: int, optimized: bool) -> None:
+    torch.manual_seed(seed)
+    model = WritesToParameters()
+    reference = copy.deepcopy(model)
+    ours, theirs = (torch.optim.SGD(each.parameters(), lr=0.1) if optimized else None for each in (model, reference))
+    tokens = torch.tensor([0, 1, 2, 1])
+    with planned(model, tokens, training=True, optimizer=ours, seed=seed) as compiled:
+        for _ in range(3):
+            compiled(tokens)
+            reference(tokens).mean().backward()
+            if theirs is not None:
+                theirs.step()
+                theirs.zero_grad()
+            for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+                assert torch.equal(one, other)
+                assert (one.grad is None) == (other.grad is None)
+                assert one.grad is None or torch.equal(one.grad, other.grad)
+
+
+class WritesToArgument(nn.Module):
+    """Writes to its first argument, and reads the second afterwards."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            x.zero_()
+        return (x + 0.5) * y
+
+
+def test_an_argument_that_wants_a_gradient_and_is_written_to_has_the_gradient_of_the_module() -> None:
+    x, other, y = (torch.ones(3, 4, requires_grad=True) for _ in range(3))
+    with planned(WritesToArgument(), x, y, training=True) as compiled:
+        compiled(x, y)
+    WritesToArgument()(other, torch.ones(3, 4)).mean().backward()
+    assert x.grad is not None
+    assert other.grad is not None
+    assert torch.equal(x.grad, other.grad)
+
+
+def overlapping() -> tuple[torch.Tensor, torch.Tensor]:
+    both = torch.ones(4, 4)
+    return both[:3], both[1:]
+
+
+def same_memory() -> tuple[torch.Tensor, torch.Tensor]:
+    both = torch.ones(3, 4)
+    return both, both.view(3, 4)
+
+
+@pytest.mark.parametrize("make", [overlapping, same_memory])
+def test_arguments_in_one_memory_are_refused_where_forward_writes_to_one(
+    make: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+) -> None:
+    apart = torch.ones(3, 4), torch.ones(3, 4)
+    with planned(WritesToArgument(), *apart) as compiled:
+        compiled(*apart)
+        x, y = make()
+        with pytest.raises(InputError, match=r"share memory|of the unknown kind"):
+            compiled(x, y)
+        assert torch.equal(x, torch.ones(3, 4))
+
+
+def test_an_argument_in_the_memory_of_a_buffer_is_refused_where_forward_writes_to_that() -> None:
+    model, x = nn.BatchNorm1d(4), torch.zeros(3, 4)
+    model.running_mean = x[0]
+    with planned(model, torch.zeros(3, 4), training=True) as compiled, pytest.raises(InputError, match="share memory"):
+        compiled(x)
+
+
+def test_parts_of_one_memory_that_lie_apart_are_not_refused() -> None:
+    whole = torch.ones(6, 4)
+    with planned(WritesToArgument(), whole[:3], whole[3:]) as compiled:
+        assert torch.equal(compiled(whole[:3], whole[3:]), torch.full((3, 4), 0.5))
+
+
+def test_a_parameter_that_the_optimizer_does_not_hold_is_refused() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with planned(model, torch.ones(3, 4), training=True, optimizer=optimizer) as compiled:
+        model.weight = nn.Parameter(torch.ones(4, 4))
+        with pytest.raises(InputError, match="'weight' is another parameter than the one that the optimizer holds"):
+            compiled(torch.ones(3, 4))
+    assert torch.equal(model.weight, torch.ones(4, 4))
+
+
+class SetsAMode(nn.Module):
+    """Drops every second time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.dropout.train(not self.dropout.training)
+        result: torch.Tensor = self.dropout(x)
+        return result
+
+
+def test_a_mode_that_forward_sets_is_refused() -> None:
+    model = SetsAMode().eval()
+    with pytest.raises(InputError, match=r"forward changes the attribute 'dropout\.training' from False to True"):
+        planned(model, torch.ones(3, 4))
+    assert not model.dropout.training
+
+
+class GivesBack(nn.Module):
+    """Returns its argument and a parameter beside a result; keeps a tensor in a set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.kept = {torch.ones(4)}
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept = next(iter(self.kept))
+        with torch.no_grad():
+            kept.add_(1)
+        return x * self.weight + kept, x, self.weight
+
+
+def test_what_is_the_callers_own_is_returned_as_it_is() -> None:
+    model, x = GivesBack().eval(), torch.ones(3, 4, requires_grad=True)
+    with planned(model, x) as compiled:
+        result, same, weight = compiled(x)
+    assert same is x
+    assert weight is model.weight
+    assert result.requires_grad
+    assert torch.equal(result, torch.full((3, 4), 3.0))
