@@ -1,6 +1,7 @@
 """The plan's ONNX model, its nodes in plan order, each with its device: loaded by onnx and run by ONNX Runtime."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,11 @@ def test_another_model_is_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the plan is not for '.*other.onnx'"):
         placewright.export_plan(plan, "onnx", tmp_path / "planned.onnx", graph=other)
     assert not (tmp_path / "planned.onnx").exists()
+
+
+def test_a_plan_that_cannot_run_on_its_model_is_refused(tmp_path: Path) -> None:
+    plan = placewright.plan(towers(tmp_path / "towers.onnx"), "2xp100", evaluations=5)
+    fewer = replace(plan, ops=plan.ops[:-1])
+    with pytest.raises(InputError, match=r"the plan does not fit its graph: op '.*' is scheduled 0 times, not once"):
+        placewright.export_plan(fewer, "onnx", tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()

@@ -9,6 +9,7 @@ from typing import Any
 from placewright.plans.provenance import recorded_dims
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, MissingExtraError, shown
+from placewright.verification.order import require_order
 
 #: What one file may hold; protobuf ends at two GiB.
 _MAX_BYTES = 2**31 - 2**20
@@ -32,6 +33,7 @@ def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
     source = read_onnx(model, dims)
     with tempfile.TemporaryDirectory() as folder:
         found = model_of(plan, source, dims, Path(folder))
+        require_order(plan, found.graph)
         planned = planned_model(plan, found)
         if found.weights == Path(folder):
             _embed_weights(planned, found.weights, model)
