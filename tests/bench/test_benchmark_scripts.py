@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {
+    "equality_networks",
     "egrl_figures",
     "egrl_transfer",
     "halving",
@@ -79,6 +80,7 @@ TINY_WITH_TORCH = {
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick"],
+    "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
     "roofline_error": ["--quick", "--efficiencies"],
