@@ -319,7 +319,7 @@ class Compiled:
 
     def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> Made:
         planner = self._planner
-        program = planner.program(args, kwargs)
+        program = planner.program(args, kwargs, inductor=self._inductor)
         parameters = planner.parameters(program)
         options = planner.options
         if self._measure_placements and planner.given is None:

@@ -181,7 +181,8 @@ class _PlannedGraph:
 
     def _read(self, graph: Any) -> None:
         self._graph = graph
-        self._program = program_of_graph(graph, "compiled", self._stays)
+        in_place = self._machine.num_devices == 1 and not self._inductor
+        self._program = program_of_graph(graph, "compiled", self._stays, sums_in_place=in_place)
         #: What the graph returns beside tensors: None, and sizes.
         self._end = graph.graph.output_node().args[0]
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
 from placewright.machine import Machine
-from placewright.plans.graph_match import require_match, with_planned_workspaces
+from placewright.plans.graph_match import match_graph, require_match, with_planned_workspaces
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.files import write_atomically
 
@@ -97,11 +98,19 @@ class ModulePlanner:
         """Whether steps are replays of a CUDA graph."""
         return self.machine.launch == "graphs"
 
-    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchProgram:
-        """The module as a program for such arguments. Raises InputError where PyTorch cannot trace it."""
-        return make_program(
-            self.model, args, kwargs, training=self.training, loss=self.loss, optimizer=self.optimizer
-        )  # fmt: skip
+    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, inductor: bool = False) -> TorchProgram:
+        """The module as a program for such arguments. Raises InputError where PyTorch cannot trace it.
+
+        inductor: whether Inductor compiles parts of it, which end where something is overwritten.
+        """
+        made = partial(make_program, self.model, args, kwargs, training=self.training, loss=self.loss)
+        if self.machine.num_devices > 1 or inductor:
+            return made(optimizer=self.optimizer)
+        program = made(optimizer=self.optimizer, sums_in_place=True)
+        if self.given and match_graph(self.given, with_planned_workspaces(program.graph, self.given)):
+            # A graph that was planned before it was to be run has sums of their own.
+            return made(optimizer=self.optimizer)
+        return program
 
     def parameters(self, program: TorchProgram) -> list[Any]:
         """The module's parameters and buffers as they are now, in the order of the program's."""

@@ -41,7 +41,10 @@ def profile_model(
     make_folder(folder)
     profile = Profile(folder)
     machine, handovers = profile.machine(devices, recorded=cuda_graph)
-    program = make_program(model, args, kwargs, training=training, loss=loss, optimizer=optimizer)
+    alone = machine.num_devices == 1
+    program = make_program(
+        model, args, kwargs, training=training, loss=loss, optimizer=optimizer, sums_in_place=alone
+    )  # fmt: skip
     tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
     parameters = Parameters(program).now()
     places = places_of([device.name for device in machine.devices])

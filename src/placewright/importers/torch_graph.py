@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -20,12 +20,21 @@ from placewright.support.errors import InputError
 
 
 def translate(
-    captured: Capture, name: str, optimizer: str | None, *, random_in_order: bool = True
+    captured: Capture,
+    name: str,
+    optimizer: str | None,
+    *,
+    random_in_order: bool = True,
+    copies: bool = True,
+    sums_in_place: bool = False,
 ) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
     """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
     the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
-    outputs. random_in_order: whether ops that draw random numbers keep their order."""
-    translation = _Translation(name, random_in_order)
+    outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies
+    are ops though PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place,
+    as PyTorch adds them; it holds ops on one device that several could share.
+    """
+    translation = _Translation(name, random_in_order, frozenset() if copies else _needless_copies(captured))
     for node, (label, role) in captured.sources.items():
         translation.add_source(node, label, role)
     for node in captured.nodes:
@@ -40,27 +49,37 @@ def translate(
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
     for _, gradient in captured.gradients if not optimizer else ():
         translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
+    for node in captured.nodes if sums_in_place else ():
+        translation.add_in_place(node)
     for warning in captured.warnings:
         translation.builder.warn(warning)
     mode = {"mode": "training" if captured.gradients else "inference"}
     return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
 
 
+#: Kinds of ops whose results no other op overwrites: they may share memory that is not theirs. A recurrent layer's
+#: backward returns one tensor as the gradients of both of its biases.
+_NOT_OVERWRITTEN = frozenset({"input", "view", "control_flow", "rnn", "rnn_backward", "other"})
+
+
 class _Translation:
     """A graph under construction and the FX nodes behind its tensors.
 
-    tensors: for each node the tensors it stands for, None where a call leaves a result out.
-    owner: for each tensor the one whose memory it shares. readers: ops, views aside, that read an owner's memory.
-    producer: op that made each tensor. last_random: the latest op that draws from the generator of random numbers.
+    left_out: copies that stand for what they copy. tensors: for each node the tensors it stands for, None where a call
+    leaves a result out. owner: for each tensor the one whose memory it shares; sharing: the other way round. readers:
+    ops, views aside, that read an owner's memory. producer: op that made each tensor. last_random: the latest op that
+    draws from the generator of random numbers.
     """
 
-    def __init__(self, name: str, random_in_order: bool) -> None:
+    def __init__(self, name: str, random_in_order: bool, left_out: Set[Any]) -> None:
         self.builder = GraphBuilder(name)
         self.tensors: dict[Any, tuple[int | None, ...]] = {}
         self.owner: list[int] = []
+        self.sharing: dict[int, list[int]] = {}
         self.readers: dict[int, list[int]] = {}
         self.producer: dict[int, int] = {}
         self.random_in_order = random_in_order
+        self.left_out = left_out
         self.last_random: int | None = None
         self.unknown: Counter[str] = Counter()
 
@@ -96,6 +115,9 @@ class _Translation:
         if node.target is operator.getitem:
             source, position = node.args
             self.tensors[node] = (self.tensors[source][position],)
+            return
+        if node in self.left_out:
+            self.tensors[node] = self.tensors[node.args[0]]
             return
         kind, attributes = describe(node)
         if kind in ("other", "control_flow"):
@@ -165,6 +187,19 @@ class _Translation:
         )
         self._overwrite(op, result, old)
 
+    def add_in_place(self, node: Any) -> None:
+        """A sum of gradients of one tensor takes the memory of its first operand, where PyTorch would do so: where the
+        operand is all of a result that nothing else needs afterwards. Readers from before stay before it."""
+        if not _is_sum_of_gradients(node):
+            return
+        result, first, second = (self.tensor_of(each) for each in (node, *node.args))
+        owner, op = self.owner[first], self.producer[result]
+        is_new = self.builder.tensors[result].alias_of is None
+        if is_new and owner != self.owner[second] and self._is_free_after(op, owner, first):
+            self.builder.change_op(op, controls=self._after_readers(op, owner))
+            self.builder.change_tensor(result, alias_of=first)
+            self._share(result, owner)
+
     def finish(self, mode: Mapping[str, str]) -> Graph:
         """The graph; calls of unknown meaning are warned of, once per target."""
         for target, count in sorted(self.unknown.items()):
@@ -173,14 +208,36 @@ class _Translation:
 
     def _overwrite(self, op: int, new: int, old: int) -> None:
         """Makes a result share the memory of `old`, after every other op that reads that memory."""
-        before = [reader for reader in self.readers.get(self.owner[old], []) if reader != op]
-        computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
-        controls = {*self.builder.ops[op].controls, *before} - computed_from
-        self.builder.change_op(op, controls=tuple(sorted(controls)))
+        self.builder.change_op(op, controls=self._after_readers(op, self.owner[old]))
         self.builder.change_tensor(new, alias_of=old, is_output=True)
-        owner = self.owner[old]
+        self._share(new, self.owner[old])
+
+    def _share(self, new: int, owner: int) -> None:
+        """Makes all that is shown of a result's own memory stand in another one, where it is read from now on."""
         self.readers.setdefault(owner, []).extend(self.readers.pop(new, []))
-        self.owner = [owner if each == new else each for each in self.owner]
+        shown = self.sharing.pop(new)
+        self.sharing[owner] += shown
+        for tensor in shown:
+            self.owner[tensor] = owner
+
+    def _is_free_after(self, op: int, owner: int, shown: int) -> bool:
+        """Whether a memory is that of an op's own result, all of which is shown by a tensor, and nothing needs it after
+        an op."""
+        tensors, maker = self.builder.tensors, self.producer.get(owner, -1)
+        if maker < 0 or self.builder.ops[maker].kind in _NOT_OVERWRITTEN:
+            return False
+        if (
+            not self.builder.ops[maker].target.startswith("aten.")
+            or tensors[shown].size_bytes != tensors[owner].size_bytes
+        ):
+            return False
+        return max(self.readers[owner]) <= op and not any(tensors[each].is_output for each in self.sharing[owner])
+
+    def _after_readers(self, op: int, owner: int) -> tuple[int, ...]:
+        """The controls of an op that is to overwrite a memory: what it has, and all that reads the memory."""
+        before = [reader for reader in self.readers.get(owner, []) if reader != op]
+        computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
+        return tuple(sorted({*self.builder.ops[op].controls, *before} - computed_from))
 
     def _add_tensor(
         self, name: str, value: Any, *, role: TensorRole = "activation", alias_of: int | None = None
@@ -203,6 +260,7 @@ class _Translation:
             alias_of=alias_of,
         )
         self.owner.append(index if alias_of is None else self.owner[alias_of])
+        self.sharing.setdefault(self.owner[index], []).append(index)
         return index
 
     def _add_op(
@@ -213,6 +271,41 @@ class _Translation:
         for tensor in inputs if kind != "view" else ():
             self.readers.setdefault(self.owner[tensor], []).append(index)
         return index
+
+
+def _needless_copies(captured: Capture) -> Set[Any]:
+    """Copies of a tensor, laid out as it is, that nothing can tell from it, since no result shows them. PyTorch traces
+    a dropout that drops nothing as a copy, and hands the tensor itself on when it runs one."""
+    kept = {value for _, value in (*captured.updates, *captured.gradients, *captured.input_gradients)}
+    kept.update(captured.outputs, captured.assigned)
+    copies = set()
+    for node in reversed(captured.nodes):
+        if node.target is torch.ops.aten.clone.default:
+            if node not in kept and _is_laid_out_as(node.meta["val"], node.args[0].meta["val"]):
+                copies.add(node)
+        elif node in kept and (node.target is operator.getitem or describe(node)[0] == "view"):
+            kept.add(node.args[0])
+    return copies
+
+
+def _is_laid_out_as(result: Any, operand: Any) -> bool:
+    """Whether a result can stand for an operand, or in its memory."""
+    alike = [(each.shape, each.dtype, each.device, each.layout) for each in (result, operand)]
+    if alike[0] != alike[1] or result.layout != torch.strided or result.stride() != operand.stride():
+        return False
+    if operand.is_conj() or operand.is_neg():
+        return False
+    return bool(torch.ops.aten.is_non_overlapping_and_dense.default(operand))
+
+
+def _is_sum_of_gradients(node: Any) -> bool:
+    """Whether autograd itself adds two gradients of one tensor that are laid out alike."""
+    if not node.meta.get("is_gradient_acc") or node.target is not torch.ops.aten.add.Tensor or node.kwargs:
+        return False
+    if not all(isinstance(operand, torch.fx.Node) for operand in node.args):
+        return False
+    result, first, second = (each.meta["val"] for each in (node, *node.args))
+    return second.shape == result.shape and second.dtype == result.dtype and _is_laid_out_as(result, first)
 
 
 def _distinct_elements(value: Any) -> int:

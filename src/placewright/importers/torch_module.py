@@ -81,7 +81,7 @@ def captured_graph(
     """What `from_torch` returns.
 
     random_in_order: whether ops that draw random numbers keep their order, without which a plan may draw other numbers
-    than the module. The sets of graphs know no such order, as the papers' know none.
+    than the module. The sets of graphs know no such order, as the papers' know none, and keep each copy that is traced.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
@@ -98,6 +98,7 @@ def captured_graph(
         name or _name_of(model),
         optimizer if training else None,
         random_in_order=random_in_order,
+        copies=not random_in_order,
     )
     return with_record(graph, model)
 

@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from placewright.importers.torch_dropout import input_passed_on
 from placewright.importers.torch_failure import reason
 from placewright.importers.torch_held import Held
 from placewright.importers.torch_kernels import kernels_kept
@@ -81,8 +82,8 @@ def trace(
     """Traces `model(*args, **kwargs)`; with `training` also its loss and the gradients of all parameters.
 
     to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error. as_exported:
-    whether the module's code is told that it is exported, on which some libraries build other masks. By default only
-    where it could not be traced otherwise.
+    whether the module's code is told that it is exported, on which some libraries build other masks, by default only
+    where it could not be traced otherwise; and whether a dropout that drops nothing is a copy.
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
     module = _module_of(model)
@@ -90,7 +91,7 @@ def trace(
         args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
     try:
-        with _TRACING:
+        with _TRACING, contextlib.nullcontext() if as_exported else input_passed_on():
             if not as_exported:
                 with contextlib.suppress(*_DEPENDS_ON_VALUES):
                     return _trace(module, arguments, training=training, loss=loss, to_run=to_run)

@@ -52,7 +52,7 @@ def _beside(program: TorchProgram, op: int, call: Call) -> Iterator[str]:
     record = program.graph.ops[op]
     overwrites = any(program.graph.tensors[tensor].alias_of is not None for tensor in record.outputs)
     if overwrites and record.kind not in ("view", "optimizer"):
-        yield "copied into place"
+        yield "in place" if call.in_place else "copied into place"
 
 
 def _text(value: Any, program: TorchProgram) -> str:

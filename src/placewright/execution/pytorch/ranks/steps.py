@@ -77,8 +77,11 @@ def _overwritten(graph: Graph) -> tuple[dict[int, int], dict[int, int]]:
     optimized: dict[int, int] = {}
     for op in graph.ops:
         for tensor in op.outputs:
-            if op.kind != "view" and graph.tensors[tensor].alias_of is not None:
-                (optimized if op.kind == "optimizer" else last)[graph.base_of[tensor]] = tensor
+            base = graph.base_of[tensor]
+            maker = graph.producer_of[base]
+            is_found = maker < 0 or graph.ops[maker].kind == "input"
+            if op.kind != "view" and graph.tensors[tensor].alias_of is not None and is_found:
+                (optimized if op.kind == "optimizer" else last)[base] = tensor
     return last, optimized
 
 
