@@ -174,3 +174,32 @@ def test_what_is_the_callers_own_is_returned_as_it_is() -> None:
     assert weight is model.weight
     assert result.requires_grad
     assert torch.equal(result, torch.full((3, 4), 3.0))
+
+
+def test_a_gradient_that_the_step_does_not_reach_is_refused_with_an_optimizer() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(4, 4), "unused": nn.Linear(4, 4)})
+    model.forward = lambda x: model["used"](x)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
+    with planned(model, torch.ones(3, 4), training=True, optimizer=optimizer) as compiled:
+        model["unused"].weight.grad = torch.ones(4, 4)
+        with pytest.raises(InputError, match="has a gradient already"):
+            compiled(torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (40, 30)])
+def test_what_is_drawn_into_a_turned_tensor_is_drawn_in_its_order(shape: tuple[int, int]) -> None:
+    class Draws(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            dropped, drawn = x * 2, x * 0
+            nn.functional.dropout(dropped.mT, 0.5, True, inplace=True)
+            drawn.mT.bernoulli_(0.5)
+            return dropped, drawn, nn.functional.alpha_dropout(x.mT, 0.5, True)
+
+    x = torch.rand(shape)
+    with planned(Draws(), x) as compiled:
+        torch.manual_seed(3)
+        found = compiled(x)
+        torch.manual_seed(3)
+        expected = Draws()(x)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)

@@ -6,7 +6,7 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -60,9 +60,10 @@ class PlannedModule(Generic[OneStep]):
             if program.training:
                 _check_inputs_of_training(tensors)
                 check_hooks({name: parameters[place] for name, place in self._trained.items()})
-                if not program.gradients:
-                    _check_no_gradients(program, parameters)
+                for update in self._updates[:1]:
+                    update.check_no_gradients()
             out = self.step.run(parameters, tensors)
+            own = {id(tensor) for tensor in (*parameters, *tensors) if tensor.requires_grad}
             # Gradients of two parameters may be one tensor, or an input.
             shared = {_memory_of(tensor) for tensor in (*parameters, *tensors)} if program.training else set()
             for name, tensor in program.gradients.items():
@@ -72,7 +73,7 @@ class PlannedModule(Generic[OneStep]):
             for slot, tensor in program.assigned:
                 slot.set(out[tensor])
         results = [out[tensor] for tensor in program.results]
-        return program.returned.filled(without_backward(results, program.differentiable))
+        return program.returned.filled(without_backward(results, program.differentiable, own))
 
 
 class Parameters:
@@ -177,15 +178,16 @@ class _WithoutBackward(torch.autograd.Function):
         )
 
 
-def without_backward(results: Sequence[Any], differentiable: Sequence[bool]) -> list[Any]:
-    """The results, of which those that would have a gradient in the module itself have one that cannot be computed."""
+def without_backward(results: Sequence[Any], differentiable: Sequence[bool], own: Set[int]) -> list[Any]:
+    """The results, of which those that would have a gradient in the module itself have one that cannot be computed.
+    own: identities of the caller's own tensors, which stay what they are."""
     if not any(differentiable) or not torch.is_grad_enabled():
         return list(results)
-    # One that is returned twice is one tensor there, too; and one that wants a gradient already is the caller's own.
+    # One that is returned twice is one tensor there, too.
     wanted = {
         id(tensor): tensor
         for tensor, is_so in zip(results, differentiable, strict=True)
-        if is_so and not tensor.requires_grad
+        if is_so and id(tensor) not in own
     }
     if not wanted:
         return list(results)
@@ -208,16 +210,6 @@ def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
                 f"arguments; pass it detached, or call backward yourself: {BACKEND}"
             )
         check_hooks({f"argument {number}": tensor})
-
-
-def _check_no_gradients(program: TorchProgram, parameters: Sequence[Any]) -> None:
-    """With a planned optimizer a gradient that is there already would be left out of the optimizer's step."""
-    for name, parameter in zip(program.parameters.values(), parameters, strict=True):
-        if parameter.grad is not None and parameter.requires_grad:
-            raise InputError(
-                f"'{shown(name)}' has a gradient already, which the planned optimizer's step would leave out; call "
-                "optimizer.zero_grad() first, or compile without the optimizer to accumulate gradients"
-            )
 
 
 #: Shape, dtype, device, and of a training step whether it wants a gradient.

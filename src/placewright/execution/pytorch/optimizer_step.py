@@ -102,6 +102,18 @@ class ParameterStep:
                 "again, with an optimizer that holds this one"
             )
 
+    def check_no_gradients(self) -> None:
+        """Raises InputError where the optimizer holds a parameter that has a gradient already: those of the step would
+        not be added to it, and one without any in the step would not be updated."""
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    raise InputError(
+                        f"a parameter of shape {tuple(parameter.shape)} has a gradient already, which the planned "
+                        "optimizer's step would leave out; call optimizer.zero_grad() first, or compile without the "
+                        "optimizer to accumulate gradients"
+                    )
+
     @property
     def settings(self) -> str:
         """What is set, without numbers: an optimizer with momentum takes longer than one without."""
