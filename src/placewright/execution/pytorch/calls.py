@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ class Call:
     """What computes one op: `function(*args, **kwargs)`.
 
     results: the tensors of the graph that it returns, in order; None for those that nothing reads. several: whether it
-    returns a sequence.
+    returns a sequence. in_place: whether it writes its result into its first argument.
     """
 
     function: Callable[..., Any]
@@ -40,6 +40,7 @@ class Call:
     kwargs: Mapping[str, Any]
     results: tuple[int | None, ...]
     several: bool
+    in_place: bool = False
 
 
 def calls_of(
@@ -64,7 +65,20 @@ def calls_of(
         function = optimizer_steps[op.name.partition(":")[2]] if updates else itself
         args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
         calls[index] = Call(function=function, args=args, kwargs={}, results=op.outputs, several=False)
-    return calls
+    return {index: _in_place(graph, index, call) for index, call in calls.items()}
+
+
+def _in_place(graph: Graph, op: int, call: Call) -> Call:
+    """A sum of gradients that takes the memory of its first operand is added into it; other calls are as they are. What
+    overwrites a parameter, a buffer or an input may read it in any way, and is copied there."""
+    adds = call.function is torch.ops.aten.add.Tensor
+    overwritten = graph.tensors[graph.ops[op].outputs[0]].alias_of if adds else None
+    if overwritten is None or call.args[0] != Value(overwritten):
+        return call
+    maker = graph.producer_of[graph.base_of[overwritten]]
+    if maker < 0 or graph.ops[maker].kind == "input":
+        return call
+    return replace(call, function=torch.ops.aten.add_.Tensor, in_place=True)
 
 
 def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Call:
@@ -133,6 +147,8 @@ def _function(node: Any) -> Callable[..., Any]:
         return _DROPOUT[node.target]
     if node.target is torch.ops.aten.bernoulli.p:
         return _bernoulli
+    if node.target is torch.ops.aten.bernoulli.p:
+        return _bernoulli
     if node.target is torch.ops.aten.view.default:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
@@ -152,6 +168,11 @@ def _dropped(value: Any, probability: float, train: bool | None) -> tuple[Any, A
     noise = torch.empty_like(value).bernoulli_(1 - probability)
     kept = noise.bool()
     return value * noise.div_(1 - probability), kept
+
+
+def _bernoulli(value: Any, probability: float, **generator: Any) -> Any:
+    """As `bernoulli_` draws: in the order in which the tensor lies. It is traced as an op that draws row by row."""
+    return torch.empty_like(value).bernoulli_(probability, **generator)
 
 
 def _dropped_backward(gradient: Any, kept: Any, scale: float) -> Any:
