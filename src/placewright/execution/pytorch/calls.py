@@ -147,8 +147,6 @@ def _function(node: Any) -> Callable[..., Any]:
         return _DROPOUT[node.target]
     if node.target is torch.ops.aten.bernoulli.p:
         return _bernoulli
-    if node.target is torch.ops.aten.bernoulli.p:
-        return _bernoulli
     if node.target is torch.ops.aten.view.default:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
@@ -183,11 +181,6 @@ _DROPOUT = {
     torch.ops.aten.native_dropout.default: _dropped,
     torch.ops.aten.native_dropout_backward.default: _dropped_backward,
 }
-
-
-def _bernoulli(value: Any, probability: float, **generator: Any) -> Any:
-    """As `bernoulli_` draws: in the order in which the tensor lies. It is traced as an op that draws row by row."""
-    return torch.empty_like(value).bernoulli_(probability, **generator)
 
 
 def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *args: Any) -> Any:
