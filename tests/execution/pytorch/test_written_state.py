@@ -203,3 +203,27 @@ def test_what_is_drawn_into_a_turned_tensor_is_drawn_in_its_order(shape: tuple[i
         expected = Draws()(x)
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
+
+
+class WithGaps(nn.Module):
+    """Two parameters side by side in one memory, one of them turned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        whole = torch.arange(32.0).view(4, 8)
+        self.left, self.right = nn.Parameter(whole[:, :4]), nn.Parameter(whole[:, 4:].t())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.left + x @ self.right
+
+
+def test_the_gradient_of_a_parameter_with_gaps_lies_as_autograd_lays_it() -> None:
+    model, reference, x = WithGaps(), WithGaps(), torch.rand(3, 4)
+    with planned(model, x, training=True) as compiled:
+        compiled(x)
+    reference(x).mean().backward()
+    for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad, other.grad)
+        assert one.grad.stride() == other.grad.stride()

@@ -240,7 +240,10 @@ def _accumulate(parameter: Any, gradient: Any, shared: set[int]) -> None:
     if whole and gradient.stride() == parameter.stride() and _memory_of(gradient) not in shared:
         parameter.grad = gradient
     else:
-        parameter.grad = torch.empty_like(parameter, requires_grad=False).copy_(gradient)
+        # As autograd does it: beside a parameter that has gaps the gradient has none.
+        is_dense = torch.ops.aten.is_non_overlapping_and_dense.default(parameter)
+        layout = torch.preserve_format if is_dense else torch.contiguous_format
+        parameter.grad = torch.empty_like(parameter, requires_grad=False, memory_format=layout).copy_(gradient)
     shared.add(_memory_of(gradient))
 
 
