@@ -27,6 +27,8 @@ _WHOLE = (
     torch.Tensor,
 )
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+#: Stands for a value that is no longer there.
+GONE = object()
 #: Containers and objects inside each other are followed so far.
 _DEPTH = 6
 
@@ -48,14 +50,26 @@ class Slot:
 
     def get(self) -> Any:
         """The value now; None where there is none any more."""
-        if isinstance(self.container, dict):
-            return self.container.get(self.key)
-        items = self.container if isinstance(self.container, Sequence) else list(self.container)
+        container = self._container_now()
+        if isinstance(container, dict):
+            return container.get(self.key)
+        items = container if isinstance(container, Sequence) else list(container)
         return items[self.key] if self.key < len(items) else None
 
     def set(self, value: Any) -> None:
-        """Puts a value there."""
-        self.container[self.key] = value
+        """Puts a value there, behind the last where a list has none yet."""
+        container = self._container_now()
+        if isinstance(container, list) and self.key == len(container):
+            container.append(value)
+        else:
+            container[self.key] = value
+
+    def _container_now(self) -> Any:
+        """The container, or the one that stands in its place by now."""
+        if self.within is None:
+            return self.container
+        value = self.within.get()
+        return value if isinstance(value, _CONTAINERS) else getattr(value, "__dict__", {})
 
 
 class Held:
@@ -64,8 +78,8 @@ class Held:
 
     def __init__(self, model: nn.Module) -> None:
         self.values: list[tuple[Slot, Any]] = []
-        #: By identity: name, the container, its content, and whether a change of it is one of the user's module.
-        self._containers: dict[int, tuple[str, Any, Any, bool]] = {}
+        #: By identity: name, the container, its content, whether a change of it is one of the user's module, its slot.
+        self._containers: dict[int, tuple[str, Any, Any, bool, Slot | None]] = {}
         modules = list(model.named_modules())
         for kind in ("_parameters", "_buffers"):
             for path, module in modules:
@@ -74,7 +88,7 @@ class Held:
             own = vars(module)
             # What PyTorch's own layers keep in attributes they make again whenever it does not fit.
             is_watched = not _is_of_pytorch(type(module))
-            self._containers[id(own)] = (path, own, dict(own), is_watched)
+            self._containers[id(own)] = (path, own, dict(own), is_watched, None)
             for key in [key for key in own if key not in _OF_EVERY_MODULE]:
                 self._read(Slot(name=_joined(path, key), container=own, key=key), own[key], 0, is_watched)
 
@@ -84,11 +98,11 @@ class Held:
 
     def containers(self) -> Iterator[tuple[str, Any]]:
         """The dictionaries, lists and other containers that values stand in, each with its name."""
-        return ((name, container) for name, container, _, _ in self._containers.values())
+        return ((name, container) for name, container, *_ in self._containers.values())
 
     def changes(self) -> Iterator[tuple[Slot, Any, Any]]:
-        """Where another value stands now, with the value before and the new one; None for what is not there."""
-        for name, container, before, is_watched in self._containers.values():
+        """Where another value stands now, with the one before, or None, and the new one, or GONE."""
+        for name, container, before, is_watched, within in self._containers.values():
             if not is_watched:
                 if "training" in before and before["training"] is not container["training"]:
                     slot = Slot(name=_joined(name, "training"), container=container, key="training")
@@ -97,15 +111,15 @@ class Held:
             if isinstance(container, (dict, list)):
                 was, now = _items(before), _items(container)
                 for key in [*was, *(key for key in now if key not in was)]:
-                    old, new = was.get(key), now.get(key)
+                    old, new = was.get(key), now.get(key, GONE)
                     if old is not new and not _is_equal(old, new):
-                        yield Slot(name=_joined(name, key), container=container, key=key), old, new
+                        yield Slot(name=_joined(name, key), container=container, key=key, within=within), old, new
             elif isinstance(container, (set, deque)) and not _holds_the_same(container, before):
                 yield Slot(name=name, container=container, key=None), before, container
 
     def restore(self) -> None:
         """Puts every container back to what it held."""
-        for _, container, before, _ in self._containers.values():
+        for _, container, before, _, _ in self._containers.values():
             if isinstance(container, (tuple, frozenset)) or _holds_the_same(container, before):
                 continue
             if isinstance(container, list):
@@ -126,7 +140,7 @@ class Held:
     def _read_container(self, container: Any, name: str, within: Slot | None, depth: int, is_watched: bool) -> None:
         if id(container) in self._containers:
             return
-        self._containers[id(container)] = (name, container, _copy(container), is_watched)
+        self._containers[id(container)] = (name, container, _copy(container), is_watched, within)
         for key, value in list(_items(container).items()):
             slot = Slot(name=_joined(name, key), container=container, key=key, within=within)
             self._read(slot, value, depth, is_watched)

@@ -20,6 +20,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from placewright.importers.torch_assigned import Assigned, Change, check_steady
 from placewright.importers.torch_calls import BACKEND, Calls, layers_noted, without_checkpoints
 from placewright.importers.torch_held import Held, Slot
 from placewright.importers.torch_outside import Outside, outside_of
@@ -52,13 +53,13 @@ class Found:
     """What the first run found.
 
     state: the tensors that are read beside the arguments: parameters, buffers, other attributes, tensors from outside.
-    assigned: the attributes of the module that hold another tensor afterwards. trainable: of a training step each
+    assigned: the attributes of the module that hold another value afterwards. trainable: of a training step each
     parameter that requires a gradient, and whether the loss depends on it. differentiable: of each tensor returned by
     an inference, whether it would have a gradient where gradients are on.
     """
 
     state: Sequence[State]
-    assigned: Sequence[Slot]
+    assigned: Sequence[Assigned]
     trainable: Mapping[str, bool]
     differentiable: Sequence[bool]
 
@@ -105,10 +106,12 @@ class Rehearsal:
             output, loss, changes = self._run(
                 stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs], _noting(made)
             )
+            if self._to_run and changes:
+                self._check_steady(changes, stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs])
         named = _first_names(held, self._model)
         trainable = _dependence(loss, named, stand_ins, inputs, self._to_run) if self._loss else {}
         differentiable = [bool(tensor.requires_grad) for tensor in tensors_of(output)]
-        assigned = self._assigned(changes) if self._to_run else []
+        assigned = [Assigned(slot=slot) for slot, _, _ in changes]
         if self._to_run:
             del output, loss, changes
             _refuse_kept(made, [*stand_ins.values()])
@@ -131,11 +134,13 @@ class Rehearsal:
             return stand_ins[id(tensor)]
 
         output, loss, changes = self._run(stand_ins, unknown, inputs, None)
-        new = {(id(slot.container), slot.key): value for slot, _, value in changes}
-        assigned = [value for slot in found.assigned if (value := new.get((id(slot.container), slot.key))) is not None]
-        if self._to_run and not len(changes) == len(assigned) == len(found.assigned):
-            raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
-        return (output if self._loss is None else loss), [value.detach() for value in assigned]
+        assigned: list[Any] = []
+        if self._to_run:
+            if [slot.name for slot, _, _ in changes] != [each.slot.name for each in found.assigned]:
+                raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
+            for each, (_, _, value) in zip(found.assigned, changes, strict=True):
+                assigned += each.read(value)
+        return (output if self._loss is None else loss), assigned
 
     def _run(
         self,
@@ -143,8 +148,10 @@ class Rehearsal:
         unknown: Callable[[Any], Any],
         inputs: Sequence[Any],
         made: Callable[[Any], None] | None,
-    ) -> tuple[Any, Any, list[tuple[Slot, Any, Any]]]:
-        """The output, the loss, and what attributes hold afterwards that they did not hold before."""
+        before: Sequence[Change] = (),
+    ) -> tuple[Any, Any, list[Change]]:
+        """The output, the loss, and what attributes hold afterwards that they did not hold before. before: what a call
+        before this one has changed."""
         # An exported program says by itself where its calls come from.
         is_code = not isinstance(self._model, torch.fx.GraphModule)
         calls = Calls(stand_ins, unknown, made, notes_source=is_code, refuse_hooks=self._to_run)
@@ -152,6 +159,8 @@ class Rehearsal:
             for slot, tensor in self._held.tensors():
                 if slot.is_settable and id(tensor) in stand_ins:
                     slot.set(stand_ins[id(tensor)])
+            for slot, _, value in before:
+                slot.set(value)
             during = Held(self._model)
             with ExitStack() as stack:
                 stack.enter_context(without_checkpoints())
@@ -164,24 +173,13 @@ class Rehearsal:
         finally:
             self._held.restore()
 
-    def _assigned(self, changes: Sequence[tuple[Slot, Any, Any]]) -> list[Slot]:
-        """The slots of the attributes to which forward assigns a new tensor. Raises InputError for what a plan could
-        not do in the same way at every call."""
-        for slot, old, new in changes:
-            what = f"forward changes the attribute '{shown(slot.name)}'"
-            if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
-                was, now = _told(old), _told(new)
-                raise InputError(
-                    f"{what} from {was} to {now}, which a plan would not do; call the module once before, if only its "
-                    f"first call does this, otherwise {BACKEND}"
-                )
-            if (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):
-                raise InputError(
-                    f"{what} to a tensor of another shape, dtype or device, so its next call differs; {BACKEND}"
-                )
-            if new.requires_grad:
-                raise InputError(f"{what} to a tensor that wants a gradient; detach it, since steps end with backward")
-        return [slot for slot, _, _ in changes]
+    def _check_steady(
+        self, changes: Sequence[Change], stand_ins: dict[int, Any], unknown: Callable[[Any], Any], inputs: Sequence[Any]
+    ) -> None:
+        """Raises InputError where the next call would not do the same with what this one leaves in attributes."""
+        check_steady(changes, ())
+        _, _, later = self._run(stand_ins, unknown, inputs, None, changes)
+        check_steady(changes, later)
 
 
 def _first_names(held: Sequence[tuple[Slot, Any]], model: nn.Module) -> list[tuple[str, Any, Slot]]:
@@ -317,11 +315,3 @@ def _noting_states(found: list[str]) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state = before
-
-
-def _told(value: Any) -> str:
-    """A value in a sentence."""
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    is_short = value is None or (type(value) in (int, float, str, bool) and len(repr(value)) < 40)
-    return shown(repr(value)) if is_short else f"a {type(value).__name__}"

@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 
 #: Stands for a tensor.
 _TENSOR = object()
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: Values that are as good as others equal to them.
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 
 
 class Returned:
@@ -36,7 +37,7 @@ class Returned:
         self._leaves = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         self._count, self._objects = len(tensors), b""
         objects = [leaf for leaf in self._leaves if leaf is not _TENSOR]
-        if all(isinstance(leaf, _PLAIN) for leaf in objects):
+        if all(isinstance(leaf, PLAIN) for leaf in objects):
             return tensors
         file = io.BytesIO()
         pickler = _Pickler(file, {id(each) for each in known})
@@ -72,7 +73,7 @@ class _Pickler(pickle.Pickler):
         """Where the value stands instead; None for what is written."""
         if isinstance(value, torch.Tensor):
             held = self.tensors
-        elif isinstance(value, nn.Module) or (id(value) in self._known and not isinstance(value, _PLAIN)):
+        elif isinstance(value, nn.Module) or (id(value) in self._known and not isinstance(value, PLAIN)):
             held = self.kept
         else:
             return None

@@ -250,7 +250,6 @@ def hooked(module: Any, y: torch.Tensor) -> torch.Tensor:
     [
         (counting, {"count": 0}, "changes the attribute 'count' from 0 to 1"),
         (remembering, {"seen": []}, r"changes the attribute 'seen.0' from None to a tensor of shape \(8, 16\)"),
-        (lazy, {"mask": None}, "changes the attribute 'mask' from None to a tensor.*call the module once before"),
         (keeping, {}, r"keeps a tensor of shape \(8, 16\) that it computed in a list"),
         (tossing, {}, "draws from Python's random"),
         (tossing_in_numpy, {}, "draws from numpy.random"),

@@ -70,8 +70,10 @@ class PlannedModule(Generic[OneStep]):
                 _accumulate(self.parameters.named(name), out[tensor], shared)
             for place, tensor in program.input_gradients.items():
                 _accumulate(tensors[place], out[tensor], shared)
-            for slot, tensor in program.assigned:
-                slot.set(out[tensor])
+            for each, values in program.assigned:
+                each.slot.set(
+                    each.value.filled(without_backward([out[one] for one in values], each.differentiable, own))
+                )
         results = [out[tensor] for tensor in program.results]
         return program.returned.filled(without_backward(results, program.differentiable, own))
 
@@ -173,7 +175,7 @@ class _WithoutBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise InputError(
-            "this tensor was computed by a plan of an inference, which keeps nothing for a backward pass; compile the "
+            "this tensor was computed by a plan, which keeps nothing for a backward pass of one's own; compile the "
             "module with training=True, or call it in torch.no_grad() where no gradient is meant"
         )
 

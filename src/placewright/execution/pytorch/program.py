@@ -18,7 +18,7 @@ from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
-from placewright.importers.torch_held import Slot
+from placewright.importers.torch_assigned import Assigned
 from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned
@@ -38,7 +38,8 @@ class TorchProgram:
     finds outside of the module. inputs: tensor of the graph -> its place among the
     tensors that the program is called with. input_signature: shape and dtype of each of those.
     results: the tensors that the module returns (of a training step: the loss); differentiable: whether each of them
-    would have a gradient in the module itself. assigned: attributes of the module that hold another tensor afterwards.
+    would have a gradient in the module itself. assigned: attributes of the module that hold another value
+    afterwards, each with its tensors.
     gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them. input_gradients:
     the same of inputs, by their places.
     returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
@@ -56,7 +57,7 @@ class TorchProgram:
     input_signature: tuple[tuple[tuple[int, ...], Any], ...]
     results: tuple[int, ...]
     differentiable: tuple[bool, ...]
-    assigned: tuple[tuple[Slot, int], ...]
+    assigned: tuple[tuple[Assigned, tuple[int, ...]], ...]
     gradients: Mapping[str, int]
     input_gradients: Mapping[int, int]
     returned: Returned
@@ -107,7 +108,7 @@ def make_program(
         input_signature=signature(tensors_of(leaves)),
         returned=Returned() if training else traced.returned,
         differentiable=() if training else tuple(traced.found.differentiable),
-        slots=traced.found.assigned,
+        assigned=traced.found.assigned,
     )
 
 
@@ -137,7 +138,7 @@ def program_of_graph(
         input_signature=signature([node.meta["val"] for node in placeholders]),
         returned=Returned(),
         differentiable=(),
-        slots=(),
+        assigned=(),
     )
 
 
@@ -151,10 +152,10 @@ def _program(
     input_signature: tuple[tuple[tuple[int, ...], Any], ...],
     returned: Returned,
     differentiable: tuple[bool, ...],
-    slots: Sequence[Slot],
+    assigned: Sequence[Assigned],
 ) -> TorchProgram:
-    """place: of each FX node that is an input, where it stands among the tensors the program is called with. slots: of
-    the attributes that are assigned."""
+    """place: of each FX node that is an input, where it stands among the tensors the program is called with."""
+    new = iter(captured.assigned)
     one = {node: indices[0] for node, indices in tensors.items() if len(indices) == 1 and indices[0] is not None}
     gradients = {captured.sources[node][0]: one[value] for node, value in captured.gradients}
     kept = {node: name for node, (name, role) in captured.sources.items() if role == "parameter" and node not in place}
@@ -173,7 +174,7 @@ def _program(
         input_signature=input_signature,
         results=tuple(one[node] for node in captured.outputs),
         differentiable=differentiable,
-        assigned=tuple((slot, one[node]) for slot, node in zip(slots, captured.assigned, strict=True)),
+        assigned=tuple((each, tuple(one[next(new)] for _ in each.differentiable)) for each in assigned),
         gradients={} if optimizer_steps else gradients,
         input_gradients={place[node]: one[value] for node, value in captured.input_gradients},
         returned=returned,
