@@ -24,7 +24,7 @@ from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.datasets.zoo.objectives import cross_entropy, squared_error
 
 #: Networks with more parameters take longer than there is time.
-_MAX_PARAMETERS = 8_000_000
+_MAX_PARAMETERS = 5_000_000
 #: Sides of images that are tried, before the one that the network is made for.
 _SIDES = (64, 96, 128)
 _BATCH, _TOKENS, _WORDS, _NODES, _EDGES, _SAMPLES, _FRAMES, _CHANNELS = 2, 12, 200, 40, 160, 4_000, 8, 16

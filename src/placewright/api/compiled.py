@@ -280,11 +280,10 @@ class Compiled:
         leaves, structure = flatten_arguments(planner.model, args, kwargs)
         tensors = tensors_of(leaves)
         constants = tuple(_constant(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor))
-        wanted = tuple(tensor.requires_grad for tensor in tensors) if planner.training else ()
         modes = tuple(module.training for module in planner.model.modules())
         if modes[0] != planner.training:
             modes = ()
-        return (signature(tensors), wanted, constants, str(structure), modes, _context()), tensors
+        return (signature(tensors), _seen_by_forward(tensors), constants, str(structure), modes, _context()), tensors
 
     def _forget_what_changed(self) -> None:
         """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
@@ -364,6 +363,17 @@ def _constant(leaf: Any) -> Any:
     raise InputError(
         f"an argument is a {type(leaf).__name__}, and a plan cannot see what such an object holds at the next call; "
         f"pass its tensors and numbers as arguments, or leave it to the backend: {BACKEND}"
+    )
+
+
+def _seen_by_forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """What forward may branch on beside shapes and dtypes: layouts, gradients, and which arguments are one tensor."""
+    place = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
+    return tuple(
+        (tensor.stride(), tensor.storage_offset(), tensor.requires_grad, type(tensor), place[id(tensor)])
+        if tensor.layout == torch.strided
+        else None
+        for tensor in tensors
     )
 
 

@@ -28,6 +28,10 @@ _RUNS_THE_MODEL = "placewright/importers/torch_trace.py"
 _MODES = frozenset({torch.overrides.__file__})
 #: Recurrent layers.
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+#: Types of arguments that are compared from run to run.
+_PLAIN = frozenset({bool, int, float, complex, str, torch.dtype})
+#: Operators that overwrite what they are called on.
+_WRITING = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__ipow__"})
 #: Hooks on tensors: whatever they do beside what they return would be done once, while the module is traced.
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 
@@ -36,8 +40,8 @@ class Calls(TorchFunctionMode):
     """Gives every call stand-ins for the tensors that outlive it, and notes for the tracer where it was made.
 
     stand_ins: by identity of a tensor. unknown: what stands for a tensor that has none; it may be that tensor.
-    made: told every result. notes_source: whether the tracer is told the line of each call. refuse_hooks: whether a
-    hook on a tensor is an error.
+    made: told every result. notes_source: whether the tracer is told the line of each call. is_strict: whether a call
+    that a trace cannot stand for is an error.
     """
 
     def __init__(
@@ -47,25 +51,33 @@ class Calls(TorchFunctionMode):
         made: Callable[[Any], None] | None = None,
         *,
         notes_source: bool,
-        refuse_hooks: bool,
+        is_strict: bool,
     ) -> None:
         super().__init__()
         self._stand_ins = stand_ins
         self._unknown = unknown
         self._made = made
         self._notes_source = notes_source
-        self._refuse_hooks = refuse_hooks
+        self._is_strict = is_strict
+        #: Of each call its name and the plain values among its arguments.
+        self.made_with: list[tuple[str, tuple[str, ...]]] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes the call with stand-ins."""
         name = getattr(function, "__name__", "")
-        if self._refuse_hooks and name in _HOOKS:
-            file, line = _caller()
+        if self._is_strict and name in _HOOKS:
             raise InputError(
-                f"forward registers a hook on a tensor (in {without_directory(file)}:{line}), and what that does "
-                f"beside returning a gradient would be done only once; {BACKEND}"
+                f"forward registers a hook on a tensor (in {_place()}), and what that does beside returning a gradient "
+                f"would be done only once; {BACKEND}"
             )
-        args, kwargs = pytree.tree_map(self.instead, (args, kwargs or {}))
+        leaves, structure = pytree.tree_flatten((args, kwargs or {}))
+        self.made_with.append((name, tuple(repr(leaf) for leaf in leaves if type(leaf) in _PLAIN)))
+        args, kwargs = pytree.tree_unflatten([self.instead(leaf) for leaf in leaves], structure)
+        if self._is_strict and _writes(name) and leaves and _overlaps_itself(leaves[0]):
+            raise InputError(
+                f"{name} writes to a tensor whose elements share memory (in {_place()}), and in what order they are "
+                "written cannot be captured; write to a clone of it"
+            )
         if self._notes_source:
             fx_traceback.current_meta["stack_trace"] = 'File "{}", line {}'.format(*_caller())
         result = layer_by_layer(function, args) if name in _RECURRENT and not kwargs else function(*args, **kwargs)
@@ -95,6 +107,29 @@ def _caller() -> tuple[str, int]:
             inside = (file, frame.f_lineno)
         frame = frame.f_back
     return inside
+
+
+def _place() -> str:
+    """The same in a sentence."""
+    file, line = _caller()
+    return f"{without_directory(file)}:{line}"
+
+
+def _writes(name: str) -> bool:
+    """Whether a call of that name overwrites its first argument."""
+    return name.endswith("_") and (not name.startswith("__") or name in _WRITING)
+
+
+def _overlaps_itself(value: Any) -> bool:
+    """Whether two elements of a tensor may lie in one place."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.numel() < 2:
+        return False
+    reach = 1
+    for stride, extent in sorted(zip(value.stride(), value.shape, strict=True)):
+        if extent > 1 and stride < reach:
+            return True
+        reach += (extent - 1) * stride
+    return False
 
 
 def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:

@@ -108,11 +108,16 @@ def draws_random_numbers(node: Any) -> bool:
     """Whether a traced call takes numbers from the generator: dropout that drops nothing does not."""
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         called = [leaf for leaf in pytree.tree_leaves(node.args) if isinstance(leaf, torch._ops.OpOverload)]
-        return any(_is_random(each) for each in called) or any(map(_draws_within, bodies_of(node).values()))
-    if not _is_random(node.target):
+        return any(map(_is_random, called)) or any(map(_draws_within, bodies_of(node).values()))
+    if not may_draw(node):
         return False
     arguments = arguments_of(node)
     return not (arguments.get("dropout_p") == 0.0 or arguments.get("train") is False)
+
+
+def may_draw(node: Any) -> bool:
+    """Whether a traced call is of an op that takes numbers from the generator with some arguments."""
+    return _is_random(node.target)
 
 
 def _is_random(target: Any) -> bool:

@@ -84,6 +84,8 @@ class Rehearsal:
         self._loss = loss
         self._to_run = to_run
         self._held = Held(model)
+        #: Of the first run and the traced one, what was called with which values.
+        self._calls: list[list[tuple[str, tuple[str, ...]]]] = []
 
     def first(self, inputs: Sequence[Any]) -> Found:
         """Runs the module on fake tensors like these."""
@@ -142,6 +144,20 @@ class Rehearsal:
                 assigned += each.read(value)
         return (output if self._loss is None else loss), assigned
 
+    def check_repeated(self, inputs: Sequence[Any]) -> None:
+        """Raises InputError where runs do not make the same calls: something that no attribute shows has changed in
+        between. Runs with and without gradients may differ, and those on other sorts of fake tensors."""
+        if self._calls[0] == self._calls[1]:
+            return
+        self.first(inputs), self.first(inputs)
+        one, other = self._calls[-2:]
+        if one != other:
+            differing = next((call for call, again in zip(one, other, strict=False) if call != again), ("a call", ()))
+            raise InputError(
+                f"forward does not call the same whenever it runs ({differing[0]} differs), so something in Python "
+                f"changes that no attribute of the module holds; {BACKEND}"
+            )
+
     def _run(
         self,
         stand_ins: dict[int, Any],
@@ -154,7 +170,7 @@ class Rehearsal:
         before this one has changed."""
         # An exported program says by itself where its calls come from.
         is_code = not isinstance(self._model, torch.fx.GraphModule)
-        calls = Calls(stand_ins, unknown, made, notes_source=is_code, refuse_hooks=self._to_run)
+        calls = Calls(stand_ins, unknown, made, notes_source=is_code, is_strict=self._to_run)
         try:
             for slot, tensor in self._held.tensors():
                 if slot.is_settable and id(tensor) in stand_ins:
@@ -169,6 +185,7 @@ class Rehearsal:
                 stack.enter_context(calls)
                 output = self._output(inputs)
                 loss = None if self._loss is None else self._loss(output)
+            self._calls.append(calls.made_with)
             return output, loss, list(during.changes())
         finally:
             self._held.restore()
@@ -179,6 +196,7 @@ class Rehearsal:
         """Raises InputError where the next call would not do the same with what this one leaves in attributes."""
         check_steady(changes, ())
         _, _, later = self._run(stand_ins, unknown, inputs, None, changes)
+        self._calls.pop()  # With what it found there it may have called less.
         check_steady(changes, later)
 
 

@@ -131,7 +131,11 @@ def _trace(
         def output(tensors: Sequence[Any]) -> Any:
             nonlocal num_results
             each = iter(tensors)
-            values = [next(each) if isinstance(leaf, torch.Tensor) else leaf for leaf in fed]
+            # What is passed twice is one tensor inside, too.
+            first: dict[int, Any] = {}
+            values = [
+                first.setdefault(id(leaf), next(each)) if isinstance(leaf, torch.Tensor) else leaf for leaf in fed
+            ]  # fmt: skip
             bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
             with context:
                 result = _call(module, bound)
@@ -149,6 +153,8 @@ def _trace(
             found = rehearsal.first(inputs)
         with torch.set_grad_enabled(training), kernels_kept() if to_run else contextlib.nullcontext():
             graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
+            if to_run:
+                rehearsal.check_repeated(inputs)
     return Trace(
         graph=graph,
         input_names=_leaf_names(leaves, structure, {each.name for each in found.state}),

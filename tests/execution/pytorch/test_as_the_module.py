@@ -5,6 +5,7 @@ backwards of their own, hooks, state in Python. The module itself, called in the
 """
 
 import copy
+import itertools
 import pickle
 import random
 from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ def assert_trains_as_the_module(make: Callable[[], nn.Module], steps: int = 3, b
     reference.train()
 
     def same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-        return torch.equal(found, wanted) if bits else torch.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        return bool(torch.equal(found, wanted) if bits else torch.allclose(found, wanted, rtol=1e-5, atol=1e-6))
 
     with placewright.compile(model, x(), training=True, **QUICK) as step:
         torch.manual_seed(7)
@@ -298,7 +299,7 @@ class Recurrent(nn.Module):
         self.layer = kind(16, 8, 3, dropout=0.3, **options)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return self.layer(value[:, None].expand(-1, 3, -1))[0]  # type: ignore[no-any-return]
+        return self.layer(value[:, None].expand(-1, 3, -1))[0]
 
 
 TRAINED: dict[str, Callable[[], nn.Module]] = {
@@ -361,21 +362,48 @@ def test_arguments_that_want_a_gradient_get_it() -> None:
             step(ours * 2)
 
 
-def test_an_argument_that_wants_a_gradient_is_passed_once() -> None:
+def test_an_argument_that_is_passed_twice_is_one_tensor() -> None:
     class Sum(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(16, 4)
 
         def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-            return self.linear(one).sum() + other.mean()
+            return self.linear(one).sum() + other.mean() * (2 if one is other else 3)
 
-    value = x().requires_grad_()
-    with (
-        placewright.compile(Sum(), (value, value.detach()), training=True, **QUICK) as step,
-        pytest.raises(InputError, match="argument 1 wants a gradient and is passed twice"),
-    ):
-        step(value, value)
+    model, reference = twins(Sum)
+    ours, its = x().requires_grad_(), x().requires_grad_()
+    with placewright.compile(model, (ours, x()), training=True, **QUICK) as step:
+        assert torch.equal(step(ours, ours), reference(its, its))
+    reference(its, its).backward()
+    assert ours.grad is not None
+    assert its.grad is not None
+    assert torch.equal(ours.grad, its.grad)
+
+
+def test_layouts_and_gradients_of_arguments_are_planned_for() -> None:
+    class Branches(nn.Module):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            factor = 2.0 if value.is_contiguous() else 3.0
+            return value * factor + (1.0 if value.requires_grad else 0.0)
+
+    with placewright.compile(Branches(), x(), **QUICK) as compiled, torch.no_grad():
+        for value in (x(), torch.randn(16, 8).t(), x().requires_grad_()):
+            assert torch.equal(compiled(value), Branches()(value))
+
+
+COUNTED = itertools.count(1)
+
+
+@pytest.mark.parametrize("value", [lambda: next(COUNTED), np.random.default_rng(1).random, random.Random(1).random])
+def test_values_that_python_makes_anew_are_refused(value: Callable[[], float]) -> None:
+    with pytest.raises(InputError, match="forward does not call the same whenever it runs"):
+        placewright.compile(Wrapped(lambda module, y: y * value()), x(), **QUICK)
+
+
+def test_a_write_to_elements_that_share_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="fill_ writes to a tensor whose elements share memory"):
+        placewright.compile(Wrapped(lambda module, y: (y[:, :1].expand(8, 4).fill_(7.0), y)[1]), x(), **QUICK)
 
 
 def test_what_is_returned_twice_is_one_tensor() -> None:
@@ -439,7 +467,7 @@ def test_modules_without_code_of_their_own_are_refused() -> None:
     exported = torch.export.export(linear, (x(),))
     for model in (exported, torch.jit.script(linear), nn.DataParallel(linear), lambda value: value):
         with pytest.raises(InputError, match=r"cannot be compiled|is a DataParallel"):
-            placewright.compile(model, x(), **QUICK)  # type: ignore[arg-type]
+            placewright.compile(model, x(), **QUICK)
     with placewright.compile(exported.module(), x(), **QUICK) as compiled, torch.no_grad():
         assert torch.equal(compiled(x()), linear(x()))
 

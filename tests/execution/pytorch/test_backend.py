@@ -236,6 +236,9 @@ CHECKPOINTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         value,
         use_reentrant=False,
     ),
+    "attention that drops nothing": lambda value: checkpoint(
+        lambda each: functional.scaled_dot_product_attention(*heads(each.sin())).sin(), value, use_reentrant=False
+    ),
     "reentrant": lambda value: checkpoint(dropped, value, use_reentrant=True),
 }
 
@@ -243,6 +246,36 @@ CHECKPOINTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", CHECKPOINTED)
 def test_a_checkpoint_recomputes_with_the_numbers_that_were_drawn(name: str) -> None:
     assert_runs_as_eager(lambda: module(CHECKPOINTED[name]), training=True)
+
+
+class Overwritten(nn.Module):
+    """A checkpoint that reads buffers that forward changes: the statistics of a batch norm, and a view of a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(16, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.register_buffer("counter", torch.arange(20.0))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        def region(each: torch.Tensor) -> torch.Tensor:
+            return self.norm((each + self.counter[2:18]).sin()).cos()
+
+        result = checkpoint(region, self.linear(value), use_reentrant=False)
+        self.counter.add_(1)
+        return result.tanh()
+
+
+def test_a_checkpoint_reads_buffers_as_they_were() -> None:
+    """Eager recomputes it with the buffers as they are, and updates the statistics again; without a checkpoint it does
+    not."""
+    model, reference = Overwritten(), Overwritten()
+    found = ran(model, compiled(model), training=True)
+    torch.compiler.reset()
+    wanted = ran(reference, torch.compile(reference, backend="aot_eager"), training=True)
+    for tensor, other in zip([*found, *model.buffers()], [*wanted, *reference.buffers()], strict=True):
+        assert torch.equal(tensor, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

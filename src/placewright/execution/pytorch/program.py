@@ -16,9 +16,9 @@ from placewright.execution.pytorch.calls import Call, Value, calls_of
 from placewright.execution.pytorch.optimizer_step import ParameterStep, optimizer_kind
 from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
+from placewright.importers.torch_assigned import Assigned
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
-from placewright.importers.torch_assigned import Assigned
 from placewright.importers.torch_ops import draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned

@@ -9,29 +9,57 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import default_partition, must_recompute
 from torch.utils.checkpoint import CheckpointPolicy
 
 from placewright.importers.torch_attributes import arguments_of
 from placewright.importers.torch_dtypes import correct_dtypes
-from placewright.importers.torch_ops import draws_random_numbers
+from placewright.importers.torch_ops import describe, draws_random_numbers, may_draw
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple[Any, Any]:
-    """The forward and the backward graph, as PyTorch parts them by default once no op that draws is recomputed."""
+    """The forward and the backward graph, as PyTorch parts them by default once backward recomputes nothing that draws,
+    and nothing that reads what forward has overwritten by then."""
     correct_dtypes(joint.graph.nodes)
-    for node in [node for node in joint.graph.nodes if must_recompute(node) and _draws(node)]:
-        if _is_dropout_on_host(node):
+    overwritten = _overwritten(joint.graph)
+    for node in [node for node in joint.graph.nodes if node.op == "call_function" and must_recompute(node)]:
+        draws, reads = draws_random_numbers(node), not overwritten.isdisjoint(node.all_input_nodes)
+        if reads and describe(node)[0] == "view":
+            overwritten.add(node)
+        elif draws and _is_dropout_on_host(node):
             _keep_mask(node)
-        else:
+        elif draws or reads:
             for kept in (node, *node.users) if _is_several(node) else (node,):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        elif may_draw(node):
+            node.target = _Plain(node.target)
     forward, backward = default_partition(joint, inputs, **options)
+    for module in (joint, forward, backward):
+        for node in module.graph.nodes:
+            if isinstance(node.target, _Plain):
+                node.target = node.target.op
+        module.recompile()
     return forward, backward
 
 
-def _draws(node: Any) -> bool:
-    return node.op == "call_function" and draws_random_numbers(node)
+class _Plain:
+    """Stands for an op that may draw where it does not, attention without dropout for one: PyTorch goes by its name."""
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+        self.__name__ = op.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the op computes."""
+        return self.op(*args, **kwargs)
+
+
+def _overwritten(graph: torch.fx.Graph) -> set[Any]:
+    """The arguments that hold something else when forward is over."""
+    meant = {node.meta["desc"]: node for node in graph.nodes if node.op == "placeholder" and "desc" in node.meta}
+    ends = graph.output_node().meta.get("desc", ())
+    return {meant[end.mutated_input] for end in ends if isinstance(end, descriptors.InputMutationAOTOutput)}
 
 
 def _is_dropout_on_host(node: Any) -> bool:

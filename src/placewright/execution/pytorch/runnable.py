@@ -99,4 +99,6 @@ def _is_pure(hook: Any) -> bool:
     """Whether a hook is one of those that are traced with the module and do nothing else: PyTorch's own, such as weight
     normalization's, and the tracer's."""
     module = str(getattr(hook, "__module__", None) or type(hook).__module__)
-    return module.startswith("torch.nn.utils.") or module == layers_noted.__module__
+    return (
+        module.startswith(("torch.nn.utils.", "torch.export.", "torch._export.")) or module == layers_noted.__module__
+    )
