@@ -14,6 +14,7 @@ from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_functional
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -21,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import placewright
 from placewright.execution.devices import available_cores
+from placewright.execution.pytorch.runnable import check_calls
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
@@ -251,9 +253,10 @@ def test_a_checkpoint_recomputes_with_the_numbers_that_were_drawn(name: str) -> 
 class Overwritten(nn.Module):
     """A checkpoint that reads buffers that forward changes: the statistics of a batch norm, and a view of a counter."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_checkpointed: bool) -> None:
         super().__init__()
         torch.manual_seed(0)
+        self.is_checkpointed = is_checkpointed
         self.linear = nn.Linear(16, 16)
         self.norm = nn.BatchNorm1d(16)
         self.register_buffer("counter", torch.arange(20.0))
@@ -262,18 +265,17 @@ class Overwritten(nn.Module):
         def region(each: torch.Tensor) -> torch.Tensor:
             return self.norm((each + self.counter[2:18]).sin()).cos()
 
-        result = checkpoint(region, self.linear(value), use_reentrant=False)
+        into = self.linear(value)
+        result = checkpoint(region, into, use_reentrant=False) if self.is_checkpointed else region(into)
         self.counter.add_(1)
         return result.tanh()
 
 
 def test_a_checkpoint_reads_buffers_as_they_were() -> None:
-    """Eager recomputes it with the buffers as they are, and updates the statistics again; without a checkpoint it does
-    not."""
-    model, reference = Overwritten(), Overwritten()
+    """As without one: eager recomputes it with the buffers as they are by then, and updates the statistics again."""
+    model, reference = Overwritten(is_checkpointed=True), Overwritten(is_checkpointed=False)
     found = ran(model, compiled(model), training=True)
-    torch.compiler.reset()
-    wanted = ran(reference, torch.compile(reference, backend="aot_eager"), training=True)
+    wanted = ran(reference, reference, training=True)
     for tensor, other in zip([*found, *model.buffers()], [*wanted, *reference.buffers()], strict=True):
         assert torch.equal(tensor, other)
 
@@ -431,6 +433,14 @@ def test_a_refusal_leaves_torch_compile_as_it_is() -> None:
     model = nn.Sequential(nn.Embedding(20, 8, sparse=True), nn.Linear(8, 2))
     with pytest.raises(InputError, match=r"makes a tensor of layout sparse_coo, and plans run dense tensors only$"):
         compiled(model)(torch.arange(4)).sum().backward()
+
+
+def test_an_op_that_holds_code_of_another_sort_is_refused_by_name() -> None:
+    """Kernels of Triton are such ops; there is none to run without a GPU."""
+    graph = torch.fx.Graph()
+    call = graph.call_function(triton_kernel_wrapper_functional, (), {"kernel_idx": 0})
+    with pytest.raises(InputError, match=r"^the op triton_kernel_wrapper_functional holds code of its own"):
+        check_calls([call])
 
 
 def test_nested_tensors_are_refused_in_one_sentence() -> None:
