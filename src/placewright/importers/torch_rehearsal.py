@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -295,21 +296,22 @@ def _generators_kept(*, refuse: bool) -> Iterator[None]:
     """Python's, NumPy's and PyTorch's generators of random numbers are left as they were. Raises InputError where
     forward has used them from Python, which a traced call cannot show."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    set_states: list[str] = []
-    with _noting_states(set_states):
-        try:
+    states: list[str] = []
+    try:
+        with _noting_states(states):
             yield
-            python, numpy, generator = random.getstate(), np.random.get_state(), torch.get_rng_state()
-        finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])
-            torch.default_generator.set_state(before[2])
+        python, numpy, generator = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])
     changed = [
         name
         for name, is_changed in (
             ("draws from Python's random", python != before[0]),
             ("draws from numpy.random", any(np.any(one != other) for one, other in zip(numpy, before[1], strict=True))),
-            ("seeds PyTorch's generator", bool(set_states) or not torch.equal(generator, before[2])),
+            ("seeds PyTorch's generator", "set_rng_state" in states or not torch.equal(generator, before[2])),
+            ("reads the state of PyTorch's generator", bool(states)),
         )
         if is_changed
     ]
@@ -319,17 +321,19 @@ def _generators_kept(*, refuse: bool) -> Iterator[None]:
 
 @contextmanager
 def _noting_states(found: list[str]) -> Iterator[None]:
-    """Notes what sets the state of PyTorch's generator in this thread, as `torch.random.fork_rng` does at its end."""
+    """Notes what reads or sets the state of PyTorch's generator in this thread, as `torch.random.fork_rng` does."""
     thread = threading.get_ident()
-    before = torch.set_rng_state
+    before = {name: getattr(torch, name) for name in ("get_rng_state", "set_rng_state")}
 
-    def noted(state: Any) -> None:
+    def noted(name: str, *given: Any) -> Any:
         if threading.get_ident() == thread:
-            found.append("set_rng_state")
-        before(state)
+            found.append(name)
+        return before[name](*given)
 
-    torch.set_rng_state = noted
+    for name in before:
+        setattr(torch, name, partial(noted, name))
     try:
         yield
     finally:
-        torch.set_rng_state = before
+        for name, function in before.items():
+            setattr(torch, name, function)
