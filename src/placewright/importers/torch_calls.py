@@ -207,7 +207,10 @@ def without_checkpoints() -> Iterator[None]:
     class Kept:
         @staticmethod
         def apply(function: Any, preserve: bool, *args: Any) -> Any:
-            return function(*args)
+            tensors = [value for value in args if isinstance(value, torch.Tensor)]
+            # Where none of its arguments wants a gradient, this sort of checkpoint gives none to the parameters.
+            with torch.set_grad_enabled(torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
+                return function(*args)
 
     before = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction
     checkpoint._checkpoint_without_reentrant_generator = kept

@@ -55,7 +55,12 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     correct_dtypes(nodes)
     placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
     end = trace.graph.output_node()
-    returned = {desc: node for node, desc in zip(end.args[0], end.meta["desc"], strict=True) if node is not None}
+    idle = _not_from_the_loss(placeholders, nodes)
+    returned = {
+        desc: node
+        for node, desc in zip(end.args[0], end.meta["desc"], strict=True)
+        if node is not None and not (isinstance(desc, descriptors.GradAOTOutput) and node in idle)
+    }
     updates = {placeholders[desc.mutated_input]: node for desc, node in returned.items() if _is_update(desc)}
     gradients = {
         placeholders[desc.grad_of]: node
@@ -75,6 +80,8 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
         for node in nodes
         if "val" in node.meta and node.op in ("placeholder", "get_attr")
     }
+    # A write through `.data` shows in the trace alone.
+    sources |= {node: (_name_of(node, trace), "parameter") for node in updates if sources[node][1] == "constant"}
     kept = {node: source for node, source in sources.items() if node in needed or source[1] == "input"}
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
@@ -139,6 +146,23 @@ def _warnings(trace: Trace) -> Iterator[str]:
     if idle := [name for name, needed_by_loss in trace.found.trainable.items() if not needed_by_loss]:
         few = ", ".join(idle[:3]) + (", ..." if len(idle) > 3 else "")
         yield f"the loss does not depend on {len(idle)} of the parameters ({few}), so nothing updates them"
+
+
+def _not_from_the_loss(placeholders: Mapping[Any, Any], nodes: Sequence[Any]) -> set[Any]:
+    """What a backward pass computes of tensors that forward writes to, and not of the loss: no gradient of it. Autograd
+    takes those tensors for results, too."""
+    seeds = {desc: node for desc, node in placeholders.items() if isinstance(desc, descriptors.TangentAOTInput)}
+    of_loss = {node for desc, node in seeds.items() if isinstance(desc.output, descriptors.PlainAOTOutput)}
+    others = set(seeds.values()) - of_loss
+    return _reached_from(others, nodes) - _reached_from(of_loss, nodes) if others else set()
+
+
+def _reached_from(starts: set[Any], nodes: Sequence[Any]) -> set[Any]:
+    reached = set(starts)
+    for node in nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    return reached
 
 
 def _is_update(meaning: Any) -> bool:

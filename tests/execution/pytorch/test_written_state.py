@@ -227,3 +227,110 @@ def test_the_gradient_of_a_parameter_with_gaps_lies_as_autograd_lays_it() -> Non
         assert other.grad is not None
         assert torch.equal(one.grad, other.grad)
         assert one.grad.stride() == other.grad.stride()
+
+
+class WritesBeside(nn.Module):
+    """Writes to a parameter and to an argument that its loss does not depend on, and to a tensor of a closure."""
+
+    def __init__(self, kept: torch.Tensor) -> None:
+        super().__init__()
+        self.weight, self.beside = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
+
+        def reads() -> torch.Tensor:
+            return kept
+
+        self.reads: Callable[[], torch.Tensor] = reads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = self.reads()
+        kept.data.mul_(0.5).add_(0.25)
+        with torch.no_grad():
+            self.beside.mul_(0.5)
+            x.detach().copy_(torch.zeros(4))
+        return self.weight * kept
+
+
+def test_what_is_written_to_beside_the_loss_has_no_gradient() -> None:
+    ours, theirs = torch.zeros(4), torch.zeros(4)
+    model, reference = WritesBeside(ours), WritesBeside(theirs)
+    x, other = torch.ones(3, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
+    with planned(model, x, training=True) as compiled:
+        assert torch.equal(ours, torch.zeros(4)), "compiling changes nothing"
+        compiled(x)
+    reference(other).mean().backward()
+    assert torch.equal(ours, theirs)
+    assert torch.equal(x, other)
+    assert x.grad is other.grad is None
+    assert torch.equal(model.beside, reference.beside)
+    assert model.beside.grad is reference.beside.grad is None
+    assert model.weight.grad is not None
+    assert reference.weight.grad is not None
+    assert torch.equal(model.weight.grad, reference.weight.grad)
+
+
+class Broadcasts(nn.Module):
+    """The gradient of a parameter of its is one number, spread over all elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.bias = nn.Linear(4, 4), nn.Parameter(torch.ones(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(x) + self.bias.sum()
+        return result
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_fused_step_finds_a_gradient_laid_out_as_its_parameter(fused: bool) -> None:
+    torch.manual_seed(1)
+    model = Broadcasts()
+    reference = copy.deepcopy(model)
+    ours, theirs = (torch.optim.Adam(each.parameters(), lr=0.1, fused=fused) for each in (model, reference))
+    x = torch.rand(3, 4)
+    with planned(model, x, training=True, optimizer=ours) as compiled:
+        compiled(x)
+    reference(x).mean().backward()
+    theirs.step()
+    for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(ours.state[one]["exp_avg"], theirs.state[other]["exp_avg"])
+
+
+class Reentrant(nn.Module):
+    """A checkpoint of the older sort: without an argument that wants a gradient, there is none of its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=True)
+        outer: torch.Tensor = self.outer(inner)
+        return outer
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_a_reentrant_checkpoint_gives_the_gradients_that_autograd_gives(wanted: bool) -> None:
+    model = Reentrant()
+    reference = copy.deepcopy(model)
+    x, other = torch.ones(3, 4, requires_grad=wanted), torch.ones(3, 4, requires_grad=wanted)
+    with planned(model, x, training=True) as compiled:
+        compiled(x)
+    reference(other).mean().backward()
+    assert (model.inner.weight.grad is None) == (reference.inner.weight.grad is None) == (not wanted)
+    assert model.inner.weight.grad is None or torch.equal(model.inner.weight.grad, reference.inner.weight.grad)
+
+
+class Spectra(nn.Module):
+    """Values of decompositions, whose vectors nobody asks for."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.linalg.eigvalsh(x @ x.t()), torch.linalg.svdvals(x)
+
+
+def test_values_of_decompositions_are_computed_as_the_module_computes_them() -> None:
+    x = torch.rand(9, 12, generator=torch.Generator().manual_seed(3))
+    with planned(Spectra(), x) as compiled:
+        for one, other in zip(compiled(x), Spectra()(x), strict=True):
+            assert torch.equal(one, other)

@@ -28,6 +28,21 @@ def packed(tensor: Any) -> Any:
     return tensor.as_strided((extent,), (1,)) if extent <= tensor.numel() else tensor.contiguous().view(-1)
 
 
+def is_laid_out_for(gradient: Any, parameter: Any) -> bool:
+    """Whether autograd would let a gradient be that of a parameter as it lies; else it makes a copy."""
+    if not torch.ops.aten.is_non_overlapping_and_dense.default(parameter):
+        return bool(gradient.is_contiguous())
+    strides = zip(gradient.shape, gradient.stride(), parameter.stride(), strict=True)
+    return all(own == other if size != 1 else own != 0 for size, own, other in strides)
+
+
+def laid_out_for(gradient: Any, parameter: Any) -> Any:
+    """A copy of a gradient that lies as its parameter does; without gaps where that has some."""
+    is_dense = torch.ops.aten.is_non_overlapping_and_dense.default(parameter)
+    layout = torch.preserve_format if is_dense else torch.contiguous_format
+    return torch.empty_like(parameter, requires_grad=False, memory_format=layout).copy_(gradient)
+
+
 def moved(tensor: Any, move: Callable[[Any], Any]) -> Any:
     """A tensor like this one of the memory that `move` makes of a row. Copies of whole rows are the only ones that
     PyTorch leaves to the device: for others it makes a temporary tensor, and reads it before the device has written it.

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
+from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
 from placewright.execution.pytorch.runnable import check_hooks
@@ -239,13 +240,10 @@ def _accumulate(parameter: Any, gradient: Any, shared: set[int]) -> None:
         parameter.grad += gradient
         return
     whole = gradient.untyped_storage().nbytes() == gradient.numel() * gradient.element_size()
-    if whole and gradient.stride() == parameter.stride() and _memory_of(gradient) not in shared:
+    if whole and is_laid_out_for(gradient, parameter) and _memory_of(gradient) not in shared:
         parameter.grad = gradient
     else:
-        # As autograd does it: beside a parameter that has gaps the gradient has none.
-        is_dense = torch.ops.aten.is_non_overlapping_and_dense.default(parameter)
-        layout = torch.preserve_format if is_dense else torch.contiguous_format
-        parameter.grad = torch.empty_like(parameter, requires_grad=False, memory_format=layout).copy_(gradient)
+        parameter.grad = laid_out_for(gradient, parameter)
     shared.add(_memory_of(gradient))
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
+from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.support.errors import InputError, shown
 
 #: Classes of optimizers, by what the cost model calls them.
@@ -128,7 +129,9 @@ class ParameterStep:
         alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [parameter]}]
         if parameter is not self._parameter:
             alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self._parameter])})
-        before, parameter.grad = parameter.grad, gradient
+        # Fused steps read a gradient as if it lay as its parameter does.
+        fits = is_laid_out_for(gradient, parameter)
+        before, parameter.grad = parameter.grad, gradient if fits else laid_out_for(gradient, parameter)
         # Not alone.step: a scheduler puts a function there that steps the whole optimizer, and asks whether it ran. Nor
         # kind.step itself, which calls the hooks of a whole step.
         (kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step)(alone)
