@@ -32,11 +32,10 @@ from typing import Any
 
 import torch
 from equality_networks import NotRunnableError, Runnable, drawn, loss_of, named, runnable
-from torch.utils._pytree import tree_flatten
+from equality_records import DifferenceError, Record, check, record
 
 import placewright
 from placewright.datasets.libraries.listing import LIBRARIES
-from placewright.importers.torch_held import Held
 from placewright.support.errors import InputError
 
 STEPS, SEED = 3, 7
@@ -44,13 +43,11 @@ DEVICES = ("cpu:0", "cpu:0,cpu:1")
 WAYS = {"compile": ("inference", "sgd", "adam"), "backend": ("inference", "sgd")}
 #: Plans are found quickly, and use both devices: only equality counts.
 PLANNING = {"solver": "random-placement", "seed": 1, "evaluations": 30}
-#: Verdicts, from good to bad. Other last bits: no tensor is further off than this share of its largest value.
+#: Verdicts, from good to bad.
 EQUAL, LAST_BITS, REFUSED, DIFFERENT, CRASH = "equal", "last bits", "refused", "different", "crash"
+OUT_OF_TIME = "out of time"
 #: Of a network, not of a way to run it.
 SKIPPED = "not runnable"
-_LAST_BITS = 1e-5
-#: What torch.compile notes in a module.
-_OF_TORCH_COMPILE = "_is_torch_compile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,54 +77,6 @@ class Row:
     @property
     def library(self) -> str:
         return next((library for library in LIBRARIES if self.network.startswith(f"{library}_")), "")
-
-
-class DifferenceError(Exception):
-    """What differs, first of all; `is_small` where only last bits do."""
-
-    def __init__(self, what: str, *, is_small: bool = False) -> None:
-        super().__init__(what)
-        self.is_small = is_small
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What is compared after a step: named tensors, by what sort of thing they are, and all else by name."""
-
-    tensors: dict[str, Any]
-    values: dict[str, Any]
-
-
-def record(module: Any, output: Any, gradients: dict[str, Any]) -> Record:
-    leaves, structure = tree_flatten(output)
-    tensors = (
-        dict(found for number, leaf in enumerate(leaves) for found in inside(f"output {number}", leaf)) | gradients
-    )
-    values: dict[str, Any] = {"structure of the output": str(structure)}
-    for slot, value in Held(module).values:
-        if slot.key == _OF_TORCH_COMPILE:
-            continue
-        if isinstance(value, torch.Tensor):
-            tensors[slot.name] = value
-        elif isinstance(value, int | float | str | bool | None):
-            values[slot.name] = value
-    tensors["generator of random numbers"] = torch.get_rng_state()
-    kept = {name: each.detach().clone() if isinstance(each, torch.Tensor) else each for name, each in tensors.items()}
-    return Record(tensors=kept, values=values)
-
-
-def inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Tensors and plain values in a result, such as a cache of keys; of other objects the type."""
-    if isinstance(value, torch.Tensor | int | float | str | bool | None):
-        yield name, value
-        return
-    yield name, type(value)
-    parts = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list | tuple) else {}
-    if type(value).__module__.partition(".")[0] in LIBRARIES and not isinstance(value, torch.nn.Module):
-        parts = parts or getattr(value, "__dict__", {})
-    for key, part in parts.items():
-        if not str(key).startswith("_"):
-            yield from inside(f"{name}.{key}", part)
 
 
 def steps_of(call: Callable[..., Any], module: Any, optimizer: Any, network: Runnable, mode: str) -> Iterator[Record]:
@@ -200,45 +149,6 @@ def compare(case: Case, network: Runnable, wanted: Sequence[Record], profile: Pa
             zip(steps_of(call, module, optimizer, network, case.mode), wanted, strict=True), start=1
         ):
             check(found, expected, f"step {number}: ")
-
-
-def check(found: Record, expected: Record, where: str) -> None:
-    """Raises Difference naming the first thing that differs, of tensors that with the largest difference."""
-    for names, others in ((found.tensors, expected.tensors), (found.values, expected.values)):
-        if odd := [name for name in [*others, *names] if (name in others) != (name in names)]:
-            raise DifferenceError(f"{where}{odd[0]} is {'missing' if odd[0] in others else 'additional'}")
-    for name, value in expected.values.items():
-        if found.values[name] != value and value == value:
-            raise DifferenceError(f"{where}{name} is {found.values[name]!r:.100} and not {value!r:.100}")
-    off: list[tuple[float, str]] = []
-    for name, tensor in expected.tensors.items():
-        other = found.tensors[name]
-        if not isinstance(tensor, torch.Tensor):
-            if type(other) is not type(tensor) or (other != tensor and tensor == tensor):
-                raise DifferenceError(f"{where}{name} is {other!r:.100} and not {tensor!r:.100}")
-        elif not is_equal(other, tensor):
-            off.append((distance(other, tensor), name))
-    if off:
-        first, (most, name) = off[0], max(off)
-        what = f"{where}{first[1]} is off by {first[0]:.2g} of its largest value"
-        what += f"; {len(off)} of {len(expected.tensors)} tensors differ, {name} most, by {most:.2g}"
-        raise DifferenceError(what, is_small=most <= _LAST_BITS)
-
-
-def is_equal(one: Any, other: Any) -> bool:
-    """Bit by bit, but for what stands in a NaN."""
-    if not isinstance(one, torch.Tensor) or (one.shape, one.dtype) != (other.shape, other.dtype):
-        return False
-    return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def distance(one: Any, other: Any) -> float:
-    """The largest difference, as a share of the largest value."""
-    if not isinstance(one, torch.Tensor) or (one.shape, one.dtype) != (other.shape, other.dtype):
-        return float("inf")
-    one, other = (each.to(torch.complex128 if each.is_complex() else torch.float64) for each in (one, other))
-    off = float((one - other).abs().max() / other.abs().max().clamp(min=1e-30))
-    return off if off == off else float("inf")
 
 
 def judged(case: Case, network: Runnable, wanted: Sequence[Record], profile: Path, backend: str) -> tuple[str, str]:
@@ -366,7 +276,7 @@ def _send_rows(rows: Any, label: str, cases: Sequence[Case], seed: int) -> None:
 
 def make_all(labels: Iterator[str], rows: Rows, arguments: argparse.Namespace) -> None:
     """Some networks at a time, until there are enough that can be run. Of a process that ends, or is ended, before it
-    has sent all rows the next one is a crash; the others are tried again."""
+    has sent all rows the next one says so; after a crash the others are tried again."""
     running: dict[Any, Running] = {}
     while True:
         while len(running) < arguments.processes:
@@ -388,7 +298,8 @@ def make_all(labels: Iterator[str], rows: Rows, arguments: argparse.Namespace) -
             if each.left:
                 code = each.process.exitcode
                 why = f"more than {arguments.seconds} s" if code == -9 else f"the process ended with {code}"
-                rows.add(Row(network=each.label, **asdict(each.left[0]), verdict=CRASH, detail=why, seconds=0.0))
+                verdict = OUT_OF_TIME if code == -9 else CRASH
+                rows.add(Row(network=each.label, **asdict(each.left[0]), verdict=verdict, detail=why, seconds=0.0))
                 if code != -9 and len(each.left) > 1:
                     again = Running(each.label, each.left[1:], arguments.seed, arguments.seconds)
                     running[again.rows] = again
@@ -402,7 +313,7 @@ def make_all(labels: Iterator[str], rows: Rows, arguments: argparse.Namespace) -
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    verdicts = (EQUAL, LAST_BITS, REFUSED, DIFFERENT, CRASH)
+    verdicts = (EQUAL, LAST_BITS, REFUSED, DIFFERENT, CRASH, OUT_OF_TIME)
     networks = {row.network: row.library for row in rows if row.way}
     of_each = ", ".join(f"{count} of {library}" for library, count in Counter(networks.values()).items())
     print(f"\n{len(networks)} networks: {of_each}\n")

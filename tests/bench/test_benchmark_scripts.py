@@ -19,6 +19,7 @@ SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {
     "equality_networks",
+    "equality_records",
     "egrl_figures",
     "egrl_transfer",
     "halving",
