@@ -81,7 +81,8 @@ def _keep_mask(node: Any) -> None:
         blank = _added(node, aten.empty_like.default, value, dtype=torch.bool, memory_format=torch.contiguous_format)
         mask = _added(node, aten.bernoulli.p, blank, kept)
         noise = _added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
-        scale = _added(node, aten.mul.Tensor, noise, 0.0 if kept == 0 else 1.0 / kept)
+        # Divided as eager divides: multiplying by the inverse has other last bits.
+        scale = _added(node, aten.div.Tensor, noise, kept) if kept else _added(node, aten.mul.Tensor, noise, 0.0)
         scaled = _added(node, aten.mul.Tensor, value, scale)
     mask.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     for result in list(node.users):
