@@ -9,9 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from random_ops import COLUMNS, ROWS
-from random_parts import PARTS, Holder, Pair, Scene
+from random_network import calls, control, functions, layers, python, state
+from random_network.ops import COLUMNS, ROWS
+from random_network.parts import PARTS, Holder, Scene
 from torch import nn
+
+#: Importing them registers their parts; draws are in this order.
+_OF_PARTS = (calls, state, layers, functions, control, python)
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
 @dataclasses.dataclass
@@ -107,7 +113,9 @@ class Case:
         self.seed = seed
         draw = self.source("shape")
         count = draw.choice([1, 2, 2, 3, 3, 4, 5, 6, 8])
-        names = [name for name in PARTS if not only or name in only]
+        order = [module.__name__ for module in _OF_PARTS]
+        drawn = sorted(PARTS, key=lambda name: order.index(PARTS[name][0].__module__))
+        names = [name for name in drawn if not only or name in only]
         weights = [PARTS[name][1] for name in names]
         self.names = draw.choices(names, weights, k=count)
         self.keep = list(range(count)) if keep is None else list(keep)

@@ -2,7 +2,7 @@
 
 import pytest
 from random_modules import Case
-from random_runs import EagerRaises, Refused, quickly, run
+from random_network.runs import EagerRaises, Refused, quickly, run
 
 from placewright.execution.devices import available_cores
 

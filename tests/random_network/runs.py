@@ -1,0 +1,201 @@
+"""Runs a random module as planned beside the same module in eager, and tells every difference."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from random_modules import LOSSES, Case
+from random_network.drives import CHANGES, Drive, Side
+from random_network.facts import differences
+
+import placewright
+from placewright.execution.pytorch import handover
+from placewright.execution.pytorch import profile as profiling
+from placewright.importers.torch_trace import default_loss, mode_set
+from placewright.support.errors import PlacewrightError
+
+
+class Refused(Exception):  # noqa: N818
+    """Placewright raised one of its errors; where is "compile" or "call"."""
+
+    def __init__(self, where: str, error: Exception) -> None:
+        super().__init__(str(error))
+        self.where = where
+
+
+class EagerRaises(Exception):  # noqa: N818
+    """The module itself cannot be called so."""
+
+
+def seeded(case: Case, step: int) -> None:
+    torch.manual_seed(case.seed + step)
+    random.seed(case.seed + step)
+    np.random.seed((case.seed + step) % 2**32)
+
+
+def _context(name: str) -> Any:
+    return {
+        "grad": contextlib.nullcontext, "no_grad": torch.no_grad, "inference": torch.inference_mode,
+        "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    }[name]()  # fmt: skip
+
+
+def eager_step(side: Side, drive: Drive, loss: Any) -> Any:
+    args, kwargs = side.args
+    with mode_set(side.model, drive.training):
+        if not drive.training:
+            with _context(drive.grad):
+                return side.model(*args, **kwargs)
+        value = loss(side.model(*args, **kwargs))
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise EagerRaises("no loss")
+        value.backward()
+    if side.optimizer is not None:
+        side.optimizer.step()
+        for parameter in side.model.parameters():
+            parameter.grad = None
+        if side.scheduler is not None:
+            side.scheduler.step()
+    return value.detach()
+
+
+#: What PyTorch captures otherwise than it computes (docs/tutorials/running.md), and how far results may differ.
+_OTHER_BITS = {
+    **dict.fromkeys(("lstm", "lstm_two", "lstm_both", "lstm_proj", "lstm_proj_drop", "lstm_packed", "lstm_state",
+                     "gru", "gru_both", "gru_packed", "rnn", "rnn_relu"), 1e-4),
+    **dict.fromkeys(("attention", "attention_first", "attention_weights", "encoder", "encoder_post", "decoder"), 1e-5),
+    "dropout_bf16": 0.1,
+}  # fmt: skip
+
+
+def tolerance(case: Case, drive: Drive) -> float:
+    """How far results may differ; an Adam divides small gradients by small ones."""
+    found = max((_OTHER_BITS.get(part.tells, 0.0) for part in case.build().parts), default=0.0)
+    return 1.0 if found and drive.optimizer is not None and "adam" in drive.optimizer[0] else found
+
+
+def run(case: Case, drive: Drive | None = None) -> list[str]:
+    """Every difference between a case in eager and as planned; raises what placewright raises other than its errors.
+
+    Raises Refused where it is refused, and EagerRaises where the module itself raises.
+    """
+    drive = drive or Drive(case)
+    loss = LOSSES[case.loss]
+    eager = Side(case, drive)
+    ours = Side(case, drive)
+    ours.args = ours.case.arguments(0, drive.kinds[0])
+    # Whether the module runs at all, on a third one.
+    third = Side(case, drive)
+    third.args = third.case.arguments(0, drive.kinds[0])
+    seeded(case, 0)
+    try:
+        eager_step(third, drive, loss or default_loss)
+    except Exception as error:
+        raise EagerRaises(f"{type(error).__name__}: {error}") from error
+    seeded(case, 77)
+    before = ours.facts()
+    found = []
+    compiled = None
+    try:
+        try:
+            compiled = placewright.compile(
+                ours.model, ours.args[0], kwargs=ours.args[1], training=drive.training,
+                loss=loss if drive.training else None, optimizer=ours.optimizer, devices="cpu:0,cpu:1",
+                solver="random-placement", seed=case.seed, evaluations=30,
+            )  # fmt: skip
+        except PlacewrightError as error:
+            found += [f"compile (refused) changes {each}" for each in differences(before, ours.facts(), ids=True)]
+            if found:
+                return found
+            raise Refused("compile", error) from error
+        found += [f"compile changes {each}" for each in differences(before, ours.facts(), ids=True)]
+        if not found:
+            found = _steps(case, drive, eager, ours, compiled, loss)
+    finally:
+        if compiled is not None:
+            compiled.close()
+    return found
+
+
+def _steps(case: Case, drive: Drive, eager: Side, ours: Side, compiled: Any, loss: Any) -> list[str]:
+    for step in range(drive.steps):
+        change = drive.changes[step - 1] if step else None
+        if change is not None:
+            try:
+                CHANGES[change](eager)
+            except Exception as error:
+                raise EagerRaises(f"change {change}: {error}") from error
+            CHANGES[change](ours)
+        kinds = drive.kinds[step]
+        for side in (eager, ours):
+            side.args = side.case.arguments(step, kinds)
+        seeded(case, step)
+        try:
+            wanted = eager_step(eager, drive, loss or default_loss)
+        except Exception as error:
+            raise EagerRaises(f"step {step}: {type(error).__name__}: {error}") from error
+        try:
+            expected = eager.facts()
+            expected.read("result", wanted)
+        except RuntimeError as error:
+            raise EagerRaises(f"step {step}: nobody can read a result: {error}") from error
+        seeded(case, step)
+        before = ours.facts()
+        try:
+            with _context(drive.grad) if not drive.training else contextlib.nullcontext():
+                result = compiled(*ours.args[0], **ours.args[1])
+            if drive.training and ours.scheduler is not None:
+                ours.scheduler.step()
+        except PlacewrightError as error:
+            if found := [f"step {step} (refused: {error}) changes {each}" for each in
+                         differences(before, ours.facts(), ids=True)]:  # fmt: skip
+                return found
+            raise Refused(f"step {step}", error) from error
+        got = ours.facts()
+        got.read("result", result)
+        if found := [f"step {step}: {each}" for each in differences(expected, got, tolerance(case, drive))]:
+            return found
+    return []
+
+
+@contextlib.contextmanager
+def quickly() -> Iterator[None]:
+    """Ops are timed seldom, on one thread each; PyTorch's warnings are not shown."""
+    before = profiling._PASSES_NS, profiling._MIN_PASSES, torch.get_num_threads()
+    links = handover._REPETITIONS, handover._APART_NS
+    profiling._PASSES_NS, profiling._MIN_PASSES = 0, 1
+    handover._REPETITIONS, handover._APART_NS = 3, 0
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        profiling._PASSES_NS, profiling._MIN_PASSES = before[:2]
+        handover._REPETITIONS, handover._APART_NS = links
+        torch.set_num_threads(before[2])
+        logging.disable(logging.NOTSET)
+
+
+def smaller(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """A case with parts left out as long as it still fails."""
+    keep: Sequence[int] = case.keep
+    shrunk = True
+    while shrunk and len(keep) > 1:
+        shrunk = False
+        for number in keep:
+            other = copy.copy(case)
+            other.keep = [each for each in keep if each != number]
+            if fails(other):
+                case, keep, shrunk = other, other.keep, True
+                break
+    return case
