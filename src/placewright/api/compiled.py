@@ -93,6 +93,8 @@ class Compiled:
         self._made: OrderedDict[Any, Made] = OrderedDict()
         self._guard: Guard | None = None
         self._num_changes = 0
+        #: Whether a plan so far depends on where in its memory an argument begins.
+        self._reads_offsets = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
@@ -283,7 +285,14 @@ class Compiled:
         modes = tuple(module.training for module in planner.model.modules())
         if modes[0] != planner.training:
             modes = ()
-        return (signature(tensors), _seen_by_forward(tensors), constants, str(structure), modes, _context()), tensors
+        return (
+            signature(tensors),
+            _seen_by_forward(tensors, offsets=self._reads_offsets),
+            constants,
+            str(structure),
+            modes,
+            _context(),
+        ), tensors
 
     def _forget_what_changed(self) -> None:
         """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
@@ -307,7 +316,11 @@ class Compiled:
         with self._lock:
             made = self._made.get(key)
             if made is None:
-                made = self._made[key] = self._make(args, kwargs, tensors)
+                made = self._make(args, kwargs, tensors)
+                if made.module.step.program.reads_offsets and not self._reads_offsets:
+                    self._reads_offsets = True
+                    key, _ = self._key(args, kwargs)
+                self._made[key] = made
                 self._guard = self._guard or Guard(self._planner.model)
                 while len(self._made) > MAX_PLANS:
                     self._made.popitem(last=False)
@@ -366,11 +379,20 @@ def _constant(leaf: Any) -> Any:
     )
 
 
-def _seen_by_forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """What forward may branch on beside shapes and dtypes: layouts, gradients, and which arguments are one tensor."""
+def _seen_by_forward(tensors: Sequence[Any], *, offsets: bool) -> tuple[Any, ...]:
+    """What forward may branch on beside shapes and dtypes: layouts, gradients, and which arguments are one tensor.
+
+    offsets: whether it reads where in its memory a tensor begins, too.
+    """
     place = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
     return tuple(
-        (tensor.stride(), tensor.storage_offset(), tensor.requires_grad, type(tensor), place[id(tensor)])
+        (
+            tensor.stride(),
+            tensor.storage_offset() if offsets else 0,
+            tensor.requires_grad,
+            type(tensor),
+            place[id(tensor)],
+        )
         if tensor.layout == torch.strided
         else None
         for tensor in tensors

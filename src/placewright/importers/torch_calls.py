@@ -197,16 +197,28 @@ def layers_noted(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def without_checkpoints() -> Iterator[None]:
+def without_checkpoints(*, is_strict: bool) -> Iterator[None]:
     """`torch.utils.checkpoint` keeps what it would drop: the numbers are the same, and what is recomputed is a plan's
-    to say. Its recomputation reads and sets the generator of random numbers, which no traced call can show."""
+    to say. Its recomputation reads and sets the generator of random numbers, which no traced call can show.
 
-    def kept(function: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+    is_strict: whether one that draws other numbers when it recomputes is an error.
+    """
+
+    def check(preserves: bool) -> None:
+        if is_strict and not preserves:
+            raise InputError(
+                "forward has a checkpoint with preserve_rng_state=False, which may draw other numbers when it "
+                "recomputes; leave the argument out"
+            )
+
+    def kept(function: Any, preserve: bool, *args: Any, **kwargs: Any) -> Iterator[None]:
+        check(preserve)
         yield
 
     class Kept:
         @staticmethod
         def apply(function: Any, preserve: bool, *args: Any) -> Any:
+            check(preserve)
             tensors = [value for value in args if isinstance(value, torch.Tensor)]
             # Where none of its arguments wants a gradient, this sort of checkpoint gives none to the parameters.
             with torch.set_grad_enabled(torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):

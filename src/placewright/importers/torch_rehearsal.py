@@ -28,6 +28,9 @@ from placewright.importers.torch_outside import Outside, outside_of
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.support.errors import InputError, shown
 
+#: Calls whose results depend on where in its memory a tensor begins.
+_READS_OFFSETS = frozenset({"storage_offset", "as_strided", "as_strided_", "untyped_storage", "set_"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class State:
@@ -56,13 +59,15 @@ class Found:
     state: the tensors that are read beside the arguments: parameters, buffers, other attributes, tensors from outside.
     assigned: the attributes of the module that hold another value afterwards. trainable: of a training step each
     parameter that requires a gradient, and whether the loss depends on it. differentiable: of each tensor returned by
-    an inference, whether it would have a gradient where gradients are on.
+    an inference, whether it would have a gradient where gradients are on. reads_offsets: whether it depends on where in
+    its memory a tensor begins.
     """
 
     state: Sequence[State]
     assigned: Sequence[Assigned]
     trainable: Mapping[str, bool]
     differentiable: Sequence[bool]
+    reads_offsets: bool
 
 
 class Rehearsal:
@@ -120,7 +125,14 @@ class Rehearsal:
             _refuse_kept(made, [*stand_ins.values()])
         state = [State(name=name, tensor=tensor, slot=slot) for name, tensor, slot in named]
         state += _from_outside(outside, {each.name for each in state}, self._to_run)
-        return Found(state=state, assigned=assigned, trainable=trainable, differentiable=differentiable)
+        reads_offsets = any(name in _READS_OFFSETS for name, _ in self._calls[-1])
+        return Found(
+            state=state,
+            assigned=assigned,
+            trainable=trainable,
+            differentiable=differentiable,
+            reads_offsets=reads_offsets,
+        )
 
     def again(self, found: Found, state: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Runs it with other stand-ins for the state, while a tracer watches: the output, or the loss of a training
@@ -180,7 +192,7 @@ class Rehearsal:
                 slot.set(value)
             during = Held(self._model)
             with ExitStack() as stack:
-                stack.enter_context(without_checkpoints())
+                stack.enter_context(without_checkpoints(is_strict=self._to_run))
                 if is_code:
                     stack.enter_context(layers_noted(self._model))
                 stack.enter_context(calls)

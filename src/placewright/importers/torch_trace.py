@@ -131,11 +131,12 @@ def _trace(
         def output(tensors: Sequence[Any]) -> Any:
             nonlocal num_results
             each = iter(tensors)
-            # What is passed twice is one tensor inside, too.
+            # What is passed twice is one tensor inside a step, and two inputs of a graph.
             first: dict[int, Any] = {}
-            values = [
-                first.setdefault(id(leaf), next(each)) if isinstance(leaf, torch.Tensor) else leaf for leaf in fed
-            ]  # fmt: skip
+            values = list(fed)
+            for place, leaf in enumerate(fed):
+                if isinstance(leaf, torch.Tensor):
+                    values[place] = first.setdefault(id(leaf) if to_run else place, next(each))
             bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
             with context:
                 result = _call(module, bound)

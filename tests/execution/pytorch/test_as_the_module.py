@@ -255,6 +255,11 @@ def hooked(module: Any, y: torch.Tensor) -> torch.Tensor:
         (tossing, {}, "draws from Python's random"),
         (tossing_in_numpy, {}, "draws from numpy.random"),
         (seeding, {}, "seeds PyTorch's generator"),
+        (
+            lambda module, y: checkpoint(torch.tanh, y, use_reentrant=False, preserve_rng_state=False),
+            {},
+            "preserve_rng",
+        ),
         (forking, {}, "seeds PyTorch's generator"),
         (hooked, {}, r"registers a hook on a tensor \(in test_as_the_module.py:\d+\)"),
     ],

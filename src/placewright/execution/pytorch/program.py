@@ -43,6 +43,7 @@ class TorchProgram:
     gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them. input_gradients:
     the same of inputs, by their places.
     returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
+    reads_offsets: whether it depends on where in its memory an input begins.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class TorchProgram:
     input_gradients: Mapping[int, int]
     returned: Returned
     random: tuple[int, ...]
+    reads_offsets: bool
 
     @property
     def training(self) -> bool:
@@ -109,6 +111,7 @@ def make_program(
         returned=Returned() if training else traced.returned,
         differentiable=() if training else tuple(traced.found.differentiable),
         assigned=traced.found.assigned,
+        reads_offsets=traced.found.reads_offsets,
     )
 
 
@@ -139,6 +142,7 @@ def program_of_graph(
         returned=Returned(),
         differentiable=(),
         assigned=(),
+        reads_offsets=False,
     )
 
 
@@ -153,6 +157,7 @@ def _program(
     returned: Returned,
     differentiable: tuple[bool, ...],
     assigned: Sequence[Assigned],
+    reads_offsets: bool,
 ) -> TorchProgram:
     """place: of each FX node that is an input, where it stands among the tensors the program is called with."""
     new = iter(captured.assigned)
@@ -179,6 +184,7 @@ def _program(
         input_gradients={place[node]: one[value] for node, value in captured.input_gradients},
         returned=returned,
         random=_random(graph, captured),
+        reads_offsets=reads_offsets,
     )
 
 
