@@ -103,6 +103,8 @@ class ModulePlanner:
 
         inductor: whether Inductor compiles parts of it, which end where something is overwritten.
         """
+        held = (*self.model.named_parameters(), *self.model.named_buffers())
+        check_readable({name: tensor for name, tensor in held if tensor.is_meta}, self.places)
         made = partial(make_program, self.model, args, kwargs, training=self.training, loss=self.loss)
         if self.machine.num_devices > 1 or inductor:
             return made(optimizer=self.optimizer)

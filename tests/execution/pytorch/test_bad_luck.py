@@ -77,10 +77,10 @@ def test_a_module_that_is_moved_or_loses_a_parameter_is_named() -> None:
         model.float()
         kept = model.left[0].bias
         model.left[0].bias = None
-        with pytest.raises(placewright.InputError, match=r"'left.0.bias' is now gone, and the plan was made for"):
-            compiled(*args)
+        with torch.no_grad():
+            assert torch.equal(compiled(*args)["sum"], model.eval()(*args)["sum"]), "a layer without a bias"
         model.left[0].bias = nn.Parameter(kept.detach().to("meta"))
-        with pytest.raises(placewright.InputError, match=r"'left.0.bias' is now float32\[32\] on meta, and the plan"):
+        with pytest.raises(placewright.InputError, match=r"left.0.bias is on the device meta"):
             compiled(*args)
         model.left[0].bias = kept
         assert torch.equal(compiled(*args)["sum"], expected)
@@ -101,7 +101,7 @@ def test_a_plan_for_another_module_is_refused() -> None:
     with placewright.compile(Branches(), x, devices="cpu:0,cpu:1") as compiled:
         plan = compiled.plan
     with pytest.raises(
-        placewright.InputError, match=r"the plan is not a plan for .Linear.: 11 ops of the plan are not in"
+        placewright.InputError, match=r"the plan is not a plan for .Linear.: 9 ops of the plan are not in"
     ):
         placewright.compile(nn.Linear(16, 2), x, devices="cpu:0,cpu:1", plan=plan)
     with pytest.raises(placewright.InputError, match="the plan is for 2 devices, and devices names 1"):
