@@ -84,6 +84,7 @@ TINY_WITH_TORCH = {
     "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
+    "run_process_memory": ["--inference", "mmoe", "--training", "--batch", "1"],
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],

@@ -106,11 +106,12 @@ class ModulePlanner:
         held = (*self.model.named_parameters(), *self.model.named_buffers())
         check_readable({name: tensor for name, tensor in held if tensor.is_meta}, self.places)
         made = partial(make_program, self.model, args, kwargs, training=self.training, loss=self.loss)
-        if self.machine.num_devices > 1 or inductor:
+        if self.machine.num_devices > 1:
             return made(optimizer=self.optimizer)
-        program = made(optimizer=self.optimizer, sums_in_place=True)
+        on_host = self.places[0].driver is None
+        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=on_host)
         if self.given and match_graph(self.given, with_planned_workspaces(program.graph, self.given)):
-            # A graph that was planned before it was to be run has sums of their own.
+            # A graph that was planned before it was to be run knows neither.
             return made(optimizer=self.optimizer)
         return program
 

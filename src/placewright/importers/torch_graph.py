@@ -27,16 +27,18 @@ def translate(
     random_in_order: bool = True,
     copies: bool = True,
     sums_in_place: bool = False,
+    inputs_stay: bool = False,
 ) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
     """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
     the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
     outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies
     are ops though PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place,
-    as PyTorch adds them; it holds ops on one device that several could share.
+    as PyTorch adds them; it holds ops on one device that several could share. inputs_stay: whether inputs are there
+    from begin to end, as parameters are.
     """
     translation = _Translation(name, random_in_order, frozenset() if copies else _needless_copies(captured))
     for node, (label, role) in captured.sources.items():
-        translation.add_source(node, label, role)
+        translation.add_source(node, label, "parameter" if inputs_stay and role == "input" else role)
     for node in captured.nodes:
         for seed in node.all_input_nodes:
             translation.add_seed(seed, captured.seeded.get(seed))

@@ -106,7 +106,7 @@ def trace(
         # Its branches can be captured by the exporter only.
         with mode_set(module, training), _quiet(), _in_one_sentence(module):
             exported = torch.export.export(module, tuple(args), dict(kwargs), strict=False)
-        return trace(exported, (), {}, training=training, loss=loss)
+        return trace(exported, (), {}, training=training, loss=loss, as_exported=as_exported)
 
 
 def _trace(

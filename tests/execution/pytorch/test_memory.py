@@ -73,3 +73,19 @@ def test_what_ops_need_for_themselves_is_planned(training: bool) -> None:
     with placewright.compile(model, images, devices="cpu:0", training=training) as compiled:
         found = compiled.compare(images, steps=1).facts
     assert found.measured_peak_bytes == pytest.approx(found.planned_peak_bytes, rel=0.02)
+
+
+class Grows(nn.Module):
+    """Reads its input once, and then makes something larger."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.sum(1)
+        return torch.outer(rows, rows[:20])
+
+
+def test_arguments_count_while_the_caller_holds_them() -> None:
+    # 1,000 x 10 x 4 = 40,000 bytes of input, 4,000 of its sums, and a product of 1,000 x 20 x 4 = 80,000.
+    x = torch.randn(1000, 10)
+    with placewright.compile(Grows(), x, devices="cpu:0", objective="peak-memory") as compiled:
+        found = compiled.compare(x, steps=1).facts
+    assert found.planned_peak_bytes == found.measured_peak_bytes == found.eager_peak_bytes == 124_000

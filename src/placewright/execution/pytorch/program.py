@@ -80,10 +80,12 @@ def make_program(
     loss: Callable[[Any], Any] | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     sums_in_place: bool = False,
+    inputs_stay: bool = False,
 ) -> TorchProgram:
     """The program of one call of a module, or of one training step; with an optimizer, its step included.
 
-    sums_in_place: whether gradients of one tensor are added in place, which is for plans of one device.
+    sums_in_place: whether gradients of one tensor are added in place; inputs_stay: whether inputs are there from begin
+    to end, as they are where the caller holds them. Both are for plans of one device.
     Raises InputError when PyTorch cannot trace the module, the module does what no program can stand for, or the
     optimizer is not one that costs are known of.
     """
@@ -94,7 +96,12 @@ def make_program(
     leaves, _ = flatten_arguments(model, args, kwargs)
     place = {node: node.meta["desc"].idx for node, (_, role) in captured.sources.items() if role == "input"}
     graph, tensors = translate(
-        captured, type(model).__name__, optimizer_kind(optimizer), copies=False, sums_in_place=sums_in_place
+        captured,
+        type(model).__name__,
+        optimizer_kind(optimizer),
+        copies=False,
+        sums_in_place=sums_in_place,
+        inputs_stay=inputs_stay,
     )
     steps = {
         name: ParameterStep(optimizer, model, name)
