@@ -115,6 +115,11 @@ def test_any_plan_comes_back_equal(problem: Problem, tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json") == plan
 
 
+def test_the_largest_seed_comes_back(tmp_path: Path) -> None:
+    write_plan(small_plan(seed=2**64 - 1), tmp_path / "p.json")
+    assert read_plan(tmp_path / "p.json").seed == 2**64 - 1
+
+
 def test_a_name_in_gz_is_compressed_and_equal_plans_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("a.json.gz", "b.json.gz", "a.json"):
         write_plan(small_plan(), tmp_path / name)
@@ -164,6 +169,8 @@ def change_of(kind: str, **values: object) -> Any:
         (put("ops", "start_ns", 1, value=2**62), "'ops.start_ns.1' should be less than 4611686018427387904"),
         (put("ops", "start_ns", 1, value=1.5), "'ops.start_ns.1' should be a valid integer, not 1.5"),
         (put("ops", "start_ns", 1, value="soon"), "'ops.start_ns.1' should be a valid integer, not 'soon'"),
+        (put("seed", value=-1), "'seed' should be greater than or equal to 0, not -1"),
+        (put("seed", value=2**64), "'seed' should be less than 18446744073709551616"),
         (put("ops", "device", 3, value=2), "op 'd' is on device 2; there are 2"),
         (put("ops", "name", 1, value="a"), "two ops have one name"),
         (put("ops", "position", 0, value=3), "steps are not sorted by position"),

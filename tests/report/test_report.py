@@ -314,6 +314,17 @@ def test_devices_have_load_peak_limit_and_headroom() -> None:
     assert "gpu0 p100340.0 us17.5%5.00 MiB31.2%16.0 MiB11.0 MiB" in text
 
 
+def test_of_a_limit_of_nothing_there_is_no_share() -> None:
+    text = text_of(html_of(small_plan(memory_limits_bytes=(0, 16 * MIB))))
+    assert "gpu0 p100340.0 us17.5%5.00 MiB–0 B5.00 MiB over" in text
+
+
+def test_memory_over_time_beside_an_order_that_held_nothing_has_no_share() -> None:
+    before = MemoryCurve(time_ns=(0,), bytes_in_use=(0,))
+    text = text_of(html_of(small_plan(objective="peak-memory", input_order_memory=before)))
+    assert "on its fullest device, at most 5.00 MiB (more)" in text
+
+
 # --- the critical path -----------------------------------------------------------------------------------------------
 
 

@@ -277,6 +277,7 @@ def test_whoever_needs_the_graph_of_a_plan_refuses_one_that_cannot_run_on_it() -
     for change, sentence in (
         (replace(plan, ops=plan.ops[:-1]), "op 'c' is scheduled 0 times, not once"),
         (_with_transfer(plan, tensor="q"), "the transfer of 'q' to device 1 moves no tensor of the graph"),
+        (_with_options(plan, pins={"a": "d1"}), "op 'a' is on device 0, but the configuration pins 'a' to 'd1'"),
         (replace(plan, transfers=()), "the positions of ops and transfers are not 0, 1, 2 and so on"),
     ):
         with pytest.raises(InputError, match=f"^'p.json' does not fit its graph: {sentence}"):

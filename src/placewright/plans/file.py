@@ -203,14 +203,15 @@ def _record(
 
 
 def _limited(name: str, hint: Any) -> Any:
-    """The type with its dataclasses as records and every whole number from 0 (waits_for: -2) to 2**62 - 1; a seed may
-    be any."""
+    """The type with its dataclasses as records and every whole number from 0 (waits_for: -2) to 2**62 - 1, a seed to
+    2**64 - 1."""
     from pydantic import FailFast, Field
 
     if is_dataclass(hint):
         return _record(hint)  # type: ignore[arg-type]
-    if hint is int and name != "seed":
-        return Annotated[int, Field(ge=WAITS_FOR_LAUNCH if name == "waits_for" else 0, lt=QUANTITY_LIMIT)]
+    if hint is int:
+        limit = 2**64 if name == "seed" else QUANTITY_LIMIT
+        return Annotated[int, Field(ge=WAITS_FOR_LAUNCH if name == "waits_for" else 0, lt=limit)]
     if get_origin(hint) is tuple:
         return Annotated[tuple[_limited(name, get_args(hint)[0]), ...], FailFast()]  # type: ignore[misc]
     if get_origin(hint) is UnionType:

@@ -42,7 +42,7 @@ def _device_row(plan: Plan, idle: IdleExplanation, num_ops: int) -> Markup:
     if limit is not None:
         left = limit - peak
         room = number(format_bytes(left)) if left >= 0 else cell(f"{format_bytes(-left)} over", class_="number bad")
-        memory = [_bar_cell(peak / limit), number(format_bytes(limit)), room]
+        memory = [_bar_cell(peak, limit), number(format_bytes(limit)), room]
     return element(
         "tr",
         element("th", device.name, " ", kind, scope="row"),
@@ -54,8 +54,10 @@ def _device_row(plan: Plan, idle: IdleExplanation, num_ops: int) -> Markup:
     )
 
 
-def _bar_cell(share: float) -> Markup:
-    """A share as a bar with its percentage; more than all of it is drawn as a full bar in the colour of errors."""
-    over = " over" if share > 1 else ""
+def _bar_cell(part: int, whole: int) -> Markup:
+    """A share as a bar with its percentage; more than all of it is drawn as a full bar in the colour of errors. Of
+    nothing there is no percentage."""
+    share = part / whole if whole else float(part > 0)
+    over = " over" if part > whole else ""
     bar = element("span", element("span", style=f"width:{min(share, 1):.1%}"), class_=f"meter{over}")
-    return cell(bar, element("span", f"{share:.1%}", class_="percent"), class_="wide")
+    return cell(bar, element("span", f"{share:.1%}" if whole else "–", class_="percent"), class_="wide")

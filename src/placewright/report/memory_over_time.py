@@ -13,7 +13,8 @@ def memory_section(plan: Plan) -> Markup:
     if before is None:
         return Markup()
     peak, reached = max(before.bytes_in_use), plan.metrics.peak_memory_bytes
-    change = "the same" if peak == reached else f"{abs(reached / peak - 1):.1%} {'less' if reached < peak else 'more'}"
+    share = f"{abs(reached / peak - 1):.1%} " if peak else ""
+    change = "the same" if peak == reached else f"{share}{'less' if reached < peak else 'more'}"
     several = ", on its fullest device" if plan.machine.num_devices > 1 else ""
     entries = [
         ("before", f"before: captured order on one device, at most {format_bytes(peak)}"),

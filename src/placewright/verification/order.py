@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.errors import InputError
+from placewright.verification.evidence import about_configuration
 from placewright.verification.replay import Demands, Step, demands, in_place_memory, moved_bytes
 
 
 def require_order(plan: Plan, graph: Graph, *, name: str = "the plan") -> None:
     """Raises InputError unless the ops and transfers of a plan are those of the graph, in an order in which they can
-    run. A plan file may say otherwise even where the graph's fingerprint is right. name: what the error calls it."""
-    if problems := about_order(plan, graph, demands(graph, plan.control)):
+    run, under the constraints that the plan records. A plan file may say otherwise even where the graph's fingerprint
+    is right. name: what the error calls it."""
+    if problems := about_order(plan, graph, demands(graph, plan.control)) or about_configuration(plan, graph):
         raise InputError(f"{name} does not fit its graph: {problems[0]}; check lists all that is wrong")
 
 
