@@ -83,7 +83,7 @@ def row(name: str, training: bool, batch: int) -> str:
     counter = ctypes.CDLL(os.environ[LIBRARY])
     counter.count_anew.restype = counter.counted.restype = ctypes.c_long
     model, args = module_of(name, batch)
-    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), *args))
+    held: int = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), *args))
     twin = copy.deepcopy(model)
     eager = training_step(twin, args, {}, default_loss) if training else inference(twin, args, {})
 
