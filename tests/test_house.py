@@ -18,6 +18,7 @@ ROWS = (
     {"problem"},
     {"bounds"},
     {"search"},
+    {"rematerialization"},
     {"datasets"},
     {"learning", "memory_levels"},
     {"methods"},
@@ -66,7 +67,7 @@ def test_a_runtime_is_known_to_itself_alone_among_what_executes_plans(path: Path
 CORE = ROOT / "cpp" / "core"
 CORE_ROOMS = (
     *("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen"),
-    *("memory_levels", "graph_network"),
+    *("memory_levels", "graph_network", "rematerialize"),
 )
 
 

@@ -23,6 +23,7 @@ void bind_schedule_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
 void bind_superstep(nb::module_& m);
 void bind_bounds(nb::module_& m);
+void bind_rematerialize(nb::module_& m);
 void bind_memory_levels(nb::module_& m);
 void bind_graph_network(nb::module_& m);
 }  // namespace placewright
@@ -50,6 +51,7 @@ NB_MODULE(_core, m) {
     placewright::bind_coarsening(m);
     placewright::bind_superstep(m);
     placewright::bind_bounds(m);
+    placewright::bind_rematerialize(m);
     placewright::bind_memory_levels(m);
     placewright::bind_graph_network(m);
 }

@@ -476,6 +476,35 @@ def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:
     Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves more.
     """
 
+class RematerializationSearch:
+    """
+    Runs of ops that keep a memory limit; see placewright.rematerialization.
+    """
+
+    def __init__(self, *, problem: Problem, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], again_before: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    @property
+    def best_peak_bytes(self) -> int: ...
+
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]]:
+        """
+        The best so far: the op of each run, and which of the pieces of memory that it makes are kept, as bits; all of a first run.
+        """
+
 class LevelProblem:
     """Tensors, levels and ops; see placewright.memory_levels.problem."""
 

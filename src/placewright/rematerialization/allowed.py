@@ -1,0 +1,52 @@
+"""Which ops may run again, and until when."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.graph import Graph, Op
+from placewright.problem import Problem
+
+#: What feeds or changes something outside of the step, or holds a body whose effects are not known.
+_ONCE = ("input", "optimizer", "control_flow", "other")
+#: Its statistics are written beside a result that they do not enter: a rerun leaves them alone.
+_STATISTICS = "normalization"
+
+
+def again_before(problem: Problem) -> NDArray[np.int32]:
+    """Per scheduled op the scheduled op from which on it cannot run again, since something that it reads has been
+    overwritten; the number of ops where nothing is, and -1 for an op that can run only once. int32 [num scheduled ops]
+    """
+    graph, scheduled = problem.graph, problem.lowered.graph_op.tolist()
+    writers = _writers(graph, scheduled)
+    found = np.full(len(scheduled), len(scheduled), np.int32)
+    for index, place in enumerate(scheduled):
+        op = graph.ops[place]
+        if not may_run_again(graph, op):
+            found[index] = -1
+            continue
+        own = {graph.base_of[tensor] for tensor in op.outputs}
+        bases = {graph.base_of[tensor] for tensor in op.inputs} - own
+        later = [writer for base in bases for writer in writers.get(base, ()) if writer > index]
+        found[index] = min(later, default=len(scheduled))
+    return found
+
+
+def may_run_again(graph: Graph, op: Op) -> bool:
+    """Whether a second run of an op can give what the first gave and change nothing else.
+
+    What draws random numbers can: it draws from the generator's state of its first run.
+    """
+    overwrites = any(graph.tensors[tensor].alias_of is not None for tensor in op.outputs)
+    return op.kind not in _ONCE and (not overwrites or op.kind == _STATISTICS)
+
+
+def _writers(graph: Graph, scheduled: list[int]) -> dict[int, list[int]]:
+    """Per piece of memory that is overwritten, by its tensor, the scheduled ops that do so."""
+    writers: dict[int, list[int]] = {}
+    for index, place in enumerate(scheduled):
+        for tensor in graph.ops[place].outputs:
+            if graph.tensors[tensor].alias_of is not None:
+                writers.setdefault(graph.base_of[tensor], []).append(index)
+    return writers

@@ -1,0 +1,175 @@
+"""Which ops run again, and the graph in which every run is an op of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from placewright.graph import Graph, Op
+from placewright.support.errors import InputError, shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun:
+    """A later run of an op.
+
+    Attributes
+    ----------
+    name
+        Of the run: that of the op with "@2", "@3" ... behind it.
+    op
+        The op of the graph that runs again.
+    before
+        The op of the graph whose first run comes next; in the given order, after all reruns listed earlier for it.
+    tensors
+        What later readers get from this run; what else it makes is freed when it ends.
+    """
+
+    name: str
+    op: str
+    before: str
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rewritten:
+    """A graph whose reruns are ops.
+
+    Attributes
+    ----------
+    graph
+        Tensors of the original keep their places; those of reruns stand behind them.
+    op_of
+        Per op the original one whose run it is, by index.
+    tensor_of
+        Per tensor the original one whose content it has, by index.
+    """
+
+    graph: Graph
+    op_of: tuple[int, ...]
+    tensor_of: tuple[int, ...]
+
+
+def rewritten(graph: Graph, reruns: Sequence[Rerun]) -> Rewritten:
+    """The graph with its reruns as ops: each reader gets what the latest run before it gave.
+
+    The order of the graph is kept. A rerun waits for what its op waits for, and what overwrites something waits for
+    the reruns that read it. Views of what was made again are made again, too.
+    Raises InputError naming the rerun whose op, tensor or place does not exist.
+    """
+    return _Rewriting(graph, reruns).done()
+
+
+class _Rewriting:
+    def __init__(self, graph: Graph, reruns: Sequence[Rerun]) -> None:
+        self.graph = graph
+        self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
+        self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+        self.before: dict[int, list[tuple[Rerun, int, set[int]]]] = {}
+        for rerun in reruns:
+            self.before.setdefault(self._op(rerun, rerun.before), []).append(self._resolved(rerun))
+        self.ops: list[Op] = []
+        self.op_of: list[int] = []
+        self.tensors = list(graph.tensors)
+        self.tensor_of = list(range(len(graph.tensors)))
+        self.current = list(range(len(graph.tensors)))
+        self.number: dict[int, int] = {}
+        self.place_of: dict[int, int] = {}
+        #: Reruns, by place, that read each piece of memory since it was written last.
+        self.readers: dict[int, list[int]] = {}
+
+    def _op(self, rerun: Rerun, name: str) -> int:
+        if name not in self.op_named:
+            raise InputError(f"the rerun '{shown(rerun.name)}' names the op '{shown(name)}', which is not in the graph")
+        return self.op_named[name]
+
+    def _resolved(self, rerun: Rerun) -> tuple[Rerun, int, set[int]]:
+        op = self._op(rerun, rerun.op)
+        if op >= self._op(rerun, rerun.before):
+            raise InputError(f"the rerun '{shown(rerun.name)}' comes before the first run of '{shown(rerun.op)}'")
+        kept = {self.tensor_named.get(name, -1) for name in rerun.tensors}
+        if not kept or not kept <= set(self.graph.ops[op].outputs):
+            raise InputError(f"the rerun '{shown(rerun.name)}' gives something that '{shown(rerun.op)}' does not make")
+        return rerun, op, kept
+
+    def done(self) -> Rewritten:
+        for index, op in enumerate(self.graph.ops):
+            for rerun, original, kept in self.before.get(index, ()):
+                self._run_again(rerun.name, original, kept)
+            inputs = op.inputs if op.kind == "view" else tuple(map(self._now, op.inputs))
+            self.place_of[index] = len(self.ops)
+            controls = [self.place_of[control] for control in op.controls]
+            controls += [place for base in self._overwritten(op) for place in self.readers.pop(base, ())]
+            self._add(index, replace(op, inputs=inputs, controls=tuple(dict.fromkeys(controls))))
+        return Rewritten(
+            graph=replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors)),
+            op_of=tuple(self.op_of),
+            tensor_of=tuple(self.tensor_of),
+        )
+
+    def _add(self, original: int, op: Op) -> None:
+        self.ops.append(op)
+        self.op_of.append(original)
+
+    def _run_again(self, name: str, original: int, kept: set[int]) -> None:
+        op = self.graph.ops[original]
+        inputs = tuple(map(self._now, op.inputs))
+        number = self.number[original] = self.number.get(original, 1) + 1
+        outputs = tuple(self._copy_of(tensor, number, None) for tensor in op.outputs)
+        for tensor, copy in zip(op.outputs, outputs, strict=True):
+            if tensor in kept:
+                self.current[tensor] = copy
+        for tensor in inputs:
+            self.readers.setdefault(self._base(tensor), []).append(len(self.ops))
+        controls = tuple(self.place_of[control] for control in op.controls)
+        self._add(original, replace(op, name=name, inputs=inputs, outputs=outputs, controls=controls))
+
+    def _now(self, tensor: int) -> int:
+        """What a reader that comes next gets for a tensor of the original graph."""
+        op = self.graph.producer_of[tensor]
+        if op < 0 or self.graph.ops[op].kind != "view":
+            return self.current[tensor]
+        shown_now = self._now(self._alias_of(tensor))
+        if self.tensors[self.current[tensor]].alias_of != shown_now:
+            self._view_again(op)
+        return self.current[tensor]
+
+    def _alias_of(self, tensor: int) -> int:
+        alias = self.graph.tensors[tensor].alias_of
+        assert alias is not None, tensor
+        return alias
+
+    def _view_again(self, original: int) -> None:
+        op = self.graph.ops[original]
+        inputs = tuple(map(self._now, op.inputs))
+        number = self.number[original] = self.number.get(original, 1) + 1
+        outputs = tuple(self._copy_of(tensor, number, self._now(self._alias_of(tensor))) for tensor in op.outputs)
+        for tensor, copy in zip(op.outputs, outputs, strict=True):
+            self.current[tensor] = copy
+        controls = tuple(self.place_of[control] for control in op.controls)
+        self._add(original, replace(op, name=f"{op.name}@{number}", inputs=inputs, outputs=outputs, controls=controls))
+
+    def _copy_of(self, tensor: int, number: int, alias: int | None) -> int:
+        record = self.graph.tensors[tensor]
+        self.tensors.append(replace(record, name=f"{record.name}@{number}", alias_of=alias, is_output=False))
+        self.tensor_of.append(tensor)
+        return len(self.tensors) - 1
+
+    def _base(self, tensor: int) -> int:
+        while (alias := self.tensors[tensor].alias_of) is not None:
+            tensor = alias
+        return tensor
+
+    def _overwritten(self, op: Op) -> Iterable[int]:
+        if op.kind == "view":
+            return ()
+        return {self._base(tensor) for tensor in op.outputs if self.graph.tensors[tensor].alias_of is not None}
+
+
+def names_of_runs(graph: Graph, ops: Sequence[int]) -> Iterator[str]:
+    """The name of each run of ops of the graph, in the order in which they run: of the first run that of the op."""
+    number: dict[int, int] = {}
+    for op in ops:
+        number[op] = number.get(op, 0) + 1
+        name = graph.ops[op].name
+        yield name if number[op] == 1 else f"{name}@{number[op]}"
