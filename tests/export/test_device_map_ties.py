@@ -113,7 +113,10 @@ def test_what_no_op_reads_is_in_the_map_and_takes_memory_where_most_is_left() ->
     assert "what no op reads takes 4.06 KiB more on gpu1 (p100)" in told
     assert objections == ["this map is no better than gpu0 (p100) alone"]
     peaks = plan.metrics.peak_bytes
-    limited = replace(plan, memory_limits_bytes=(peaks[0] + 4100, peaks[1] + 4150, 0))
+    limits = (peaks[0] + 4100, peaks[1] + 4150, 0)
+    recorded = {device.name: limit for device, limit in zip(plan.machine.devices, limits, strict=True)}
+    configuration = {**plan.configuration, "memory_limit": recorded}
+    limited = replace(plan, memory_limits_bytes=limits, configuration=configuration)
     too_much = "this map does not fit, unlike the plan: 10 B over the limits"
     assert told_of_export(limited, "device-map", graph)[1][0] == too_much
 
