@@ -159,11 +159,17 @@ void EvictionDecoder::add_time_to_make(int32_t storage, int32_t at) {
     const int32_t place = ops_.maker[storage];
     if (seen_[place] == walk_) return;
     seen_[place] = walk_;
-    if (!ops_.may_run_again(place, at)) walked_ns_ = kNever;
+    if (!ops_.may_go[storage] || !ops_.may_run_again(place, at)) walked_ns_ = kNever;
     if (walked_ns_ >= kNever || ++walked_ > kMaxWalk) return;
     walked_ns_ += ops_.time_ns[place];
     for (int32_t read : ops_.reads[place])
-        if (!is_live_[read]) add_time_to_make(read, at);
+        if (!is_there(read, at)) add_time_to_make(read, at);
+}
+
+// Whether something is live, and will be then unless it is dropped.
+bool EvictionDecoder::is_there(int32_t storage, int32_t at) const {
+    const auto readers = ops_.readers[storage];
+    return is_live_[storage] && (ops_.stays[storage] || (!readers.empty() && readers.back() >= at));
 }
 
 }  // namespace placewright

@@ -34,6 +34,7 @@ class EvictionDecoder {
     double score(int32_t storage);
     int64_t time_to_make(int32_t storage, int32_t at);
     void add_time_to_make(int32_t storage, int32_t at);
+    bool is_there(int32_t storage, int32_t at) const;
     void add_live(int32_t storage);
     void drop(int32_t storage);
     bool is_read_later(int32_t storage);

@@ -53,9 +53,11 @@ MAX_PLANS = 8
 class Made:
     """What runs for arguments of one shape.
 
-    alone: the plan of one device. graph: with measured workspaces. rounds: of the calibration, if there was one.
+    program: without what plans run again. alone: the plan of one device. graph: with measured workspaces. rounds: of
+    the calibration, if there was one.
     """
 
+    program: TorchProgram
     module: PlannedModule[Any]
     alone: Plan
     graph: Graph
@@ -168,7 +170,7 @@ class Compiled:
         cores = cores_by_device(self._planner.machine)
         workers = Workers(cores[:1])
         try:
-            one_device = TorchStep(planned.step.program, made.alone, workers, self._planner.places[:1])
+            one_device = TorchStep(made.program, made.alone, workers, self._planner.places[:1])
             if self._planner.is_recorded:
                 self._record(one_device, parameters, tensors)
             found = compare_run(planned.step, one_device, parameters, tensors, eager, cores, steps, compiled)
@@ -208,7 +210,7 @@ class Compiled:
         if len({device.kind for device in self._planner.machine.devices}) > 1:
             raise InputError("calibrate takes op times from a run, which has them for devices of one kind only")
         made, tensors = self._made_for(args, kwargs)
-        program, parameters = made.module.step.program, made.module.parameters.now()
+        program, parameters = made.program, made.module.parameters.now()
         workers = Workers(cores_by_device(self._planner.machine)[:1])
         with self._planner.kept_times() as folder:
             name = mode_name(program.graph)
@@ -344,7 +346,7 @@ class Compiled:
             ).options(dict(options))
         plans = planner.plans(program, tensors, options)
         module = self._running(program, plans.plan, parameters, tensors)
-        return Made(module=module, alone=plans.alone, graph=plans.graph)
+        return Made(program=program, module=module, alone=plans.alone, graph=plans.graph)
 
     def _running(
         self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]

@@ -25,7 +25,8 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.run.budget import Interrupted, OnProgress
+from placewright.rematerialization.solve import rematerialize, rerun_evaluations
+from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
@@ -60,6 +61,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
+    keep: Sequence[str] = (),
     on_progress: OnProgress | None = None,
     interrupted: Interrupted | None = None,
 ) -> Plan:
@@ -110,6 +112,9 @@ def plan(
         A CSV file of measured op times, which override the cost model, and workspaces.
     dims
         Sizes of the open dimensions of an ONNX file, by name.
+    keep
+        Globs over names of ops or modules: these run once. Others may run again where one device has too little memory
+        for what they make to be held.
     on_progress
         Called now and then with the best so far.
     interrupted
@@ -150,13 +155,19 @@ def plan(
         limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
+    again = None
+    if result.metrics.bytes_over_limit and machine.num_devices == 1:
+        budget_left = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
+        rerun = SearchRun(budget_left, seed=seed, on_progress=on_progress, interrupted=interrupted)
+        again = rematerialize(problem, rerun, keep)
     options = {
         **recorded_options(model, dims, limits),
         "measured": None if measured is None else str(measured),
         "memory_limit": limited,
+        "keep": list(keep),
     }
     seconds = time.perf_counter() - began
-    return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options))
+    return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options, again=again))
 
 
 def load(path: str | Path) -> Plan:

@@ -186,7 +186,7 @@ class CompiledOnRanks(Compiled):
         assert program is not None
         plan = _unpacked(self._ranks.from_rank(0, lambda: _packed(self._planned(program, tensors))))
         step = RankStep(program, plan, self._ranks)
-        return Made(module=PlannedModule(step), alone=plan, graph=program.graph)
+        return Made(program=program, module=PlannedModule(step), alone=plan, graph=program.graph)
 
     def _planned(self, program: TorchProgram, tensors: Sequence[Any]) -> Plan:
         # The arguments of rank 0 count, so that it is the one to hand them out.

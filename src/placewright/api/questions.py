@@ -264,8 +264,11 @@ def why_there(
     from placewright.analysis.op_explanation import explain_op
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times
+    from placewright.rematerialization.reruns import rewritten
     from placewright.verification.order import require_order
 
     graph = find_graph(plan, model, name=name, asked=_EXPLAIN_OP)
-    require_order(plan, graph, name=name)
-    return explain_op(plan, graph, estimate_costs(graph, plan.machine, recorded_times(plan)).time_ns, op)
+    found = rewritten(graph, plan.reruns)
+    require_order(plan, found.graph, name=name)
+    costs = estimate_costs(graph, plan.machine, recorded_times(plan))
+    return explain_op(plan, found.graph, costs.time_ns[list(found.op_of)], op)

@@ -26,8 +26,10 @@ from placewright.problem import Problem
 
 __all__ = [
     "Bound",
+    "bound_with_reruns",
     "critical_path",
     "delayed_path",
+    "floor_with_reruns",
     "fullest_window",
     "largest_op",
     "launches",
@@ -52,6 +54,8 @@ _STEP_TIME: tuple[Callable[[Problem], Bound], ...] = (
     fullest_window,
 )
 _PEAK_MEMORY: tuple[Callable[[Problem], Bound], ...] = (largest_op, spread_residents, live_tensors)
+#: Those that hold when ops may run again, too: what is alive together can be dropped then.
+_PEAK_MEMORY_WITH_RERUNS = (largest_op, spread_residents)
 
 #: Problems are immutable, and their methods, plans and checks ask again and again.
 _BEST: WeakKeyDictionary[Problem, Bound] = WeakKeyDictionary()
@@ -64,3 +68,14 @@ def lower_bound(problem: Problem) -> Bound:
         bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY
         known = _BEST[problem] = max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
     return known
+
+
+def bound_with_reruns(problem: Problem) -> Bound:
+    """The best of the bounds that hold when ops may run again."""
+    bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY_WITH_RERUNS
+    return max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+
+
+def floor_with_reruns(problem: Problem) -> int:
+    """The least peak, on its fullest device, that any plan can have when ops may run again."""
+    return max(bound(problem).value for bound in _PEAK_MEMORY_WITH_RERUNS)

@@ -13,6 +13,7 @@ from placewright.export import csv, device_map, dot, dot_flow, graphdef, memory_
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
+from placewright.plans.graph_match import planned_graph
 from placewright.plans.provenance import find_graph, recorded_times
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
@@ -160,7 +161,7 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
     tell = TARGETS[target].tell
     if tell is None:
         return [], []
-    found = find_graph(plan, graph, asked=_asked(target))
+    found = planned_graph(plan, find_graph(plan, graph, asked=_asked(target)))
     require_order(plan, found)
     return tell(plan, found, recorded_times(plan))
 
@@ -186,7 +187,7 @@ def _content(plan: Plan, target: Target, graph: Graph | str | Path | None, asked
     if target.write is not None and (graph is None or target.write_with_graph is None):
         return target.write(plan)
     assert target.write_with_graph is not None
-    found = find_graph(plan, graph, asked=asked)
+    found = planned_graph(plan, find_graph(plan, graph, asked=asked))
     require_order(plan, found)
     return target.write_with_graph(plan, found)
 

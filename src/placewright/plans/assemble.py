@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from placewright.bounds import Bound, lower_bound, memory_floor_bytes
+from placewright.bounds import Bound, bound_with_reruns, floor_with_reruns, lower_bound, memory_floor_bytes
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.plans import schedule
@@ -15,6 +16,8 @@ from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import status_of
+from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.solve import Rematerialized
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.result import Result
 from placewright.version import VERSION
@@ -25,13 +28,25 @@ _NUM_NAMED = 3
 
 
 def assemble_plan(
-    problem: Problem, result: Result, *, solver: str, seconds: float, options: Mapping[str, Any] | None = None
+    problem: Problem,
+    result: Result,
+    *,
+    solver: str,
+    seconds: float,
+    options: Mapping[str, Any] | None = None,
+    again: Rematerialized | None = None,
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
-    the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method."""
+    the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
+    again: what ops that run again make of it; it counts where it has less memory over the limits."""
+    before = problem
+    reruns: tuple[Rerun, ...] = ()
+    if again is not None and again.result.metrics.bytes_over_limit < result.metrics.bytes_over_limit:
+        problem, reruns = again.problem, again.reruns
+        result = replace(again.result, baselines=result.baselines)
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)
-    bound = _bound(problem, result)
+    bound = bound_with_reruns(before) if reruns else _bound(problem, result)
     return Plan(
         graph_name=problem.graph.name,
         graph_fingerprint=problem.graph.fingerprint,
@@ -51,7 +66,7 @@ def assemble_plan(
         ),
         lower_bound=bound.value,
         bound_reason=bound.reason,
-        memory_floor_bytes=memory_floor_bytes(problem),
+        memory_floor_bytes=floor_with_reruns(before) if reruns else memory_floor_bytes(problem),
         status=status_of(
             result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
         ),
@@ -65,8 +80,9 @@ def assemble_plan(
         warnings=_warnings(problem),
         version=VERSION,
         time_sources=_time_sources(problem, result),
-        one_device=best_one_device(problem, result),
-        input_order_memory=_input_order_memory(problem, result),
+        one_device=best_one_device(before, result),
+        input_order_memory=_input_order_memory(before, result),
+        reruns=reruns,
     )
 
 

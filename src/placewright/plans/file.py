@@ -30,6 +30,7 @@ from placewright.plans.record import (
     Transfer,
 )
 from placewright.problem.objective import Metrics
+from placewright.rematerialization.reruns import Rerun
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.garbage import collection_paused
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 #: The lists of a plan that are written as one list per field.
-_COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer}
+_COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer, "reruns": Rerun}
 #: What the plans of earlier versions do not say, with what stands for it.
-_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_order_memory": None}
+_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_order_memory": None, "reruns": None}
 #: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
 #: which may be the whole file.
 _ABSENT = object()
@@ -117,6 +118,8 @@ def _document(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
         value = getattr(plan, field.name)
+        if field.name == "reruns" and not value:
+            continue
         if field.name in _COLUMNS:
             columns = [column.name for column in fields(_COLUMNS[field.name])]
             value = {column: [getattr(row, column) for row in value] for column in columns}
@@ -140,7 +143,7 @@ def _plan_of(values: dict[str, Any]) -> Plan:
         {**row, "metrics": None if row["metrics"] is None else Metrics(**dict(row["metrics"]))}
         for row in map(dict, values["baselines"])
     ]
-    values |= {key: _rows(key, kind, dict(values[key])) for key, kind in _COLUMNS.items()}
+    values |= {key: _rows(key, kind, dict(values[key] or {})) for key, kind in _COLUMNS.items()}
     before = values["input_order_memory"]
     values |= {
         "machine": _machine(values["machine"]),
@@ -177,7 +180,8 @@ def _rows(key: str, kind: type, columns: Mapping[str, Sequence[Any]]) -> tuple[A
 @cache
 def _model() -> type[BaseModel]:
     """What a plan file must hold, made from the fields of Plan."""
-    columns = {key: _record(kind, columns=True) for key, kind in _COLUMNS.items()}
+    columns: dict[str, Any] = {key: _record(kind, columns=True) for key, kind in _COLUMNS.items()}
+    columns["reruns"] = columns["reruns"] | None
     replaced = {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns}
     return _record(Plan, replaced, added=_ADDED)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from placewright.graph import Graph, Op
 from placewright.plans.record import Plan, ScheduledOp
+from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError, shown
 
 #: How many differences of one sort are named before they are only counted.
@@ -15,6 +16,10 @@ _NUM_NAMED = 3
 
 def match_graph(plan: Plan, graph: Graph) -> list[str]:
     """What keeps a plan from being one for `graph`, one sentence each; empty when the fingerprints agree."""
+    try:
+        graph = planned_graph(plan, graph)
+    except InputError as error:
+        return [str(error)]
     if plan.graph_fingerprint == graph.fingerprint:
         return []
     planned = {op.name: op for op in plan.ops}
@@ -30,6 +35,11 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
         *_listed("differs", "differ", changes),
     ]
     return problems or ["the ops agree, but some of their inputs, sizes, attributes or stated times differ"]
+
+
+def planned_graph(plan: Plan, graph: Graph) -> Graph:
+    """The graph as it is planned: with the plan's reruns as ops. Raises InputError as `rewritten` does."""
+    return rewritten(graph, plan.reruns).graph if plan.reruns else graph
 
 
 def require_match(plan: Plan, graph: Graph, *, source: str, name: str = "the plan") -> None:

@@ -24,9 +24,9 @@ def find_graph(
     name: str = "the plan",
     asked: str,
 ) -> Graph:
-    """The graph a plan is for. model: that graph, or the file of it; None for what the plan was made from. dims: of the
-    file; measured: the file of measured workspaces; what the plan was made with where they are not given. name: what
-    errors call the plan. asked: how one names the model, as `recorded_graph` takes it.
+    """The graph a plan is for, without its reruns. model: that graph, or the file of it; None for what the plan was
+    made from. dims: of the file; measured: the file of measured workspaces; what the plan was made with where they are
+    not given. name: what errors call the plan. asked: how one names the model, as `recorded_graph` takes it.
 
     Raises InputError where the plan is for another graph, says no file, or the file cannot be read.
     """

@@ -13,6 +13,7 @@ from placewright.bounds.bound import BoundReason
 from placewright.costs.estimate import TimeSources
 from placewright.machine import Machine
 from placewright.problem.objective import ControlMode, Metrics, Objective, Status
+from placewright.rematerialization.reruns import Rerun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 BufferKind = Literal["tensor", "copy", "resident", "workspace"]
@@ -180,7 +181,7 @@ class Plan:
     Attributes
     ----------
     graph_name, graph_fingerprint, num_graph_ops
-        Of the graph that the plan is for; views are counted.
+        Of the graph that the plan is for, with the reruns as ops; views are counted.
     machine
         The machine that it is for.
     objective, control
@@ -225,6 +226,8 @@ class Plan:
     input_order_memory
         Memory over time of the baseline "input-order" on its fullest device, where the objective is peak memory and
         that baseline ran; else None.
+    reruns
+        Ops that run again, so that what they make need not be held meanwhile, in their order.
     """
 
     graph_name: str
@@ -256,6 +259,7 @@ class Plan:
     time_sources: TimeSources | None = None
     one_device: OneDevice | None = None
     input_order_memory: MemoryCurve | None = None
+    reruns: tuple[Rerun, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields, whether or not either plan can be asked questions (`api.questions.Plan`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.problem import Problem
+from placewright.problem.constraints import OpNames
 from placewright.rematerialization.allowed import again_before
 from placewright.rematerialization.reruns import Rerun, names_of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError, shown
 
 NAME = "rematerialization"
 
@@ -32,16 +34,26 @@ class Rematerialized:
     reruns: tuple[Rerun, ...]
 
 
-def rematerialize(problem: Problem, run: SearchRun, kept: frozenset[str] = frozenset()) -> Rematerialized:
+def rerun_evaluations(problem: Problem) -> int:
+    """About what a second lasts for."""
+    return max(20, min(2000, 400_000 // problem.core.num_ops))
+
+
+def rematerialize(problem: Problem, run: SearchRun, keep: Sequence[str] = ()) -> Rematerialized:
     """The best runs that the search finds; where none keeps the limit, those nearest to it.
 
-    problem: of one device; first runs are in the order of its graph. kept: ops that run once.
+    problem: of one device; first runs are in the order of its graph. keep: globs over names of ops and modules that run
+    once. Raises InputError for one that matches none.
     """
     assert problem.machine.num_devices == 1
     lowered = problem.lowered
     ops = np.arange(len(lowered.graph_op), dtype=np.int32)
     until = again_before(problem)
-    until[[index for index in ops.tolist() if problem.graph.ops[lowered.graph_op[index]].name in kept]] = -1
+    names = OpNames(problem.graph.ops[index] for index in lowered.graph_op)
+    for pattern in keep:
+        if not (matched := names.matching(pattern)):
+            raise InputError(f"keep names '{shown(pattern)}', which matches no op of '{shown(problem.graph.name)}'")
+        until[matched] = -1
     search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=run.seed)
     reason = drive(run, search, NAME)
     reruns = tuple(_reruns(problem, *search.best()))

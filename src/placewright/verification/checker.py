@@ -15,6 +15,7 @@ from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups, recorded_constraints
 from placewright.problem.objective import Metrics
+from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.garbage import collection_paused
 from placewright.verification.evidence import about_configuration, about_evidence, about_time_sources
@@ -32,6 +33,7 @@ from placewright.verification.replay import (
     signal_ns,
     step_times,
 )
+from placewright.verification.reruns import about_reruns
 
 Times = Sequence[tuple[int, int]]
 Curve = Sequence[tuple[Event, int]]
@@ -43,13 +45,24 @@ def check_plan(
 ) -> list[str]:
     """What is wrong with a plan, one sentence each, naming the op, tensor or device; empty when it is right.
 
-    time_ns: int64 [num graph ops, num devices]. time_origin: in the same shape, a `costs.TimeOrigin` each; without it
-    what the plan says of where its times come from is not judged. A plan for another graph, or one whose placement or
-    order is wrong, is not simulated: the sentences end there. Raises InputError when time_ns has another shape.
+    graph: the one that is planned, before reruns. time_ns: int64 [num graph ops, num devices]. time_origin: in the same
+    shape, a `costs.TimeOrigin` each; without it what the plan says of where its times come from is not judged. A plan
+    for another graph, or one whose placement or order is wrong, is not simulated: the sentences end there. Raises
+    InputError when time_ns has another shape.
     """
     machine = plan.machine
     if time_ns.shape != (len(graph.ops), machine.num_devices):
         raise InputError(f"op times have shape {time_ns.shape}, not one row per op and one column per device")
+    original, original_time_ns = graph, time_ns
+    if plan.reruns:
+        try:
+            found = rewritten(graph, plan.reruns)
+        except InputError as error:
+            return [str(error)]
+        if problems := about_reruns(graph, found):
+            return problems
+        graph, time_ns = found.graph, time_ns[list(found.op_of)]
+        time_origin = None if time_origin is None else time_origin[list(found.op_of)]
     wanted = demands(graph, plan.control)
     if problems := about_order(plan, graph, wanted):
         return problems
@@ -64,10 +77,10 @@ def check_plan(
         *_about_buffers(plan, held, metrics.step_time_ns),
         *_about_curves(plan, curves),
         *_about_metrics(plan, metrics),
-        *about_evidence(plan, metrics, _problem(plan, graph, time_ns)),
+        *about_evidence(plan, metrics, _problem(plan, original, original_time_ns)),
         *about_configuration(plan, graph),
         *about_time_sources(plan, graph, time_origin),
-        *_about_one_device(plan, graph, wanted, time_ns),
+        *_about_one_device(plan, original, demands(original, plan.control), original_time_ns),
     ]
 
 

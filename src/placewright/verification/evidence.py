@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, lower_bound, nothing_fits
+from placewright.bounds import Bound, bound_with_reruns, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph, Op
@@ -51,7 +51,7 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
 
 def _bound_that_holds(plan: Plan, problem: Problem) -> Bound:
     """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
-    own = lower_bound(problem)
+    own = bound_with_reruns(problem) if plan.reruns else lower_bound(problem)
     claimed = Bound(plan.lower_bound, plan.bound_reason)
     return claimed if claimed.reason == "proven by the solver" and claimed.value > own.value else own
 

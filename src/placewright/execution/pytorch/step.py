@@ -29,6 +29,7 @@ from placewright.execution.pytorch.places import (
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by, signature
 from placewright.execution.pytorch.recorded import Recorded, check_recordable, launch_beside, the_driver
 from placewright.execution.pytorch.regions import with_regions
+from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.residents import Residents
 from placewright.execution.pytorch.sites import Site, Sites
 from placewright.execution.steps import Region, Steps, steps_of
@@ -45,7 +46,9 @@ class TorchStep:
     def __init__(
         self, program: TorchProgram, plan: Plan, workers: Workers, places: Sequence[Place] | None = None
     ) -> None:
-        """places: of the plan's devices, in their order; by default all on the host."""
+        """program: without the plan's reruns. places: of the plan's devices, in their order; by default all on the
+        host."""
+        program = rewritten_program(program, plan.reruns) if plan.reruns else program
         self.program = program
         self.plan = plan
         self.places = tuple(places or (Place(name=device.name) for device in plan.machine.devices))

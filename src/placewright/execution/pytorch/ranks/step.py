@@ -21,6 +21,7 @@ from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.ranks.group import Ranks
 from placewright.execution.pytorch.ranks.messages import Wire
 from placewright.execution.pytorch.ranks.steps import messages, steps_over_ranks
+from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.residents import Residents
 from placewright.execution.pytorch.sites import Site, Sites
 from placewright.execution.pytorch.step import check_inputs, naming_the_op
@@ -37,6 +38,7 @@ class RankStep:
     by threads that send and receive."""
 
     def __init__(self, program: TorchProgram, plan: Plan, ranks: Ranks) -> None:
+        program = rewritten_program(program, plan.reruns) if plan.reruns else program
         self.program = program
         self.plan = plan
         self._ranks = ranks

@@ -1,0 +1,62 @@
+"""Whether a graph with reruns computes what the graph without them does: each run reads what its op would have read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from placewright.graph import Graph
+from placewright.rematerialization.reruns import Rewritten
+
+#: Their second run would not give the same, or change something else.
+_ONCE = ("input", "optimizer", "control_flow", "other")
+
+
+def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
+    """What is wrong with the reruns, one sentence each.
+
+    Both graphs are run in their order on symbols: memory holds which op of the original wrote it last, and which of its
+    results. All runs of an op must read the same symbols as it does in the original, and later ones write nothing in
+    place. So, one op after the other, every reader gets what it would have got.
+    """
+    expected = [read for _, read in _runs(graph, range(len(graph.ops)), range(len(graph.tensors)))]
+    problems = []
+    seen: set[int] = set()
+    for place, read in _runs(found.graph, found.op_of, found.tensor_of):
+        op, again, run = found.op_of[place], found.op_of[place] in seen, found.graph.ops[place]
+        seen.add(op)
+        if read != expected[op]:
+            problems.append(f"op '{run.name}' does not read what '{graph.ops[op].name}' reads without reruns")
+        if again and run.kind != "view" and any(found.graph.tensors[t].alias_of is not None for t in run.outputs):
+            problems.append(f"op '{run.name}' overwrites something once more")
+        if again and run.kind in _ONCE:
+            problems.append(f"op '{run.name}' runs again, and an op of kind '{run.kind}' runs once")
+    return problems + [f"op '{graph.ops[op].name}' never runs" for op in sorted(set(range(len(graph.ops))) - seen)]
+
+
+def _runs(
+    graph: Graph, op_of: Sequence[int], tensor_of: Sequence[int]
+) -> Iterator[tuple[int, list[tuple[object, int]]]]:
+    """Each op, by its place, with what it reads: what its memory holds, and through which tensor of the original."""
+    holds: dict[int, tuple[int, int]] = {}
+    own = _own_statistics(graph, op_of)
+    for place, op in enumerate(graph.ops):
+        yield (
+            place,
+            [
+                (holds.get(graph.base_of[tensor], tensor_of[graph.base_of[tensor]]), tensor_of[tensor])
+                for number, tensor in enumerate(op.inputs)
+                if (op_of[place], number) not in own
+            ],
+        )
+        if op.kind != "view":
+            holds |= {graph.base_of[tensor]: (op_of[place], number) for number, tensor in enumerate(op.outputs)}
+
+
+def _own_statistics(graph: Graph, op_of: Sequence[int]) -> set[tuple[int, int]]:
+    """Inputs, by original op and number, that a normalisation overwrites itself: they do not enter its results."""
+    found = set()
+    for place, op in enumerate(graph.ops):
+        if op.kind == "normalization":
+            written = {graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None}
+            found |= {(op_of[place], number) for number, t in enumerate(op.inputs) if graph.base_of[t] in written}
+    return found
