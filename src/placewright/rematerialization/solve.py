@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames
-from placewright.rematerialization.allowed import again_before
+from placewright.problem.running_again import again_before
 from placewright.rematerialization.reruns import Rerun, names_of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph, Op
-from placewright.problem import Problem
+from placewright.problem.problem import Problem
 
 #: What feeds or changes something outside of the step, or holds a body whose effects are not known.
 _ONCE = ("input", "optimizer", "control_flow", "other")
