@@ -54,7 +54,7 @@ bool EvictionDecoder::run(int32_t place, bool is_first, int32_t wanted) {
     for (int32_t storage : ops_.reads[place]) ++pins_[storage];
     for (int32_t storage : ops_.reads[place])
         if (!is_live_[storage] && !make_again(storage)) return false;
-    int64_t bytes = ops_.workspace[place];
+    int64_t bytes = ops_.scratch(place, is_first);
     for (int32_t storage : ops_.makes[place]) bytes += ops_.bytes[storage];
     make_room(bytes);
     time_ns_ += ops_.time_ns[place];

@@ -15,6 +15,7 @@ OrderedOps::OrderedOps(const Problem& problem, std::span<const int32_t> order, s
         const int32_t own = op[place];
         time_ns.push_back(problem.op_time(own, 0));
         workspace.push_back(problem.workspace_bytes[own]);
+        beside.push_back(0);
         const int32_t before = again_before[own];
         again_until.push_back(before < 0 ? 0 : before >= problem.num_ops ? num_ops() : place_of[before]);
         const auto reads_storage = [&](int32_t tensor) {
@@ -34,8 +35,10 @@ OrderedOps::OrderedOps(const Problem& problem, std::span<const int32_t> order, s
                 made[place].push_back(num_storages());
                 maker.push_back(place);
                 bytes.push_back(problem.allocated_bytes[tensor]);
-                stays.push_back(problem.live_out[tensor]);
-                may_go.push_back(!problem.live_out[tensor] && again_until[place] > place + 1);
+                // What takes no memory, a control dependency as a tensor among it, is never worth making again.
+                if (problem.allocated_bytes[tensor] == 0) beside[place] += problem.copy_bytes[tensor];
+                stays.push_back(problem.live_out[tensor] || problem.allocated_bytes[tensor] == 0);
+                may_go.push_back(!stays.back() && again_until[place] > place + 1);
                 read_by.emplace_back();
             }
         }

@@ -17,11 +17,14 @@ struct OrderedOps {
 
     int32_t num_ops() const { return static_cast<int32_t>(op.size()); }
     int32_t num_storages() const { return static_cast<int32_t>(bytes.size()); }
+    // What a run takes beside the pieces of memory that it reads and makes.
+    int64_t scratch(int32_t place, bool is_first) const { return workspace[place] + (is_first ? 0 : beside[place]); }
     bool may_run_again(int32_t place, int32_t now) const { return now < again_until[place]; }
 
     std::vector<int32_t> op;           // [place] in the problem
     std::vector<int64_t> time_ns;      // [place]
     std::vector<int64_t> workspace;    // [place]
+    std::vector<int64_t> beside;       // [place] what a later run takes for what a first run writes in place
     std::vector<int32_t> again_until;  // [place] it may run again before this place is reached
     Csr reads;                         // place -> storages that were made before and that it reads or writes to
     Csr makes;                         // place -> storages

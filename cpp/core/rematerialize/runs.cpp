@@ -44,7 +44,7 @@ int64_t RunsJudge::peak(const OpRuns& runs) {
     int64_t in_use = ops_.resident_bytes, most = in_use;
     for (size_t at = 0; at < runs.size(); ++at) {
         in_use += level_[at];
-        if (!out_[at]) most = std::max(most, in_use + ops_.workspace[runs[at].place]);
+        if (!out_[at]) most = std::max(most, in_use + ops_.scratch(runs[at].place, runs[at].is_first));
     }
     return most;
 }

@@ -1,0 +1,190 @@
+"""Plans with reruns: simulated, checked and read as what they are, on graphs with all that a graph may hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training_steps import ONE_DEVICE, limited, training_step
+
+import placewright._core as _core
+from placewright.graph import Graph, Op, Tensor
+from placewright.methods.table import make_method
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.file import read_plan, write_plan
+from placewright.plans.graph_match import match_graph, planned_graph
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.problem.running_again import again_before, may_run_again
+from placewright.rematerialization.reruns import Rerun, rewritten
+from placewright.rematerialization.solve import rematerialize
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError
+from placewright.verification.checker import check_plan
+from placewright.verification.reruns import about_reruns
+
+
+@st.composite
+def tight_problems(draw: st.DrawFn) -> Problem:
+    """Of one device, with a limit below what each op running once takes."""
+    graph = training_step(draw(st.integers(0, 2**32)), draw(st.integers(2, 14)))
+    return limited(graph, draw(st.sampled_from([0.9, 0.7, 0.5, 0.3, 0.1])))
+
+
+def planned(problem: Problem, evaluations: int = 12) -> Plan:
+    result = make_method("input-order").solve(problem, SearchRun())
+    again = rematerialize(problem, SearchRun(Budget(evaluations=evaluations)))
+    return assemble_plan(problem, result, solver="auto", seconds=0.0, again=again)
+
+
+@given(tight_problems())
+def test_plans_with_reruns_are_right(problem: Problem) -> None:
+    plan = planned(problem)
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+    assert match_graph(plan, problem.graph) == []
+
+
+@given(tight_problems(), st.integers(0, 2**32))
+def test_the_search_counts_as_the_simulation_does(problem: Problem, seed: int) -> None:
+    ops = np.arange(problem.core.num_ops, dtype=np.int32)
+    until = again_before(problem)
+    search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=seed)
+    search.advance(30)
+    found = rematerialize(problem, SearchRun(Budget(evaluations=30), seed=seed))
+    assert found.result.metrics.peak_memory_bytes == search.best_peak_bytes
+    assert int(found.problem.time_ns[found.problem.lowered.graph_op].sum()) == search.best_objective
+
+
+@given(tight_problems())
+def test_a_search_that_pauses_goes_where_it_would_have(problem: Problem) -> None:
+    ops, until = np.arange(problem.core.num_ops, dtype=np.int32), again_before(problem)
+    whole, halves = (
+        _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=1) for _ in range(2)
+    )
+    whole.advance(40)
+    for _ in range(40):
+        halves.advance(40, at_most=1)
+    assert [array.tolist() for array in whole.best()] == [array.tolist() for array in halves.best()]
+
+
+@given(problem=tight_problems())
+def test_a_plan_file_keeps_reruns(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> None:
+    plan, path = planned(problem), tmp_path_factory.mktemp("plan") / "plan.json"
+    write_plan(plan, path)
+    assert read_plan(path) == plan
+
+
+def chain() -> Graph:
+    """a -> b -> c, and d reads a and c: all of 10 bytes but d's result, of 1."""
+    names = ["x", "a", "b", "c", "d"]
+    sizes = [10, 10, 10, 10, 1]
+    tensors = tuple(
+        Tensor(name=name, size_bytes=size, role="parameter" if name == "x" else "activation")
+        for name, size in zip(names, sizes, strict=True)
+    )
+    reads = [(0,), (1,), (2,), (1, 3)]
+    ops = tuple(
+        Op(name=name, kind="elementwise", inputs=inputs, outputs=(place + 1,), time_ns=place + 1)
+        for place, (name, inputs) in enumerate(zip(names[1:], reads, strict=True))
+    )
+    return Graph(name="chain", ops=ops, tensors=tensors)
+
+
+def one_device(limit: int, graph: Graph | None = None) -> Problem:
+    graph = graph or chain()
+    times = np.array([[op.time_ns or 0] for op in graph.ops], np.int64)
+    return Problem(graph=graph, machine=ONE_DEVICE, time_ns=times, memory_limits_bytes=(limit,))
+
+
+def test_a_chain_runs_its_first_op_again() -> None:
+    # x stays (10). While c runs: a (for d), b and c, 40 with x. Without a it is 30; d then needs a, c and d: 31.
+    plan = planned(one_device(31))
+    assert [op.name for op in plan.ops] == ["a", "b", "c", "a@2", "d"]
+    assert plan.reruns == (Rerun(name="a@2", op="a", before="d", tensors=("a",)),)
+    assert (plan.metrics.peak_memory_bytes, plan.step_time_ns, plan.status) == (31, 1 + 2 + 3 + 1 + 4, "feasible")
+
+
+def test_where_it_fits_nothing_runs_again() -> None:
+    plan = planned(one_device(40))
+    assert plan.reruns == ()
+    assert plan.metrics.peak_memory_bytes == 40
+
+
+def test_what_keep_names_runs_once() -> None:
+    again = rematerialize(one_device(31), SearchRun(Budget(evaluations=10)), ["a"])
+    assert again.reruns == ()
+    with pytest.raises(InputError, match="keep names 'nothing', which matches no op of 'chain'"):
+        rematerialize(one_device(31), SearchRun(Budget(evaluations=10)), ["nothing"])
+
+
+def test_views_of_what_was_made_again_are_made_again() -> None:
+    graph = chain()
+    # d reads a through a view.
+    tensors = (*graph.tensors, Tensor(name="v", size_bytes=10, alias_of=1))
+    view = Op(name="v", kind="view", inputs=(1,), outputs=(5,))
+    ops = (graph.ops[0], view, *graph.ops[1:3], replace(graph.ops[3], inputs=(5, 3)))
+    plan = planned(one_device(31, replace(graph, ops=ops, tensors=tensors)))
+    assert [op.name for op in plan.ops] == ["a", "b", "c", "a@2", "d"]
+    found = planned_graph(plan, replace(graph, ops=ops, tensors=tensors))
+    assert [op.name for op in found.ops] == ["a", "v", "b", "c", "a@2", "v@2", "d"]
+
+
+def test_what_is_overwritten_later_cannot_be_read_again() -> None:
+    graph = chain()
+    # u writes x in place after c, so that a cannot run again before d.
+    tensors = (*graph.tensors, Tensor(name="u", size_bytes=10, alias_of=0))
+    update = Op(name="u", kind="optimizer", inputs=(3,), outputs=(5,), controls=(0,), time_ns=1)
+    ops = (*graph.ops[:3], update, replace(graph.ops[3], inputs=(1, 3)))
+    problem = one_device(31, replace(graph, ops=ops, tensors=tensors))
+    assert again_before(problem).tolist() == [3, 5, 5, -1, 5]
+    plan = planned(problem)
+    # The only way back to a stands before u: nothing is gained.
+    assert plan.status == "infeasible"
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+
+
+def test_the_checker_names_a_rerun_that_reads_something_else() -> None:
+    graph = chain()
+    found = rewritten(graph, [Rerun(name="b@2", op="b", before="d", tensors=("b",))])
+    assert about_reruns(graph, found) == []
+    # c reads x in place of b: as if the rewriting were wrong.
+    ops = tuple(replace(op, inputs=(0,)) if op.name == "c" else op for op in found.graph.ops)
+    wrong = replace(found, graph=replace(found.graph, ops=ops))
+    assert about_reruns(graph, wrong) == ["op 'c' does not read what 'c' reads without reruns"]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "sentence"),
+    [
+        (
+            Rerun(name="z@2", op="z", before="d", tensors=("z",)),
+            "the rerun 'z@2' names the op 'z', which is not in the graph",
+        ),
+        (
+            Rerun(name="a@2", op="a", before="a", tensors=("a",)),
+            "the rerun 'a@2' comes before the first run of 'a'",
+        ),
+        (
+            Rerun(name="a@2", op="a", before="d", tensors=("b",)),
+            "the rerun 'a@2' gives something that 'a' does not make",
+        ),
+        (Rerun(name="a", op="a", before="d", tensors=("a",)), "graph 'chain' has two ops named 'a'"),
+    ],
+)
+def test_reruns_that_cannot_be_are_refused(rerun: Rerun, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=sentence):
+        rewritten(chain(), [rerun])
+    plan = replace(planned(one_device(31)), reruns=(rerun,))
+    assert match_graph(plan, chain()) == [sentence]
+    assert check_plan(plan, chain(), one_device(31).time_ns) == [sentence]
+
+
+def test_only_what_changes_nothing_else_may_run_again() -> None:
+    graph = chain()
+    allowed = {kind: may_run_again(graph, replace(graph.ops[0], kind=kind)) for kind in ("conv", "input", "optimizer")}
+    assert allowed == {"conv": True, "input": False, "optimizer": False}
