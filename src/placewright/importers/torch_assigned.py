@@ -5,7 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,14 +27,26 @@ class Assigned:
     differentiable: of each of them, whether it would have a gradient where gradients are on."""
 
     slot: Slot
+    differentiable: tuple[bool, ...]
     value: Returned = field(default_factory=Returned)
-    differentiable: tuple[bool, ...] = ()
 
-    def read(self, value: Any) -> list[Any]:
-        """Keeps the value, and returns its tensors."""
+    def read(self, value: Any, detached: dict[int, Any], own: Collection[int]) -> list[Any]:
+        """Keeps the value, and returns its tensors. The loss does not depend on them; one without a gradient stays what
+        it is, which may be the module's own or an argument.
+
+        detached: what was returned for tensors that other attributes hold, too; by identity, as are own: the tensors of
+        the module and the arguments.
+        """
         tensors = self.value.read(value, ())
-        self.differentiable = tuple(bool(tensor.requires_grad) for tensor in tensors)
-        return [tensor.detach() for tensor in tensors]
+        for tensor in tensors:
+            is_cut = torch.is_grad_enabled() and tensor.requires_grad
+            if is_cut and id(tensor) in own:
+                raise InputError(
+                    "forward puts a parameter, or an argument that requires a gradient, into the attribute "
+                    f"'{shown(self.slot.name)}', where a planned step could only put a copy; {BACKEND}"
+                )
+            detached.setdefault(id(tensor), tensor.detach() if is_cut else tensor)
+        return [detached[id(tensor)] for tensor in tensors]
 
 
 def check_steady(changes: Sequence[Change], later: Sequence[Change]) -> None:

@@ -20,11 +20,12 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils import _pytree as pytree
 
 from placewright.importers.torch_assigned import Assigned, Change, check_steady
 from placewright.importers.torch_calls import BACKEND, Calls, layers_noted, without_checkpoints
 from placewright.importers.torch_held import Held, Slot
-from placewright.importers.torch_outside import Outside, outside_of
+from placewright.importers.torch_outside import Outside, Place, forget_unreached, outside_of, places_of
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.support.errors import InputError, shown
 
@@ -102,29 +103,40 @@ class Rehearsal:
         stand_ins = {id(tensor): mode.from_tensor(tensor) for tensor in every}
         outside: list[tuple[Any, Any, int]] = []
         made: list[weakref.ref[Any]] = []
+        known = [*self._model.modules(), *(each for _, each in self._held.containers()), self._held.values]
+        #: Where forward found tensors outside of the module, before it could put others there.
+        places: list[Place] = []
 
         def unknown(tensor: Any) -> Any:
             if isinstance(tensor, FakeTensor):
                 return tensor
             fake = stand_ins[id(tensor)] = mode.from_tensor(tensor)
             outside.append((tensor, fake, fake._version))
+            if not isinstance(tensor, nn.Parameter):  # Nobody makes a new one in forward, and looking takes a while.
+                places.extend(places_of(tensor, known))
             return fake
 
-        with _generators_kept(refuse=self._to_run), mode:
-            output, loss, changes = self._run(
-                stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs], _noting(made)
-            )
-            if self._to_run and changes:
-                self._check_steady(changes, stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs])
-        named = _first_names(held, self._model)
-        trainable = _dependence(loss, named, stand_ins, inputs, self._to_run) if self._loss else {}
-        differentiable = [bool(tensor.requires_grad) for tensor in tensors_of(output)]
-        assigned = [Assigned(slot=slot) for slot, _, _ in changes]
-        if self._to_run:
-            del output, loss, changes
-            _refuse_kept(made, [*stand_ins.values()])
+        try:
+            with _generators_kept(refuse=self._to_run), mode:
+                output, loss, changes = self._run(
+                    stand_ins, unknown, [stand_ins[id(tensor)] for tensor in inputs], _noting(made)
+                )
+                if self._to_run and changes:
+                    given = [stand_ins[id(tensor)] for tensor in inputs]
+                    self._check_steady(changes, stand_ins, unknown, given, _noting(made))
+            named = _first_names(held, self._model)
+            trainable = _dependence(loss, named, stand_ins, inputs, self._to_run) if self._loss else {}
+            differentiable = _require_gradients(output)
+            assigned = [Assigned(slot=slot, differentiable=_require_gradients(new)) for slot, _, new in changes]
+            if self._to_run:
+                del output, loss, changes
+                forget_unreached(places)
+                _refuse_replaced(places)
+                _refuse_kept(made, [*stand_ins.values()])
+        finally:
+            _restore(places)
         state = [State(name=name, tensor=tensor, slot=slot) for name, tensor, slot in named]
-        state += _from_outside(outside, {each.name for each in state}, self._to_run)
+        state += _from_outside(outside, known, {each.name for each in state}, self._to_run)
         reads_offsets = any(name in _READS_OFFSETS for name, _ in self._calls[-1])
         return Found(
             state=state,
@@ -153,8 +165,10 @@ class Rehearsal:
         if self._to_run:
             if [slot.name for slot, _, _ in changes] != [each.slot.name for each in found.assigned]:
                 raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
+            detached: dict[int, Any] = {}
+            own = set(map(id, (*state, *inputs)))
             for each, (_, _, value) in zip(found.assigned, changes, strict=True):
-                assigned += each.read(value)
+                assigned += each.read(value, detached, own)
         return (output if self._loss is None else loss), assigned
 
     def check_repeated(self, inputs: Sequence[Any]) -> None:
@@ -199,16 +213,23 @@ class Rehearsal:
                 output = self._output(inputs)
                 loss = None if self._loss is None else self._loss(output)
             self._calls.append(calls.made_with)
-            return output, loss, list(during.changes())
+            # What no call has read may stand in a tuple, or outside of the module.
+            changes = [(slot, old, pytree.tree_map(calls.instead, new)) for slot, old, new in during.changes()]
+            return pytree.tree_map(calls.instead, output), loss, changes
         finally:
             self._held.restore()
 
     def _check_steady(
-        self, changes: Sequence[Change], stand_ins: dict[int, Any], unknown: Callable[[Any], Any], inputs: Sequence[Any]
+        self,
+        changes: Sequence[Change],
+        stand_ins: dict[int, Any],
+        unknown: Callable[[Any], Any],
+        inputs: Sequence[Any],
+        made: Callable[[Any], None],
     ) -> None:
         """Raises InputError where the next call would not do the same with what this one leaves in attributes."""
         check_steady(changes, ())
-        _, _, later = self._run(stand_ins, unknown, inputs, None, changes)
+        _, _, later = self._run(stand_ins, unknown, inputs, made, changes)
         self._calls.pop()  # With what it found there it may have called less.
         check_steady(changes, later)
 
@@ -224,6 +245,11 @@ def _first_names(held: Sequence[tuple[Slot, Any]], model: nn.Module) -> list[tup
             first.pop(id(tensor), None)
         first[id(tensor)] = known
     return list(first.values())
+
+
+def _require_gradients(tree: Any) -> tuple[bool, ...]:
+    """Of each tensor whether it does."""
+    return tuple(bool(tensor.requires_grad) for tensor in tensors_of(tree))
 
 
 def _noting(made: list[weakref.ref[Any]]) -> Callable[[Any], None]:
@@ -269,12 +295,13 @@ def _refuse_kept(made: Sequence[weakref.ref[Any]], stand_ins: Sequence[Any]) -> 
     somewhere by Python, which a plan would not do."""
     ours = {id(tensor) for tensor in stand_ins}
 
-    def alive() -> list[Any]:
-        return [tensor for each in made if (tensor := each()) is not None and id(tensor) not in ours]
+    def kept() -> Any:
+        """One of them, and nothing else that refers to it."""
+        return next((tensor for each in made if (tensor := each()) is not None and id(tensor) not in ours), None)
 
-    if alive():
+    if kept() is not None:
         gc.collect()
-    for tensor in alive():
+    if (tensor := kept()) is not None:
         holders = [
             type(holder).__name__ for holder in gc.get_referrers(tensor) if isinstance(holder, (dict, list, set))
         ]
@@ -285,22 +312,45 @@ def _refuse_kept(made: Sequence[weakref.ref[Any]], stand_ins: Sequence[Any]) -> 
         )
 
 
-def _from_outside(outside: list[tuple[Any, Any, int]], names: set[str], to_run: bool) -> Iterator[State]:
+def _refuse_replaced(places: Sequence[Place]) -> None:
+    """Raises InputError where another tensor stands outside of the module where forward has read one."""
+    for place in places:
+        if not place.is_there:
+            what = f"'{shown(place.name)}'" if place.name else "a tensor"
+            raise InputError(
+                f"forward puts another tensor in the place of {what} outside of the module, which a plan would not "
+                f"do; {BACKEND}"
+            )
+
+
+def _restore(places: list[Place]) -> None:
+    """Puts back what forward has replaced outside of the module, and forgets it."""
+    for place in places:
+        if not place.is_there:
+            place.restore()
+    places.clear()
+
+
+def _from_outside(
+    outside: list[tuple[Any, Any, int]], known: Sequence[Any], names: set[str], to_run: bool
+) -> Iterator[State]:
     """The tensors that are none of the module's and live on after the call; the list is emptied."""
     met = [(weakref.ref(tensor), fake._version != before) for tensor, fake, before in outside]
     outside.clear()
-    for number, (reference, written) in enumerate(met):
-        tensor = reference()
-        if tensor is None:
-            continue  # Forward made it itself, from what is no tensor.
-        where = outside_of(tensor)
+    # Others forward made itself, from what is no tensor.
+    written = [is_written for reference, is_written in met if reference() is not None]
+    tensors = [tensor for reference, _ in met if (tensor := reference()) is not None]
+    if not tensors:
+        return
+    for number, (where, is_written) in enumerate(zip(outside_of(tensors, known), written, strict=True)):
         name = where.name or f"outside{number}"
         while name in names:
             name += "_"
         names.add(name)
+        tensor = where.tensor
         if to_run and tensor.requires_grad and torch.is_grad_enabled():
             raise InputError(f"forward reads '{shown(name)}', which requires a gradient and is no parameter; {BACKEND}")
-        yield State(name=name, tensor=tensor, slot=None, outside=where, written=written)
+        yield State(name=name, tensor=tensor, slot=None, outside=where, written=is_written)
 
 
 @contextmanager

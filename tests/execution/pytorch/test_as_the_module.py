@@ -8,6 +8,7 @@ import copy
 import itertools
 import pickle
 import random
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -172,6 +173,150 @@ def test_a_tensor_outside_that_has_been_replaced_is_refused() -> None:
         scales["one"] = torch.zeros(16)
         with pytest.raises(InputError, match="'one', which forward reads outside of the module, has been replaced"):
             compiled(x())
+
+
+class Slots:
+    """An object without a dictionary."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self.rows = rows
+
+
+def in_a_closure() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    held = torch.zeros(16)
+
+    def put(value: Any) -> None:
+        nonlocal held
+        held = value
+
+    return lambda: held, put
+
+
+def in_a_tuple() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    held = (torch.zeros(16),)
+
+    def put(value: Any) -> None:
+        nonlocal held
+        held = (value,)
+
+    return lambda: held[0], put
+
+
+def in_a_default() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    start = torch.zeros(16)
+
+    def get(held: Any = start) -> Any:
+        return held
+
+    return get, lambda value: setattr(get, "__defaults__", (value,))
+
+
+def in_a_set() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    held = {torch.zeros(16)}
+
+    def put(value: Any) -> None:
+        held.clear()
+        held.add(value)
+
+    return lambda: next(iter(held)), put
+
+
+def in_an_object(make: Callable[[Any], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    box = make(torch.zeros(16))
+    return lambda: box.rows, lambda value: setattr(box, "rows", value)
+
+
+def in_objects_in_a_list() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    boxes: list[Any] = [Slots(torch.zeros(16))]
+    return lambda: boxes[0].rows, lambda value: boxes.__setitem__(0, Slots(value))
+
+
+class OfAll:
+    rows: Any
+
+
+def in_a_class() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    OfAll.rows = torch.zeros(16)
+    return lambda: OfAll.rows, lambda value: setattr(OfAll, "rows", value)
+
+
+OUTSIDE_IN: dict[str, Callable[[], tuple[Callable[[], Any], Callable[[Any], None]]]] = {
+    "closure": in_a_closure,
+    "tuple": in_a_tuple,
+    "default": in_a_default,
+    "set": in_a_set,
+    "object": lambda: in_an_object(lambda rows: types.SimpleNamespace(rows=rows)),
+    "slots": lambda: in_an_object(Slots),
+    "objects in a list": in_objects_in_a_list,
+    "class": in_a_class,
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE_IN)
+def test_a_tensor_outside_is_watched_wherever_it_stands(name: str) -> None:
+    get, put = OUTSIDE_IN[name]()
+    with placewright.compile(Wrapped(lambda module, y: y + get()), x(), **QUICK) as compiled:
+        compiled(x())
+        put(torch.ones(16))
+        with pytest.raises(InputError, match="which forward reads outside of the module, has been replaced"):
+            compiled(x())
+
+
+@pytest.mark.parametrize("name", OUTSIDE_IN)
+def test_a_tensor_outside_that_forward_replaces_is_refused_and_there_again(name: str) -> None:
+    get, put = OUTSIDE_IN[name]()
+    before = get()
+
+    def putting(module: Any, y: torch.Tensor) -> torch.Tensor:
+        y = y + get()
+        put(y.detach().mean(0))
+        # With an attribute that is assigned, forward is rehearsed twice.
+        module.last = y.detach()
+        return y
+
+    with pytest.raises(InputError, match=r"puts another tensor in the place of .* outside of the module"):
+        placewright.compile(Wrapped(putting, last=torch.zeros(8, 16)), x(), **QUICK)
+    assert get() is before
+
+
+def test_tensors_outside_that_forward_swaps_are_refused() -> None:
+    held = {"one": torch.zeros(16), "other": torch.ones(16)}
+
+    def swapping(module: Any, y: torch.Tensor) -> torch.Tensor:
+        y = y * held["one"] + held["other"]
+        held["one"], held["other"] = held["other"], held["one"]
+        return y
+
+    before = dict(held)
+    with pytest.raises(InputError, match="puts another tensor in the place of 'one' outside of the module"):
+        placewright.compile(Wrapped(swapping), x(), **QUICK)
+    assert all(held[name] is before[name] for name in before)
+
+
+def test_a_tensor_outside_that_is_only_returned_is_watched_too() -> None:
+    held = (torch.zeros(16),)
+    get, put = in_a_closure()
+    own = get()
+    with placewright.compile(Wrapped(lambda module, y: (y, get(), held[0])), x(), **QUICK) as compiled:
+        result = compiled(x())
+        assert result[1] is own
+        assert result[2] is held[0]
+        put(torch.ones(16))
+        with pytest.raises(InputError, match="which forward reads outside of the module, has been replaced"):
+            compiled(x())
+
+
+def test_a_list_of_forwards_own_may_hold_what_stands_outside() -> None:
+    shared = torch.ones(16)
+
+    def collected(module: Any, y: torch.Tensor) -> torch.Tensor:
+        parts = [shared, y]
+        parts[0] = parts[0] * 2
+        return parts[0] + parts[1]
+
+    assert_infers_as_the_module(*twins(lambda: Wrapped(collected)))
 
 
 # What a module assigns in forward.

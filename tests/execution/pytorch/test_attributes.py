@@ -120,6 +120,47 @@ def test_what_is_assigned_says_that_it_has_no_backward() -> None:
         model.kept[0].sum().backward()
 
 
+def put_twice(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.kept = {"one": y, "own": module.kept["own"], "other": y}
+    return y
+
+
+def swapped(module: Any, y: torch.Tensor) -> torch.Tensor:
+    y = y + module.kept[0]
+    module.kept = (module.kept[1], module.kept[0])
+    return y
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_stands_in_two_places_is_one_tensor(training: bool) -> None:
+    own = torch.zeros(4)
+    model = Remembering(put_twice, {"one": None, "own": own, "other": None}).train(training)
+    with placewright.compile(model, torch.ones(3, 4), training=training, **QUICK) as compiled:
+        result = compiled(torch.ones(3, 4))
+    assert model.kept["one"] is model.kept["other"]
+    assert model.kept["own"] is own
+    assert training or result is model.kept["one"]
+
+
+def test_tensors_of_the_module_that_change_places_stay_what_they_are() -> None:
+    one, other = torch.zeros(4), torch.ones(4)
+    model = Remembering(swapped, (one, other))
+    with placewright.compile(model, torch.ones(3, 4), **QUICK) as compiled, torch.no_grad():
+        for kept in ((other, one), (one, other)):
+            compiled(torch.ones(3, 4))
+            assert all(found is wanted for found, wanted in zip(model.kept, kept, strict=True))
+
+
+def holding_a_parameter(module: Any, y: torch.Tensor) -> torch.Tensor:
+    module.kept = (module.linear.weight,)
+    return y
+
+
+def test_a_parameter_in_an_attribute_that_training_assigns_is_refused() -> None:
+    with pytest.raises(InputError, match=r"puts a parameter, or an argument .* into the attribute 'kept'"):
+        placewright.compile(Remembering(holding_a_parameter, ()), torch.ones(3, 4), training=True, **QUICK)
+
+
 def switching(module: Any, y: torch.Tensor) -> torch.Tensor:
     module.linear.train(not module.linear.training)
     return y

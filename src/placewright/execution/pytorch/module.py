@@ -44,6 +44,11 @@ class PlannedModule(Generic[OneStep]):
         calls = (call.function for call in step.program.calls.values())
         self._updates = [function for function in calls if isinstance(function, ParameterStep)]
         self._sharing = _Sharing(step.program)
+        assigned = step.program.assigned
+        #: What the module returns, and what it assigns to attributes.
+        self._made = [*step.program.results, *(tensor for _, tensors in assigned for tensor in tensors)]
+        returned = step.program.differentiable or [False] * len(step.program.results)
+        self._differentiable = [*returned, *(one for each, _ in assigned for one in each.differentiable)]
         self._lock = threading.Lock()
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
@@ -71,12 +76,12 @@ class PlannedModule(Generic[OneStep]):
                 _accumulate(self.parameters.named(name), out[tensor], shared)
             for place, tensor in program.input_gradients.items():
                 _accumulate(tensors[place], out[tensor], shared)
+            # What is in two places is one tensor in both.
+            found = iter(without_backward([out[one] for one in self._made], self._differentiable, own))
+            results = [next(found) for _ in program.results]
             for each, values in program.assigned:
-                each.slot.set(
-                    each.value.filled(without_backward([out[one] for one in values], each.differentiable, own))
-                )
-        results = [out[tensor] for tensor in program.results]
-        return program.returned.filled(without_backward(results, program.differentiable, own))
+                each.slot.set(each.value.filled([next(found) for _ in values]))
+        return program.returned.filled(results)
 
 
 class Parameters:
