@@ -36,6 +36,7 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "parameters and outputs spread over all devices": "parameters and outputs, spread evenly, take that much of every "
     "device",
     "tensors alive together spread over all devices": "in every order, at some moment, this much is in use",
+    "tensors that must be dropped and made again": "in every order within the memory limit, so much must be run again",
     "proven by the solver": "the search tried all others or ruled them out",
 }
 

@@ -13,6 +13,7 @@ from placewright.bounds.peak_memory import (
     nothing_fits,
     spread_residents,
 )
+from placewright.bounds.rematerialization import least_limit, rematerialized_time
 from placewright.bounds.step_time import (
     critical_path,
     delayed_path,
@@ -34,10 +35,12 @@ __all__ = [
     "largest_op",
     "launches",
     "launches_and_work",
+    "least_limit",
     "live_tensors",
     "lower_bound",
     "memory_floor_bytes",
     "nothing_fits",
+    "rematerialized_time",
     "shared_device",
     "spread_residents",
     "total_work",

@@ -16,6 +16,7 @@ BoundReason = Literal[
     "largest op with its inputs, outputs and parameters",
     "parameters and outputs spread over all devices",
     "tensors alive together spread over all devices",
+    "tensors that must be dropped and made again",
     "proven by the solver",
 ]
 
