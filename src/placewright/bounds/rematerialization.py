@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from placewright.bounds.bound import Bound
 from placewright.problem import Problem
-from placewright.problem.running_again import again_before
+from placewright.problem.pieces import Bools, Ints, Pieces
 
-Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: At how many ops, one per stretch of the graph's order, it is asked what must be dropped.
 _MOMENTS = 256
@@ -65,44 +63,15 @@ def least_limit(problem: Problem) -> tuple[int, str]:
     return int(needed[op]), memory.name(op)
 
 
-class _Memory:
-    """Pieces of memory of a problem with one device, by the tensor that owns them: who makes and reads them."""
+class _Memory(Pieces):
+    """What comes before and after what in every order, or in the graph's."""
 
     def __init__(self, problem: Problem, in_order: bool) -> None:
-        assert problem.machine.num_devices == 1
-        lowered = problem.lowered
-        self.problem, self.in_order = problem, in_order
-        self.num_ops = len(lowered.graph_op)
-        self.time_ns: Ints = problem.time_ns[lowered.graph_op, 0].astype(np.int64)
-        self.again_before = again_before(problem)
-        self.maker = lowered.producer.astype(np.int64)
-        own = lowered.storage == np.arange(len(lowered.storage))
-        self.bytes: Ints = np.where(own, lowered.allocated_bytes, 0)
-        self.stays: Bools = own & (lowered.live_out == 1)
-        #: What may be made again, as long as its maker may run.
-        written = lowered.storage[self.maker[lowered.storage] != self.maker]
-        self.may_go: Bools = own & (self.bytes > 0) & ~self.stays & (self.again_before[self.maker] >= 0)
-        self.may_go[written] = False
-        # Readers of a piece, what writes to it among them, by piece.
-        pairs = np.unique(
-            lowered.storage[np.append(lowered.inputs, np.arange(len(own)))].astype(np.int64) * self.num_ops
-            + np.append(lowered.reader, self.maker)
-        )
-        piece, reader = pairs // self.num_ops, pairs % self.num_ops
-        kept = self.maker[piece] != reader
-        self.read, self.reader = piece[kept], reader[kept]
-        self.read_begin = np.searchsorted(self.read, np.arange(len(own) + 1))
-        self.resident_bytes = int(lowered.resident_bytes.sum())
-        self.own_bytes: Ints = self.resident_bytes + lowered.workspace_bytes
-        np.add.at(self.own_bytes, self.reader, self.bytes[self.read])
-        np.add.at(self.own_bytes, self.maker, self.bytes)
+        super().__init__(problem)
+        self.in_order = in_order
 
     def name(self, op: int) -> str:
         return self.problem.graph.ops[int(self.problem.lowered.graph_op[op])].name
-
-    @property
-    def limit(self) -> int | None:
-        return self.problem.memory_limits_bytes[0]
 
     @cached_property
     def _waits_for(self) -> list[list[int]]:
@@ -157,7 +126,7 @@ class _Memory:
             column = np.arange(len(some))
             made, last = np.zeros((2, self.num_ops, len(some)), np.bool_)
             made[self.maker[some], column] = True
-            read, of = self._readers(some)
+            read, of = self.readers(some)
             last[read, of] = True
             held = self.after(made) & (self.before(last) | self.stays[some])
             held[read, of] = False
@@ -167,13 +136,6 @@ class _Memory:
                 held &= ~limited | self.after(over) | over
             found += held @ self.bytes[some]
         return found
-
-    def _readers(self, pieces: Ints) -> tuple[Ints, Ints]:
-        """Readers of each of the pieces, and which of them each reads."""
-        counts = self.read_begin[pieces + 1] - self.read_begin[pieces]
-        of = np.repeat(np.arange(len(pieces)), counts)
-        first = np.cumsum(counts) - counts
-        return self.reader[self.read_begin[pieces][of] + np.arange(len(of)) - first[of]], of
 
     def moments(self) -> Ints:
         """Ops where the graph's order is over the limit, the fullest of every stretch of it."""
@@ -244,7 +206,7 @@ def _drops(memory: _Memory, moments: Ints) -> _Drops:
     before = memory.before(seeds)
     pieces = np.flatnonzero((memory.bytes > 0) & (np.diff(memory.read_begin) > 0) | memory.stays)
     needed = np.zeros((len(pieces), len(moments)), np.bool_)
-    reader, of = memory._readers(pieces)
+    reader, of = memory.readers(pieces)
     read_by = np.flatnonzero(np.append(1, np.diff(of))) if len(of) else of
     needed[of[read_by]] = np.logical_or.reduceat(after[reader], read_by, axis=0) if len(of) else False
     needed |= memory.stays[pieces][:, None]
@@ -303,7 +265,7 @@ def _chains(
 ) -> NDArray[np.int64]:
     """Per maker readers of what it makes that come one after the other in every order with a moment between, -1 behind
     the last."""
-    reader, of = memory._readers(pieces)
+    reader, of = memory.readers(pieces)
     pairs = np.unique(of_maker[of] * memory.num_ops + reader)
     of, reader = pairs // memory.num_ops, pairs % memory.num_ops
     begin = np.searchsorted(of, np.arange(num_makers + 1))
