@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace placewright {
 
@@ -11,6 +12,7 @@ void RunsJudge::find_pieces(const OpRuns& runs) {
     num_readers_.clear();
     read_.clear();
     read_begin_.assign(1, 0);
+    made_begin_.assign(1, 0);
     piece_of_.assign(ops_.num_storages(), -1);
     const auto num_runs = static_cast<int32_t>(runs.size());
     for (int32_t at = 0; at < num_runs; ++at) {
@@ -18,7 +20,7 @@ void RunsJudge::find_pieces(const OpRuns& runs) {
             const OpRun& run = runs[at];
             for (int32_t storage : ops_.reads[run.place]) {
                 const int32_t piece = piece_of_[storage];
-                pieces_[piece].end = std::max(pieces_[piece].end, at);
+                pieces_[piece].last_but_one = std::exchange(pieces_[piece].end, std::max(pieces_[piece].end, at));
                 ++num_readers_[piece];
                 read_.push_back(piece);
             }
@@ -26,12 +28,14 @@ void RunsJudge::find_pieces(const OpRuns& runs) {
             for (int32_t storage : ops_.makes[run.place]) {
                 const bool gives = run.is_first || (kept & 1);
                 kept >>= 1;
+                const int32_t before = piece_of_[storage];
                 if (gives) piece_of_[storage] = static_cast<int32_t>(pieces_.size());
-                pieces_.push_back({storage, at, ops_.stays[storage] && gives ? num_runs - 1 : at});
+                pieces_.push_back({storage, at, ops_.stays[storage] && gives ? num_runs - 1 : at, before, at});
                 num_readers_.push_back(0);
             }
         }
         read_begin_.push_back(static_cast<int32_t>(read_.size()));
+        made_begin_.push_back(static_cast<int32_t>(pieces_.size()));
     }
 }
 
@@ -44,9 +48,36 @@ int64_t RunsJudge::peak(const OpRuns& runs) {
     int64_t in_use = ops_.resident_bytes, most = in_use;
     for (size_t at = 0; at < runs.size(); ++at) {
         in_use += level_[at];
-        if (!out_[at]) most = std::max(most, in_use + ops_.scratch(runs[at].place, runs[at].is_first));
+        level_[at] = out_[at] ? 0 : in_use + ops_.scratch(runs[at].place, runs[at].is_first);
+        most = std::max(most, level_[at]);
     }
     return most;
+}
+
+// Whether the peak stays below the limit when a later run is left out, and what it gave is held from before. Pieces and
+// levels are those with it, and within the limit.
+bool RunsJudge::fits_without(const OpRuns& runs, int32_t at) {
+    delta_.assign(runs.size() + 1, 0);
+    int32_t begin = at, end = at;
+    const auto add = [&](int32_t from, int32_t to, int64_t bytes) {
+        delta_[from] += bytes;
+        delta_[to] -= bytes;
+        begin = std::min(begin, from);
+        end = std::max(end, to);
+    };
+    uint64_t kept = runs[at].kept;
+    for (int32_t made = made_begin_[at]; made < made_begin_[at + 1]; ++made, kept >>= 1)
+        if (kept & 1) add(pieces_[pieces_[made].before].end + 1, at, ops_.bytes[pieces_[made].storage]);
+    for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each) {
+        const Piece& piece = pieces_[read_[each]];
+        if (piece.end == at) add(piece.last_but_one + 1, at, -ops_.bytes[piece.storage]);
+    }
+    int64_t change = 0;
+    for (int32_t each = begin; each < end; ++each) {
+        change += delta_[each];
+        if (each != at && level_[each] > 0 && level_[each] + change > ops_.limit) return false;
+    }
+    return true;
 }
 
 RunsCost RunsJudge::cost(const OpRuns& runs) {
@@ -88,15 +119,17 @@ void RunsJudge::keep_what_fits(OpRuns& runs) {
     for (size_t at = 0; at < runs.size(); ++at)
         if (!runs[at].is_first) later.push_back(static_cast<int32_t>(at));
     std::ranges::stable_sort(later, std::greater{}, [&](int32_t at) { return ops_.time_ns[runs[at].place]; });
+    find_pieces(runs);
+    peak(runs);
     bool found = false;
     for (int32_t at : later) {
         if (out_[at]) continue;
-        out_[at] = 1;
+        if (!fits_without(runs, at)) continue;
+        out_[at] = found = true;
         find_pieces(runs);
-        const bool fits = peak(runs) <= ops_.limit;
-        if (fits) mark_unread(runs);
-        out_[at] = fits;
-        found |= fits;
+        mark_unread(runs);
+        find_pieces(runs);
+        peak(runs);
     }
     if (found) take_out_marked(runs);
 }

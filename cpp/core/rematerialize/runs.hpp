@@ -41,10 +41,13 @@ class RunsJudge {
   private:
     struct Piece {
         int32_t storage, begin, end;  // from and to which run it is held
+        int32_t before;               // the piece that an earlier run gave, or -1
+        int32_t last_but_one;         // the run that reads it last but one; where it has one reader, its begin
     };
 
     void find_pieces(const OpRuns& runs);
     int64_t peak(const OpRuns& runs);
+    bool fits_without(const OpRuns& runs, int32_t at);
     bool mark_unread(const OpRuns& runs);
     void take_out_marked(OpRuns& runs);
 
@@ -55,7 +58,9 @@ class RunsJudge {
     std::vector<int32_t> read_;      // pieces, run by run
     std::vector<int32_t> read_begin_;
     std::vector<int32_t> num_readers_;  // [piece]
-    std::vector<int64_t> level_;
+    std::vector<int32_t> made_begin_;   // [run] its pieces begin there
+    std::vector<int64_t> delta_;
+    std::vector<int64_t> level_;  // [run] bytes in use while it runs
 };
 
 }  // namespace placewright
