@@ -1,23 +1,30 @@
-"""Random modules as planned: what they do in eager, or a refusal that changes nothing; never another error."""
+"""Random modules as planned: what they do in eager, or a refusal that changes nothing; never another error.
+
+Through the backend of `torch.compile` they do what they do through PyTorch's own "aot_eager".
+"""
+
+from collections.abc import Callable
 
 import pytest
 from random_modules import Case
-from random_network.runs import EagerRaises, Refused, quickly, run
+from random_network.runs import EagerRaises, Refused, quickly, run, run_backend
 
 from placewright.execution.devices import available_cores
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 #: Seeds of a test.
 MANY = 50
+#: Of a test of the backend, which captures most modules at every step anew.
+FEW = 15
 
 
-def check(first: int) -> None:
+def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] = run) -> None:
     """At least half of the modules that run at all must run as planned: refusing everything would be no test."""
     counts = {"equal": 0, "refused": 0}
     with quickly():
-        for seed in range(first, first + MANY):
+        for seed in range(first, first + many):
             try:
-                assert run(Case(seed)) == [], seed
+                assert differing(Case(seed)) == [], seed
                 counts["equal"] += 1
             except Refused:
                 counts["refused"] += 1
@@ -35,3 +42,14 @@ def test_random_modules_run_as_in_eager(first: int) -> None:
 @pytest.mark.parametrize("first", range(200, 10_200, MANY))
 def test_many_random_modules_run_as_in_eager(first: int) -> None:
     check(first)
+
+
+@pytest.mark.parametrize("first", range(0, 30, FEW))
+def test_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
+    check(first, FEW, run_backend)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(30, 3_030, FEW))
+def test_many_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
+    check(first, FEW, run_backend)
