@@ -10,7 +10,17 @@ from placewright.support.errors import DeviceError, InputError, MissingExtraErro
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
-    from placewright.api import compile, compile_onnx, inductor_pass, inspect, load, plan, profile, save
+    from placewright.api import (
+        compile,
+        compile_onnx,
+        inductor_options,
+        inductor_pass,
+        inspect,
+        load,
+        plan,
+        profile,
+        save,
+    )
     from placewright.api.maps import MemoryMap, load_map, map_memory
     from placewright.api.questions import Plan
     from placewright.export import export_plan
@@ -46,6 +56,7 @@ __all__ = [
     "export_plan",
     "from_jax",
     "from_torch",
+    "inductor_options",
     "inductor_pass",
     "inspect",
     "load",
@@ -65,7 +76,8 @@ __all__ = [
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
     **dict.fromkeys(
-        ("compile", "compile_onnx", "inductor_pass", "inspect", "load", "plan", "profile", "save"), "placewright.api"
+        ("compile", "compile_onnx", "inductor_options", "inductor_pass", "inspect", "load", "plan", "profile", "save"),
+        "placewright.api",
     ),
     **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),

@@ -2,7 +2,18 @@
 
 from placewright.api.functions import as_machine, inspect, load, plan, save
 from placewright.api.onnx_running import compile_onnx
-from placewright.api.ordering import inductor_pass
+from placewright.api.ordering import inductor_options, inductor_pass
 from placewright.api.running import compile, profile
 
-__all__ = ["as_machine", "compile", "compile_onnx", "inductor_pass", "inspect", "load", "plan", "profile", "save"]
+__all__ = [
+    "as_machine",
+    "compile",
+    "compile_onnx",
+    "inductor_options",
+    "inductor_pass",
+    "inspect",
+    "load",
+    "plan",
+    "profile",
+    "save",
+]

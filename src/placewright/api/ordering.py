@@ -1,15 +1,19 @@
-"""`placewright.inductor_pass`: a plan's order for what torch.compile compiles."""
+"""Plans for what torch.compile compiles: `placewright.inductor_pass`, `placewright.inductor_options`."""
 
 from __future__ import annotations
 
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from placewright.api.functions import as_machine
 from placewright.support.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from placewright.api.inductor import InductorPass
     from placewright.plans.record import Plan
+
+#: Inductor would move nodes, and put some that read the same into one kernel, which all that they make then lives from.
+_AS_PLANNED = {"reorder_for_peak_memory": False, "reorder_for_locality": False, "cpp.max_horizontal_fusion_size": 1}
 
 
 def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: Any) -> InductorPass:
@@ -49,3 +53,51 @@ def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: 
     from placewright.api.inductor import InductorPass
 
     return InductorPass(plan, devices, options if plan is not None else {"objective": "peak-memory", **options})
+
+
+def inductor_options(
+    *, memory_limit: int | str, devices: Any = "cpu", fused_share: float = 0.02, **options: Any
+) -> dict[str, Any]:
+    """Make options of `torch.compile` with which a training step keeps a memory limit.
+
+    `torch.compile(model, options=placewright.inductor_options(memory_limit="8GiB"))`. Each graph of forward and
+    backward that PyTorch captures is planned as Inductor gets it: which results are saved for backward, and which are
+    computed again, and when. Where the limit asks for nothing, PyTorch decides as it would have. Graphs without a
+    backward pass stay as they are.
+
+    Parameters
+    ----------
+    memory_limit
+        Bytes, or a size like "8GiB", for parameters, arguments, what forward saves, gradients and results of a graph.
+        An optimizer's state is not part of it.
+    devices
+        The machine that graphs are planned for, of one device.
+    fused_share
+        What share of the time for their bytes ops take that Inductor computes inside of the kernels that read them:
+        elementwise ops, copies and fills. 1 is a clock for kernels of their own.
+    options
+        As `placewright.plan` takes them: `keep`, `time_limit`, `seed`.
+
+    Returns
+    -------
+    dict
+        `custom_partitioner_fn`, a `MemoryPartitioner`, whose `graphs` hold the plans, and what keeps Inductor to their
+        order.
+
+    Raises
+    ------
+    MissingExtraError
+        Without PyTorch.
+    InputError
+        For a limit or devices that are none. From the compiled module, where no plan keeps the limit, sizes are open,
+        or an op does something beside what it returns.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("PyTorch", "torch", "options for Inductor")
+    from placewright.api.inductor_memory import MemoryPartitioner
+
+    machine = as_machine(devices)
+    if machine.num_devices != 1:
+        raise InputError(f"Inductor compiles for one device; devices names {machine.num_devices}")
+    partitioner = MemoryPartitioner(machine, fused_share, {"memory_limit": memory_limit, **options})
+    return {"custom_partitioner_fn": partitioner, **_AS_PLANNED}

@@ -37,7 +37,7 @@ _PLAIN_NAMES = {
     "fill": """
         zeros ones full empty arange linspace logspace eye scalar_tensor zeros_like ones_like full_like empty_like fill
         new_zeros new_ones new_full new_empty new_empty_strided empty_strided empty_permuted tril_indices triu_indices
-        hann_window
+        hann_window iota inductor_lookup_seed inductor_random inductor_randint
     """,
     "sort": "sort topk argsort kthvalue median nanmedian mode msort _unique _unique2 unique_dim searchsorted bucketize",
     "embedding": "embedding _embedding_bag _embedding_bag_forward_only",

@@ -1,0 +1,226 @@
+"""The joint graph of forward and backward in passes of its own, with ops that run again as a plan says.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch.partitioners import _extract_fwd_bwd_modules
+
+from placewright.graph import Graph
+from placewright.importers.torch_capture import capture_graph
+from placewright.importers.torch_graph import translate
+from placewright.importers.torch_ops import draws_random_numbers
+from placewright.rematerialization.reruns import Rerun, rewritten
+from placewright.support.errors import InputError
+
+_COPY = torch.ops.aten.copy_.default
+
+
+class JointGraph:
+    """A joint graph of aot_autograd, read as a graph to be planned.
+
+    Attributes
+    ----------
+    graph
+        Forward, then backward, in the order of tracing. Arguments of forward stay from begin to end; gradients that
+        backward gets are there from its begin on.
+    once
+        Names of the ops whose second run would give something else: they draw random numbers, or read what forward
+        overwrites.
+    """
+
+    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int) -> None:
+        self._joint = joint
+        self._num_forward_outputs = num_forward_outputs
+        self._check()
+        ends = list(_results(joint.graph))
+        writes = [node for node in joint.graph.nodes if node.target is _COPY]
+        in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
+        self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
+        forward = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
+        self._forward = _ancestors(forward)
+        self._of: dict[fx.Node, fx.Node] = {}
+        read = self._in_passes([*ends, *(node.args[1] for node in writes)])
+        stays = ["tangents" not in str(node.target) for node in read.find_nodes(op="placeholder")]
+        graph, tensors = translate(capture_graph(read, stays), "inductor", None)
+        self._tensors = {self._of[node]: found for node, found in tensors.items()}
+        self._node = {node.name: self._of[node] for node in read.nodes if node.op == "call_function"}
+        self.graph = _with_late_inputs(graph, self._is_forward)
+        written = {node.args[0] for node in writes}
+        self.once = tuple(
+            name
+            for name, node in self._node.items()
+            if draws_random_numbers(node) or not written.isdisjoint(node.all_input_nodes)
+        )
+
+    def parted(self, reruns: Sequence[Rerun], static_inputs: Sequence[int]) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Forward and backward, in which the ops run again that reruns name."""
+        module, saved = _Rewriting(self, reruns).done()
+        placeholders = module.graph.find_nodes(op="placeholder")
+        parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
+            module,
+            saved,
+            [],
+            num_fwd_outputs=self._num_forward_outputs,
+            static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(placeholders[i] for i in static_inputs),
+        )
+        return parts
+
+    def _check(self) -> None:
+        for node in self._joint.graph.nodes:
+            if node.op == "call_function" and "val" not in node.meta:
+                raise InputError(f"its node {node.name} does not say what it makes")
+            if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
+                raise InputError(
+                    f"its input {node.name} is no tensor; torch.compile(..., dynamic=False) plans per shape"
+                )
+            if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
+                raise InputError(f"its op {node.target} does something beside what it returns")
+
+    def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
+        """A copy without writes, forward first."""
+        read, made = fx.Graph(), dict[fx.Node, fx.Node]()
+        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
+        for node in sorted(nodes, key=lambda node: (node.op == "call_function", node not in self._forward)):
+            made[node] = read.node_copy(node, made.__getitem__)
+            self._of[made[node]] = node
+        read.output(tuple(made[node] if isinstance(node, fx.Node) else node for node in results))
+        read.owning_module = self._joint
+        return read
+
+    def _is_forward(self, op: str) -> bool:
+        return op in self._node and self._node[op] in self._forward
+
+
+class _Rewriting:
+    """A joint graph written anew, run by run.
+
+    made: the node of each tensor of the rewritten graph; maker: the run that makes it, where that is a view.
+    """
+
+    def __init__(self, joint: JointGraph, reruns: Sequence[Rerun]) -> None:
+        self.joint = joint
+        self.found = rewritten(joint.graph, reruns)
+        self.graph = fx.Graph()
+        self.made: dict[int, fx.Node] = {}
+        self.constants: dict[fx.Node, fx.Node] = {}
+        self.view: dict[int, int] = {}
+        self.forward: set[fx.Node] = set()
+
+    def done(self) -> tuple[fx.GraphModule, list[fx.Node]]:
+        """The joint graph, and which of forward's nodes backward reads."""
+        joint, ops = self.joint._joint, self.found.graph.ops
+        for node in joint.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self.constants[node] = self.graph.node_copy(node)
+                for tensor in self.joint._tensors.get(node, ()):
+                    assert tensor is not None
+                    self.made[tensor] = self.constants[node]
+        last = max(place for place, op in enumerate(ops) if self.joint._is_forward(op.name))
+        for place in range(last + 1):
+            self._run(place)
+        results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
+        ends = [self._now(node) for node in results[:count]]
+        self._write(False)
+        self.forward = set(self.graph.nodes)
+        for place in range(last + 1, len(ops)):
+            self._run(place)
+        ends += [self._now(node) for node in results[count:]]
+        self._write(True)
+        read = {source for node in self.graph.nodes if node not in self.forward for source in node.all_input_nodes}
+        read.update(node for node in ends[count:] if isinstance(node, fx.Node))
+        saved = [node for node in self.graph.nodes if node in self.forward & read and _may_be_saved(node)]
+        self.graph.output(tuple(ends)).meta = dict(joint.graph.output_node().meta)
+        return fx.GraphModule(joint, self.graph), saved
+
+    def _run(self, place: int) -> None:
+        """One run of an op: its node, and those that pick what it makes."""
+        op = self.found.graph.ops[place]
+        if op.kind == "input":
+            return
+        self._call(place)
+        if op.kind == "view":
+            self.view |= dict.fromkeys(op.outputs, place)
+
+    def _call(self, place: int) -> None:
+        joint, run = self.joint, self.found.graph.ops[place]
+        original = joint.graph.ops[self.found.op_of[place]]
+        now = dict(zip(original.inputs, run.inputs, strict=True))
+        node = joint._node[original.name]
+
+        def current(argument: fx.Node) -> fx.Node:
+            tensor = self._tensor_of(argument)
+            return self.constants[argument] if tensor is None else self._value(now[tensor])
+
+        call = self.graph.node_copy(node, current)
+        if self.forward:
+            call.meta["partitioner_tag"] = "is_backward"
+        outputs = dict(zip(original.outputs, run.outputs, strict=True))
+        if not isinstance(node.meta["val"], (tuple, list)):
+            self.made[run.outputs[0]] = call
+            return
+        for pick in node.users:
+            tensor = self._tensor_of(pick)
+            if pick.target is operator.getitem and tensor is not None:
+                self.made[outputs[tensor]] = self.graph.node_copy(pick, lambda _: call)
+
+    def _value(self, tensor: int) -> fx.Node:
+        """The node of a tensor; in backward views of forward are made anew."""
+        if tensor in self.view and self.forward and self.made[tensor] in self.forward:
+            self._call(self.view[tensor])
+        return self.made[tensor]
+
+    def _now(self, node: Any) -> Any:
+        """What stands for a result of the joint graph: what its first run gave."""
+        if not isinstance(node, fx.Node):
+            return node
+        tensor = self._tensor_of(node)
+        return self.constants[node] if tensor is None else self.made[tensor]
+
+    def _tensor_of(self, node: fx.Node) -> int | None:
+        """The tensor that a node of the joint graph stands for; None where the plan knows none."""
+        return self.joint._tensors.get(node, (None,))[0]
+
+    def _write(self, in_backward: bool) -> None:
+        for node in self.joint._writes[in_backward]:
+            self.graph.node_copy(node, self._now)
+
+
+def _may_be_saved(node: fx.Node) -> bool:
+    return node.op != "get_attr" and "tangents" not in str(node.target)
+
+
+def _results(graph: fx.Graph) -> Iterator[Any]:
+    return iter(torch.utils._pytree.arg_tree_leaves(*graph.output_node().args))
+
+
+def _ancestors(nodes: Sequence[Any]) -> set[fx.Node]:
+    waiting = [node for node in nodes if isinstance(node, fx.Node)]
+    found = set(waiting)
+    while waiting:
+        for node in waiting.pop().all_input_nodes:
+            if node not in found:
+                found.add(node)
+                waiting.append(node)
+    return found
+
+
+def _with_late_inputs(graph: Graph, is_forward: Any) -> Graph:
+    """The graph with its inputs, which are gradients that backward gets, behind forward."""
+    ops = list(enumerate(graph.ops))
+    inputs = [each for each in ops if each[1].kind == "input"]
+    forward = [each for each in ops if is_forward(each[1].name)]
+    order = [*forward, *inputs]
+    placed = {index for index, _ in order}
+    order += [each for each in ops if each[0] not in placed]
+    place = {index: number for number, (index, _) in enumerate(order)}
+    moved = (replace(op, controls=tuple(place[control] for control in op.controls)) for _, op in order)
+    return replace(graph, ops=tuple(moved))

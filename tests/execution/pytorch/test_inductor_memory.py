@@ -1,0 +1,125 @@
+"""Training steps that Inductor compiles within a memory limit compute what they compute without one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.api.inductor_memory import FittedGraph
+
+
+def fitted(model: nn.Module, limit: int | str, dynamic: bool = False) -> tuple[Any, list[FittedGraph]]:
+    """The model, compiled with a limit, and the records of its graphs."""
+    torch._dynamo.reset()
+    options = placewright.inductor_options(memory_limit=limit)
+    compiled = torch.compile(model, options={**options, "fx_graph_cache": False}, dynamic=dynamic)
+    return compiled, options["custom_partitioner_fn"].graphs
+
+
+def gradients(call: Any, model: nn.Module, *args: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    call(*args).square().mean().backward()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+class Layers(nn.Module):
+    """Products, statistics that are overwritten, and results that a view or several ops read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+        self.norm = nn.BatchNorm1d(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for number, linear in enumerate(self.linear):
+            x = x + torch.tanh(linear(x))
+            if number == 1:
+                x = self.norm(x)
+        first, second = x.view(-1, 2, 8).unbind(1)
+        return first * second.sigmoid()
+
+
+def test_a_step_within_a_limit_saves_less_and_gives_the_gradients_that_it_gives_without() -> None:
+    torch.manual_seed(0)
+    model, x = Layers(), torch.randn(2048, 16)
+    plain, limited = copy.deepcopy(model), copy.deepcopy(model)
+    compiled, records = fitted(plain, "1GiB")
+    expected = gradients(compiled, plain, x)
+    assert records[0].plan.reruns == ()
+    roomy, limit = records[0], int(0.6 * records[0].plan.peak_bytes[0])
+    compiled, records = fitted(limited, limit)
+    found = gradients(compiled, limited, x)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(limited.norm.running_var, plain.norm.running_var)
+    assert records[0].plan.reruns
+    assert records[0].plan.peak_bytes[0] <= limit
+    assert records[0].saved_bytes < roomy.saved_bytes
+
+
+def test_a_limit_above_the_peak_changes_nothing() -> None:
+    """Bit for bit what torch.compile makes of the module without options."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(32, 8)
+    plain = copy.deepcopy(model)
+    compiled, records = fitted(model, "1GiB")
+    found = gradients(compiled, model, x)
+    assert records[0].plan.reruns == ()
+    torch._dynamo.reset()
+    for one, other in zip(found, gradients(torch.compile(plain), plain, x), strict=True):
+        assert torch.equal(one, other)
+
+
+class Drops(nn.Module):
+    """Dropouts one after the other: with weights of one each gradient of the sum is the result itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.ones(16) for _ in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for weight in self.weights:
+            x = nn.functional.dropout(x * weight, 0.2)
+        return x
+
+
+def test_what_is_computed_again_has_the_numbers_that_were_drawn_first() -> None:
+    torch.manual_seed(0)
+    model, x = Drops(), torch.randn(4096, 16)
+    compiled, records = fitted(model, "1GiB")
+    compiled(x).sum().backward()
+    limit = int(0.8 * records[0].plan.peak_bytes[0])
+    compiled, records = fitted(model, limit)
+    model.zero_grad()
+    result = compiled(x)
+    result.sum().backward()
+    assert {rerun.op for rerun in records[0].plan.reruns}
+    for weight in model.weights:
+        torch.testing.assert_close(weight.grad, result.sum(0), rtol=1e-4, atol=1e-3)
+
+
+def test_a_module_that_is_not_trained_is_left_as_it_is() -> None:
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    compiled, records = fitted(model, "1KiB")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+    assert records == []
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(32, 8)
+    compiled, _ = fitted(model, "1KiB")
+    with pytest.raises(
+        placewright.InputError, match=r"no plan was found for a training step within 1\.00 KiB; the one"
+    ):
+        compiled(x)
+    compiled, _ = fitted(model, "1GiB", dynamic=True)
+    with pytest.raises(placewright.InputError, match=r"torch.compile\(..., dynamic=False\) plans per shape"):
+        compiled(x)
+    with pytest.raises(placewright.InputError, match="Inductor compiles for one device; devices names 2"):
+        placewright.inductor_options(memory_limit="1GiB", devices="2xp100")
