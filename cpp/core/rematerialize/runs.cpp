@@ -80,6 +80,33 @@ bool RunsJudge::fits_without(const OpRuns& runs, int32_t at) {
     return true;
 }
 
+int64_t RunsJudge::look(const OpRuns& runs) {
+    out_.assign(runs.size(), 0);
+    find_pieces(runs);
+    readers_begin_.assign(pieces_.size() + 1, 0);
+    for (int32_t piece : read_) ++readers_begin_[piece + 1];
+    for (size_t piece = 0; piece < pieces_.size(); ++piece) readers_begin_[piece + 1] += readers_begin_[piece];
+    readers_.resize(read_.size());
+    std::vector<int32_t>& next = num_readers_;  // counted anew by whoever needs it
+    next.assign(readers_begin_.begin(), readers_begin_.end() - 1);
+    for (size_t at = 0; at < runs.size(); ++at)
+        for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each)
+            readers_[next[read_[each]]++] = static_cast<int32_t>(at);
+    return peak(runs);
+}
+
+int32_t RunsJudge::reader_after(int32_t piece, int32_t at) const {
+    const auto end = readers_.begin() + readers_begin_[piece + 1];
+    const auto found = std::upper_bound(readers_.begin() + readers_begin_[piece], end, at);
+    return found == end ? -1 : *found;
+}
+
+int32_t RunsJudge::reader_before(int32_t piece, int32_t at) const {
+    const auto begin = readers_.begin() + readers_begin_[piece];
+    const auto found = std::lower_bound(begin, readers_.begin() + readers_begin_[piece + 1], at);
+    return found == begin ? pieces_[piece].begin : *(found - 1);
+}
+
 RunsCost RunsJudge::cost(const OpRuns& runs) {
     out_.assign(runs.size(), 0);
     find_pieces(runs);

@@ -26,6 +26,13 @@ struct RunsCost {
     int64_t peak_bytes = 0;
 };
 
+// Memory held by an op's result, or what is kept of a later run, from one run to another.
+struct Piece {
+    int32_t storage, begin, end;
+    int32_t before;        // the piece that an earlier run gave, or -1
+    int32_t last_but_one;  // the run that reads it last but one; where it has one reader, its begin
+};
+
 // Judges runs, and takes out those that are not needed. Holds memory for that between calls.
 class RunsJudge {
   public:
@@ -38,13 +45,17 @@ class RunsJudge {
     // The longest are tried first.
     void keep_what_fits(OpRuns& runs);
 
-  private:
-    struct Piece {
-        int32_t storage, begin, end;  // from and to which run it is held
-        int32_t before;               // the piece that an earlier run gave, or -1
-        int32_t last_but_one;         // the run that reads it last but one; where it has one reader, its begin
-    };
+    // Finds pieces and levels for what follows, and returns the peak.
+    int64_t look(const OpRuns& runs);
+    std::span<const Piece> pieces() const { return pieces_; }
+    std::span<const int64_t> level() const { return level_; }  // [run] bytes in use while it runs
+    int32_t latest_piece(int32_t storage) const { return piece_of_[storage]; }
+    // The first run after `at` that reads a piece; -1 for none.
+    int32_t reader_after(int32_t piece, int32_t at) const;
+    // The last run before `at` that reads a piece, or its begin.
+    int32_t reader_before(int32_t piece, int32_t at) const;
 
+  private:
     void find_pieces(const OpRuns& runs);
     int64_t peak(const OpRuns& runs);
     bool fits_without(const OpRuns& runs, int32_t at);
@@ -57,8 +68,9 @@ class RunsJudge {
     std::vector<int32_t> piece_of_;  // [storage] the latest
     std::vector<int32_t> read_;      // pieces, run by run
     std::vector<int32_t> read_begin_;
-    std::vector<int32_t> num_readers_;  // [piece]
-    std::vector<int32_t> made_begin_;   // [run] its pieces begin there
+    std::vector<int32_t> num_readers_;              // [piece]
+    std::vector<int32_t> made_begin_;               // [run] its pieces begin there
+    std::vector<int32_t> readers_begin_, readers_;  // runs, piece by piece
     std::vector<int64_t> delta_;
     std::vector<int64_t> level_;  // [run] bytes in use while it runs
 };

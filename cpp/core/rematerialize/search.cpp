@@ -2,91 +2,88 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace placewright {
 
 namespace {
 
-constexpr std::array<EvictionExponents, 8> kStarts{
+constexpr std::array<EvictionExponents, 8> kEvictions{
     {{1, 1}, {1, 0.5}, {1, 0}, {0.5, 1}, {0.5, 0.5}, {2, 1}, {1, 2}, {2, 0}}};
-constexpr double kFirstTemperature = 0.01, kLastTemperature = 0.0001;  // relative to the time
-constexpr double kPatience = 1.2;  // runs that take so many times the best are not looked at to their end
-constexpr double kAlways = 1e6;    // a weight by which something is kept or dropped before all others
-constexpr double kLeastChange = 0.5, kMostChange = 3;  // of the logarithm of a weight
+constexpr int64_t kStarts = kEvictions.size() + 2;                       // and two repairs of ops that run once
+constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // relative to the time
+constexpr double kPatience = 1.05;  // runs that take so many times the current ones are not looked at to their end
+constexpr double kMostTimes = 20;   // nor are those that take so many times what all ops take that run once
+constexpr double kNoise = 0.7;
 
 }  // namespace
 
 RematerializationSearch::RematerializationSearch(std::shared_ptr<const Problem> problem, std::span<const int32_t> order,
                                                  std::span<const int32_t> again_before, uint64_t seed)
-    : problem_(std::move(problem)), ops_(*problem_, order, again_before), decoder_(ops_), judge_(ops_), seed_(seed) {}
+    : problem_(std::move(problem)),
+      ops_(*problem_, order, again_before),
+      decoder_(ops_),
+      judge_(ops_),
+      repair_(ops_),
+      seed_(seed),
+      once_ns_(std::accumulate(ops_.time_ns.begin(), ops_.time_ns.end(), int64_t{1})) {}
 
 void RematerializationSearch::advance(int64_t evaluations, int64_t at_most) {
     const int64_t end = std::min(evaluations, at_most < INT64_MAX - evaluations_ ? evaluations_ + at_most : INT64_MAX);
-    while (evaluations_ < end) {
-        if (evaluations_ < int64_t(kStarts.size())) {
-            try_start(size_t(evaluations_));
-        } else {
+    for (; evaluations_ < end; ++evaluations_) {
+        if (evaluations_ < kStarts) {
+            if (start(size_t(evaluations_))) settle(0);
+        } else if (change()) {
             const double done = double(evaluations_) / double(evaluations);
-            try_move(kFirstTemperature * std::pow(kLastTemperature / kFirstTemperature, done));
+            settle(kFirstTemperature * std::pow(kLastTemperature / kFirstTemperature, done));
         }
-        ++evaluations_;
     }
 }
 
-void RematerializationSearch::try_start(size_t number) {
-    tried_.weights.assign(ops_.num_storages(), 1.0);
-    tried_.exponents = kStarts[number];
-    if (evaluate(tried_) && tried_.fitness < current_.fitness) std::swap(current_, tried_);
-}
-
-// Changes a few weights: of what is dropped now, so that it stays, of what stays, so that it goes, or of any a little.
-void RematerializationSearch::try_move(double temperature) {
+bool RematerializationSearch::start(size_t number) {
+    const auto longest = int64_t(kMostTimes * double(once_ns_));
+    if (number < kEvictions.size()) {
+        const std::vector<double> weights(ops_.num_storages(), 1.0);
+        return decoder_.decode(weights, kEvictions[number], longest, tried_);
+    }
+    tried_.clear();
+    for (int32_t place = 0; place < ops_.num_ops(); ++place) tried_.push_back({place, true, OpRun::kAll});
     const RandomStream stream(seed_, uint64_t(evaluations_), 0, 0);
-    if (current_.dropped.empty()) return;
-    tried_.weights = current_.weights;
-    tried_.exponents = current_.exponents;
-    const uint32_t count = 1 + stream.below(0, 1 + stream.below(1, 8));
-    for (uint32_t each = 0; each < count; ++each) {
-        const uint64_t draw = 8 * (each + 1);
-        const bool of_dropped = current_.kept.empty() || stream.below(draw, 2) == 0;
-        const auto& from = of_dropped ? current_.dropped : current_.kept;
-        const int32_t storage = from[stream.below(draw + 1, uint32_t(from.size()))];
-        double change = kLeastChange + (kMostChange - kLeastChange) * uniform(stream.bits(draw + 2));
-        if (stream.below(draw + 3, 8) == 0) change = std::log(kAlways);
-        const bool up = stream.below(draw + 4, 8) == 0 ? !of_dropped : of_dropped;
-        tried_.weights[storage] *= std::exp(up ? change : -change);
-    }
-    if (!evaluate(tried_)) return;
-    const Fitness &now = current_.fitness, &then = tried_.fitness;
-    bool accepted = then <= now;
-    if (!accepted && then.bytes_over_limit == now.bytes_over_limit) {
-        const double worse = double(then.objective - now.objective) / double(std::max<int64_t>(1, now.objective));
-        accepted = uniform(stream.bits(2)) < std::exp(-worse / temperature);
-    }
-    if (accepted) std::swap(current_, tried_);
+    repair_.repair(tried_, stream, number == kEvictions.size() ? 0 : kNoise, longest);
+    return true;
 }
 
-bool RematerializationSearch::evaluate(State& state) {
-    const bool fits = best_fitness_.bytes_over_limit == 0;
-    const auto longest = fits ? int64_t(kPatience * double(best_fitness_.objective)) : INT64_MAX;
-    if (!decoder_.decode(state.weights, state.exponents, longest, runs_)) return false;
-    judge_.take_out_unread(runs_);
-    RunsCost cost = judge_.cost(runs_);
+bool RematerializationSearch::change() {
+    if (current_.empty()) return false;
+    const RandomStream stream(seed_, uint64_t(evaluations_), 0, 0), drawn(seed_, uint64_t(evaluations_), 0, 1);
+    tried_ = current_;
+    repair_.ruin(tried_, stream);
+    const bool fits = current_fitness_.bytes_over_limit == 0;
+    const double longest = fits ? kPatience * double(current_fitness_.objective) : kMostTimes * double(once_ns_);
+    return repair_.repair(tried_, drawn, kNoise, int64_t(longest));
+}
+
+void RematerializationSearch::settle(double temperature) {
+    judge_.take_out_unread(tried_);
+    RunsCost cost = judge_.cost(tried_);
     if (cost.peak_bytes <= ops_.limit) {
-        judge_.keep_what_fits(runs_);
-        cost = judge_.cost(runs_);
+        judge_.keep_what_fits(tried_);
+        cost = judge_.cost(tried_);
     }
-    state.dropped.clear();
-    state.kept.clear();
-    for (int32_t storage = 0; storage < ops_.num_storages(); ++storage)
-        if (ops_.may_go[storage] && ops_.bytes[storage] > 0)
-            (decoder_.dropped()[storage] ? state.dropped : state.kept).push_back(storage);
-    state.fitness = {std::max<int64_t>(0, cost.peak_bytes - ops_.limit), cost.time_ns, cost.peak_bytes};
-    if (state.fitness < best_fitness_) {
-        best_fitness_ = state.fitness;
-        best_ = runs_;
+    const Fitness found{std::max<int64_t>(0, cost.peak_bytes - ops_.limit), cost.time_ns, cost.peak_bytes};
+    if (found < best_fitness_) {
+        best_fitness_ = found;
+        best_ = tried_;
     }
-    return true;
+    bool accepted = found <= current_fitness_;
+    if (!accepted && temperature > 0 && found.bytes_over_limit == current_fitness_.bytes_over_limit) {
+        const double worse = double(found.objective - current_fitness_.objective) / double(once_ns_);
+        const RandomStream stream(seed_, uint64_t(evaluations_), 0, 2);
+        accepted = uniform(stream.bits(0)) < std::exp(-worse / temperature);
+    }
+    if (!accepted) return;
+    std::swap(current_, tried_);
+    current_fitness_ = found;
 }
 
 }  // namespace placewright

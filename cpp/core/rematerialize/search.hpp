@@ -1,4 +1,4 @@
-// Search for the runs that keep a memory limit in the least time: annealing over the weights of an eviction decoder.
+// Search for the runs that keep a memory limit in the least time.
 #pragma once
 
 #include <memory>
@@ -6,10 +6,12 @@
 
 #include "problem/problem.hpp"
 #include "rematerialize/eviction_decoder.hpp"
-#include "support/random.hpp"
+#include "rematerialize/repair.hpp"
 
 namespace placewright {
 
+// Starts with what several greedy rules give; then some reruns are taken out again and again and the rest repaired,
+// which is accepted as in annealing (large neighbourhood search).
 class RematerializationSearch {
   public:
     // order, again_before: as OrderedOps takes them. The order is kept for first runs.
@@ -27,26 +29,20 @@ class RematerializationSearch {
     const OrderedOps& ops() const { return ops_; }
 
   private:
-    struct State {
-        std::vector<double> weights;
-        EvictionExponents exponents;
-        std::vector<int32_t> dropped, kept;  // storages that could go
-        Fitness fitness;
-    };
-
-    void try_start(size_t number);
-    void try_move(double temperature);
-    bool evaluate(State& state);
+    bool start(size_t number);
+    bool change();
+    void settle(double temperature);
 
     std::shared_ptr<const Problem> problem_;
     OrderedOps ops_;
     EvictionDecoder decoder_;
     RunsJudge judge_;
+    RunsRepair repair_;
     uint64_t seed_;
     int64_t evaluations_ = 0;
-    State current_, tried_;
-    OpRuns runs_, best_;
-    Fitness best_fitness_;
+    int64_t once_ns_ = 0;  // what all ops take that run once
+    OpRuns current_, tried_, best_;
+    Fitness current_fitness_, best_fitness_;
 };
 
 }  // namespace placewright
