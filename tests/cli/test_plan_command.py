@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 from command_line import Outcome, Placewright, chain_graph
+from training_steps import training_step
 
 from placewright import load
 from placewright.bounds.bound import BoundReason
@@ -267,3 +268,39 @@ def test_any_number_of_seconds_can_be_shown(placewright: Placewright, saved: Pat
     assert placewright("show", saved).code == 0
     write_report(load(saved), tmp_path / "r.html")
     assert (tmp_path / "r.html").exists()
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    """A training step that takes 142 bytes on one device, and 90 at least whatever runs again."""
+    save_graph(training_step(5, 8), tmp_path / "step.json")
+    return tmp_path / "step.json"
+
+
+def test_a_line_tells_what_running_ops_again_costs(placewright: Placewright, step: Path) -> None:
+    plan = ("plan", step, "-d", "p100@graphs", "--memory-limit", "130")
+    lines = placewright(*plan).out.splitlines()
+    words = r"fits by running \d ops? again: [\d.]+% more time than without the limit(, at least [\d.]+% \(proven\))?"
+    assert re.fullmatch(words, lines[1])
+    found = json.loads(placewright(*plan, "--json").out)
+    assert found["num_reruns"] > 0
+    assert 0 <= found["least_extra_time"] <= found["extra_time"]
+    assert found["metrics"]["peak_memory_bytes"] <= 130
+
+
+def test_a_limit_above_the_peak_changes_nothing_and_the_plan_says_so(placewright: Placewright, step: Path) -> None:
+    lines = placewright("plan", step, "-d", "p100", "--memory-limit", "1GiB").out.splitlines()
+    assert lines[1] == "the memory limit changes nothing: the captured order needs 142 B"
+
+
+def test_what_is_kept_runs_once(placewright: Placewright, step: Path) -> None:
+    outcome = placewright("plan", step, "-d", "p100", "--memory-limit", "130", "--keep", "*", "--json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)["num_reruns"] == 0
+
+
+def test_where_nothing_fits_the_op_that_needs_too_much_is_named(placewright: Placewright, step: Path) -> None:
+    outcome = placewright("plan", step, "-d", "p100", "--memory-limit", "40")
+    assert outcome.code == 3
+    assert "no plan can fit (proven)" in outcome.out
+    assert "every plan needs at least 90 B while 'matmul21' runs, whatever runs again" in outcome.err

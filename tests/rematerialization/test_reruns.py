@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from training_steps import ONE_DEVICE, limited, training_step
 
 import placewright._core as _core
+from placewright.analysis.outcome import floor_words, gain_words, verdict_words
+from placewright.bounds import nothing_fits
 from placewright.graph import Graph, Op, Tensor
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
@@ -101,18 +103,66 @@ def one_device(limit: int, graph: Graph | None = None) -> Problem:
     return Problem(graph=graph, machine=ONE_DEVICE, time_ns=times, memory_limits_bytes=(limit,))
 
 
+TIMES = one_device(31).time_ns
+
+
 def test_a_chain_runs_its_first_op_again() -> None:
     # x stays (10). While c runs: a (for d), b and c, 40 with x. Without a it is 30; d then needs a, c and d: 31.
     plan = planned(one_device(31))
     assert [op.name for op in plan.ops] == ["a", "b", "c", "a@2", "d"]
     assert plan.reruns == (Rerun(name="a@2", op="a", before="d", tensors=("a",)),)
-    assert (plan.metrics.peak_memory_bytes, plan.step_time_ns, plan.status) == (31, 1 + 2 + 3 + 1 + 4, "feasible")
+    assert (plan.metrics.peak_memory_bytes, plan.step_time_ns, plan.status) == (31, 1 + 2 + 3 + 1 + 4, "optimal")
+    assert plan.bound_reason == "tensors that must be dropped and made again"
+    # Without the limit it takes 10.
+    assert plan.extra_time == plan.least_extra_time == 11 / 10 - 1
+    assert (
+        gain_words(plan)
+        == "fits by running 1 op again: 10.0% more time than without the limit, at least 10.0% (proven)"
+    )
 
 
 def test_where_it_fits_nothing_runs_again() -> None:
     plan = planned(one_device(40))
     assert plan.reruns == ()
     assert plan.metrics.peak_memory_bytes == 40
+    assert (plan.extra_time, plan.least_extra_time) == (None, None)
+
+
+def test_that_nothing_fits_is_proven_of_reruns_and_names_the_op() -> None:
+    # c needs x, b and c; d needs x, a, c and one byte more: 31. Both hold whatever runs again.
+    plan = planned(one_device(30))
+    assert (plan.status, plan.stopped_because) == ("infeasible", "infeasible")
+    assert (plan.memory_floor_bytes, plan.memory_floor_op) == (31, "d")
+    assert verdict_words(plan) == "no plan can fit (proven)"
+    assert floor_words(plan) == "every plan needs at least 31 B while 'd' runs, whatever runs again"
+    assert check_plan(plan, chain(), one_device(30).time_ns) == []
+
+
+def test_that_each_op_fits_once_only_is_no_proof() -> None:
+    # Each op running once it takes 40, which nothing without reruns goes below.
+    problem = one_device(31)
+    assert nothing_fits(problem)
+    result = make_method("input-order").solve(problem, SearchRun())
+    once = rematerialize(problem, SearchRun(Budget(evaluations=1)), ["a"])
+    plan = assemble_plan(problem, result, solver="auto", seconds=0.0, options={"keep": []}, again=once)
+    assert (plan.status, plan.stopped_because) == ("infeasible", "evaluations")
+    assert verdict_words(plan) == "no plan found that fits"
+    assert check_plan(plan, chain(), problem.time_ns) == []
+    claimed = check_plan(replace(plan, stopped_because="infeasible"), chain(), problem.time_ns)
+    assert claimed == ["the search stopped because nothing fits, which is not proven"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "says"),
+    [
+        (["a"], "op 'a' runs again, but the configuration keeps 'a'"),
+        (["z"], "the configuration's keep names 'z', which matches no op"),
+        ("a", "the configuration's keep is no list of patterns"),
+    ],
+)
+def test_the_checker_looks_at_what_is_kept(keep: object, says: str) -> None:
+    plan = planned(one_device(31))
+    assert check_plan(replace(plan, configuration={**plan.configuration, "keep": keep}), chain(), TIMES) == [says]
 
 
 def test_what_keep_names_runs_once() -> None:

@@ -81,6 +81,9 @@ def floor_words(plan: Plan) -> str:
     """The memory no plan can do without; empty where nothing is proven."""
     if not plan.memory_floor_bytes:
         return ""
+    if plan.memory_floor_op:
+        least = format_bytes(plan.memory_floor_bytes)
+        return f"every plan needs at least {least} while '{plan.memory_floor_op}' runs, whatever runs again"
     return f"every plan needs at least {format_bytes(plan.memory_floor_bytes)} on its fullest device"
 
 
@@ -119,6 +122,8 @@ def gain_words(plan: Plan) -> str:
     one = plan.one_device
     if one is None or plan.status == "infeasible":
         return ""
+    if plan.reruns:
+        return rerun_words(plan)
     if one.metrics.bytes_over_limit:
         return "where no order tried fits one device"
     if plan.gain is None or (plan.machine.num_devices == 1 and plan.gain == 0):
@@ -127,6 +132,28 @@ def gain_words(plan: Plan) -> str:
     if plan.gain == 0:
         return f"no gain over {alone}"
     return f"{share_words(plan.gain)} {'less' if plan.gain > 0 else 'more'} than {alone}"
+
+
+def rerun_words(plan: Plan) -> str:
+    """Of a plan that fits since ops run again: how many, what that costs, and what it must cost at least."""
+    runs = f"fits by running {counted(len(plan.reruns), 'op')} again"
+    if plan.extra_time is None:
+        return runs
+    least = plan.least_extra_time
+    proven = f", at least {share_words(least)} (proven)" if least else ""
+    return f"{runs}: {share_words(plan.extra_time)} more time than without the limit{proven}"
+
+
+def limit_words(plan: Plan) -> str:
+    """What a memory limit that was given for one device changes; empty where none was, or none is kept."""
+    one = plan.one_device
+    if plan.status == "infeasible" or plan.machine.num_devices > 1 or not plan.configuration.get("memory_limit"):
+        return ""
+    if plan.reruns:
+        return rerun_words(plan)
+    if one is None or one.order != "input-order":
+        return ""
+    return f"the memory limit changes nothing: the captured order needs {format_bytes(one.metrics.peak_memory_bytes)}"
 
 
 def share_words(change: float) -> str:

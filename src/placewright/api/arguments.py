@@ -80,6 +80,14 @@ def _rules(name: str, rules: Any, *, many: bool = False) -> tuple[tuple[str, str
     return tuple(pairs)
 
 
+def globs(name: str, value: Any) -> list[str]:
+    """Patterns as a list. Raises InputError, naming the argument, for anything but several of them."""
+    is_several = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_several or not all(isinstance(pattern, str) and pattern for pattern in value):
+        raise InputError(f"{name} is {value!r}; it must be a list of patterns, like ['encoder.*']")
+    return list(value)
+
+
 def _groups(name: str, groups: Any) -> tuple[tuple[str, ...], ...]:
     def is_list(value: Any) -> bool:
         return isinstance(value, Sequence) and not isinstance(value, str)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from placewright.api.arguments import budget, constraints, recorded_options, whole_number
+from placewright.api.arguments import budget, constraints, globs, recorded_options, whole_number
 from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
@@ -25,6 +25,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
+from placewright.rematerialization.proofs import some_may_run_again
 from placewright.rematerialization.solve import rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
@@ -113,8 +114,8 @@ def plan(
     dims
         Sizes of the open dimensions of an ONNX file, by name.
     keep
-        Globs over names of ops or modules: these run once. Others may run again where one device has too little memory
-        for what they make to be held.
+        Globs over names of ops or modules: these run once; ["*"] are all. Others may run again where one device has too
+        little memory for what they make to be held.
     on_progress
         Called now and then with the best so far.
     interrupted
@@ -138,6 +139,7 @@ def plan(
     guide = None if policy is None else find_policy(str(policy))
     method = make_method(solver, policy=guide, settings=settings)
     limits = budget(evaluations, time_limit, default_evaluations=5000)
+    keep = globs("keep", keep)
     machine = as_machine(devices)
     limited = memory_limits(memory_limit, machine)
     graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
@@ -153,10 +155,11 @@ def plan(
     )
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
+    may_run_again = some_may_run_again(problem, keep)
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     again = None
-    if result.metrics.bytes_over_limit and machine.num_devices == 1:
+    if may_run_again and result.metrics.bytes_over_limit:
         budget_left = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
         rerun = SearchRun(budget_left, seed=seed, on_progress=on_progress, interrupted=interrupted)
         again = rematerialize(problem, rerun, keep)

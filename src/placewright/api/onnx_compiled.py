@@ -81,7 +81,9 @@ class OnnxCompiled:
             write_measured(times, found, machine.devices[0].kind)
         self._workspaces = {op.name: op.workspace_bytes for op in with_workspaces(graph, times).ops}
         alone = make_plan(graph, first, measured=times, solver="input-order")
-        self.plan = make_plan(graph, machine, measured=times, **options) if given is None else Plan.of(given)
+        # ONNX Runtime runs each node once.
+        once = {**options, "keep": ["*"]}
+        self.plan = make_plan(graph, machine, measured=times, **once) if given is None else Plan.of(given)
         self._alone = OnnxStep(self._model, alone, self._first, self._cores[:1])
         self._step = OnnxStep(self._model, self.plan, self._workers, self._cores)
 

@@ -30,6 +30,10 @@ Dims = Annotated[
     typer.Option("--dim", metavar="NAME=SIZE", help="Size of an open dimension of an ONNX model; repeatable."),
 ]
 Measured = Annotated[Path | None, typer.Option(metavar="CSV", help="Measured op times, which override the cost model.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="GLOB", help="Ops or modules that run once: 'layers.0.*', or '*' for all; repeatable."),
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(

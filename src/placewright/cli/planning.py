@@ -12,6 +12,7 @@ from placewright.cli import INTERRUPTED, NOTHING_FEASIBLE, complain
 from placewright.cli.options import (
     Dims,
     Json,
+    Keep,
     Measured,
     Model,
     Plugins,
@@ -58,6 +59,7 @@ def plan(
     colocate: Annotated[
         list[str] | None, typer.Option(metavar="GLOB,GLOB", help="Ops or modules that share a device; repeatable.")
     ] = None,
+    keep: Keep = None,
     measured: Measured = None,
     dim: Dims = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright solvers`.")] = "auto",
@@ -130,6 +132,7 @@ def plan(
                 settings=parse_settings(setting) | ({} if ray is None else {"ray": ray}),
                 measured=measured,
                 dims=parse_dims(dim),
+                keep=keep or (),
                 on_progress=on_progress,
                 interrupted=interrupted,
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placewright.cli.options import Dims, Json, Quiet, parse_dims, parse_objective
+from placewright.cli.options import Dims, Json, Keep, Quiet, parse_dims, parse_objective
 from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
 
@@ -86,6 +86,10 @@ def run(
     devices: LocalDevices = "cpu:0,cpu:1",
     training: Training = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZES", help="As of `plan`: on one device ops may run again to keep it.")
+    ] = None,
+    keep: Keep = None,
     measured: MeasuredHere = None,
     profile: ProfileFolder = None,
     inductor: Inductor = False,
@@ -113,20 +117,22 @@ def run(
         raise InputError("--calibrate is for steps that are launched op by op; leave it or --cuda-graph out")
     goal = parse_objective(objective)
     given = None if plan_file is None else read_plan(plan_file)
-    options = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
+    options: dict[str, Any] = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
+    options |= {"memory_limit": memory_limit}
     with staged() as show:
         if is_onnx:
             files = any(path is not None for path in (profile, report, trace))
-            if training or inductor or cuda_graph or calibrate or files:
+            if training or inductor or cuda_graph or calibrate or keep or files:
                 raise InputError(
-                    "--training, --inductor, --cuda-graph, --calibrate, --profile, --report and --trace are for "
-                    "PyTorch modules, not ONNX files"
+                    "--training, --inductor, --cuda-graph, --calibrate, --keep, --profile, --report and --trace are "
+                    "for PyTorch modules, not ONNX files"
                 )
             drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, options, show)
         else:
             if dim or feeds is not None:
                 raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
             own = {"training": training, "profile": profile, "inductor": inductor, "cuda_graph": cuda_graph}
+            options |= {"keep": keep or ()}
             drawn = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
     _print(*drawn, as_json)
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from placewright.bounds import Bound, bound_with_reruns, floor_with_reruns, lower_bound, memory_floor_bytes
+from placewright.bounds import Bound, least_limit, lower_bound, memory_floor_bytes
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.plans import schedule
@@ -16,6 +16,7 @@ from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import status_of
+from placewright.rematerialization.proofs import bound_of_reruns
 from placewright.rematerialization.reruns import Rerun
 from placewright.rematerialization.solve import Rematerialized
 from placewright.search.constructive.one_device import INPUT_ORDER
@@ -41,12 +42,18 @@ def assemble_plan(
     again: what ops that run again make of it; it counts where it has less memory over the limits."""
     before = problem
     reruns: tuple[Rerun, ...] = ()
-    if again is not None and again.result.metrics.bytes_over_limit < result.metrics.bytes_over_limit:
-        problem, reruns = again.problem, again.reruns
-        result = replace(again.result, baselines=result.baselines)
+    if again is None or result.metrics.bytes_over_limit == 0:
+        bound, floor, floor_op = _bound(problem, result), memory_floor_bytes(problem), ""
+    else:
+        floor, floor_op = least_limit(problem)
+        if again.result.metrics.bytes_over_limit < result.metrics.bytes_over_limit:
+            problem, reruns = again.problem, again.reruns
+            result = replace(again.result, baselines=result.baselines)
+        proven = floor > (before.memory_limits_bytes[0] or 0)
+        result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
+        bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0)
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)
-    bound = bound_with_reruns(before) if reruns else _bound(problem, result)
     return Plan(
         graph_name=problem.graph.name,
         graph_fingerprint=problem.graph.fingerprint,
@@ -66,7 +73,7 @@ def assemble_plan(
         ),
         lower_bound=bound.value,
         bound_reason=bound.reason,
-        memory_floor_bytes=floor_with_reruns(before) if reruns else memory_floor_bytes(problem),
+        memory_floor_bytes=floor,
         status=status_of(
             result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
         ),
@@ -83,6 +90,7 @@ def assemble_plan(
         one_device=best_one_device(before, result),
         input_order_memory=_input_order_memory(before, result),
         reruns=reruns,
+        memory_floor_op=floor_op,
     )
 
 

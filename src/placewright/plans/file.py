@@ -42,7 +42,13 @@ if TYPE_CHECKING:
 #: The lists of a plan that are written as one list per field.
 _COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer, "reruns": Rerun}
 #: What the plans of earlier versions do not say, with what stands for it.
-_ADDED: Mapping[str, Any] = {"time_sources": None, "one_device": None, "input_order_memory": None, "reruns": None}
+_ADDED: Mapping[str, Any] = {
+    "time_sources": None,
+    "one_device": None,
+    "input_order_memory": None,
+    "reruns": None,
+    "memory_floor_op": "",
+}
 #: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
 #: which may be the whole file.
 _ABSENT = object()
@@ -118,7 +124,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
         value = getattr(plan, field.name)
-        if field.name == "reruns" and not value:
+        if field.name in ("reruns", "memory_floor_op") and not value:
             continue
         if field.name in _COLUMNS:
             columns = [column.name for column in fields(_COLUMNS[field.name])]

@@ -228,6 +228,8 @@ class Plan:
         that baseline ran; else None.
     reruns
         Ops that run again, so that what they make need not be held meanwhile, in their order.
+    memory_floor_op
+        Where ops may run again: the op that needs `memory_floor_bytes` while it runs, whatever else runs again.
     """
 
     graph_name: str
@@ -260,6 +262,7 @@ class Plan:
     one_device: OneDevice | None = None
     input_order_memory: MemoryCurve | None = None
     reruns: tuple[Rerun, ...] = ()
+    memory_floor_op: str = ""
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields, whether or not either plan can be asked questions (`api.questions.Plan`)."""
@@ -290,6 +293,28 @@ class Plan:
         """How far the objective may be above the optimum: value / lower_bound - 1; infinite where the bound is 0."""
         value = self.metrics.objective_value(self.objective)
         return value / self.lower_bound - 1 if self.lower_bound else (0.0 if value == 0 else float("inf"))
+
+    @property
+    def extra_time(self) -> float | None:
+        """Share of the time of the captured order that its reruns cost; None where nothing runs again."""
+        return self._beyond_captured(self.metrics.step_time_ns)
+
+    @property
+    def least_extra_time(self) -> float | None:
+        """What every plan within the limits costs at least, as a share like `extra_time`; None where nothing is proven.
+
+        It is 0 where the bound is not above the time of the captured order.
+        """
+        if self.objective != "step-time" or self.metrics.bytes_over_limit:
+            return None
+        least = self._beyond_captured(self.lower_bound)
+        return None if least is None else max(0.0, least)
+
+    def _beyond_captured(self, time_ns: int) -> float | None:
+        captured = self.one_device
+        if not self.reruns or captured is None or not captured.metrics.step_time_ns:
+            return None
+        return time_ns / captured.metrics.step_time_ns - 1
 
     @property
     def gain(self) -> float | None:

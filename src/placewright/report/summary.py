@@ -10,6 +10,7 @@ from placewright.analysis.outcome import (
     captured_order,
     device_words,
     floor_words,
+    limit_words,
     one_device_words,
     proven_infeasible,
     share_words,
@@ -40,11 +41,13 @@ def heading(plan: Plan) -> Markup:
         f"{plan.num_graph_ops:,} ops in the graph, {len(plan.ops):,} scheduled",
         f"objective: {_OBJECTIVE_NAMES[plan.objective].lower()}",
     ]
+    limited = limit_words(plan)
     status = element("span", plan.status, class_=f"status {plan.status}")
     return joined(
         [
             element("h1", title_words(plan), " ", status),
             element("p", " · ".join(facts), class_="facts"),
+            *([element("p", limited[0].upper(), limited[1:], class_="facts")] if limited else []),
             element("p", basis_words(plan.time_sources, plan.machine), class_="facts basis"),
         ]
     )

@@ -71,6 +71,13 @@ class PlanSummary:
         A proven bound on the objective, in ns or bytes, and which bound it is.
     memory_floor_bytes
         Every plan needs at least this much on its fullest device.
+    memory_floor_op
+        The op that needs it whatever else runs again; empty where nothing was to run again.
+    num_reruns
+        How many ops run again.
+    extra_time, least_extra_time
+        What that costs and what it must cost at least (proven), as shares of the time of the captured order; null where
+        nothing runs again, and where nothing is proven.
     gap
         How far the objective may be above the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
         infeasible.
@@ -100,6 +107,10 @@ class PlanSummary:
     lower_bound: int
     bound_reason: str
     memory_floor_bytes: int
+    memory_floor_op: str
+    num_reruns: int
+    extra_time: float | None
+    least_extra_time: float | None
     gap: float | None
     devices: tuple[DeviceSummary, ...]
     solver: str
@@ -134,6 +145,10 @@ def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[s
         lower_bound=plan.lower_bound,
         bound_reason=plan.bound_reason,
         memory_floor_bytes=plan.memory_floor_bytes,
+        memory_floor_op=plan.memory_floor_op,
+        num_reruns=len(plan.reruns),
+        extra_time=plan.extra_time,
+        least_extra_time=plan.least_extra_time,
         gap=None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,
         devices=tuple(
             DeviceSummary(

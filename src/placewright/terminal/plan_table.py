@@ -17,6 +17,7 @@ from placewright.analysis.outcome import (
     floor_words,
     found_by_words,
     gain_words,
+    limit_words,
     one_device_words,
     stopped_words,
     took_words,
@@ -50,7 +51,8 @@ _NAMES = {"step-time": "step time", "peak-memory": "peak memory"}
 def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[RenderableType]:
     """The parts to print. written: what was written, by path."""
     basis = line(basis_words(plan.time_sources, plan.machine), "dim")
-    parts: list[RenderableType] = [heading(headline(plan)), basis, _outcomes(plan), ""]
+    limited = [line(words)] if (words := limit_words(plan)) else []
+    parts: list[RenderableType] = [heading(headline(plan)), *limited, basis, _outcomes(plan), ""]
     parts += _missing(plan) if plan.status == "infeasible" else [_device_table(plan)]
     parts += [_moved(plan), "", *_baselines(plan), line(_effort(plan))]
     if written:
@@ -70,7 +72,8 @@ def headline(plan: Plan) -> str:
         return f"{what}: {verdict_words(plan)}"
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
-    return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if (gain := gain_words(plan)) else ''}"
+    gain = "" if plan.reruns else gain_words(plan)
+    return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
 
 
 def _outcomes(plan: Plan) -> Table:

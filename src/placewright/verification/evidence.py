@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, bound_with_reruns, lower_bound, nothing_fits
+from placewright.bounds import Bound, least_limit, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph, Op
@@ -19,8 +19,12 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, are_groups
 from placewright.problem.objective import Metrics
+from placewright.rematerialization.proofs import bound_of_reruns, some_may_run_again
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
+
+#: Bounds that hold only for plans that keep the limits.
+_WITHIN_LIMITS = ("proven by the solver", "tensors that must be dropped and made again")
 
 
 def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
@@ -41,7 +45,7 @@ def unchecked(plan: Plan) -> list[str]:
 
 
 def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
-    bound, value = _bound_that_holds(plan, problem), metrics.objective_value(plan.objective)
+    bound, value = _bound_that_holds(plan, metrics, problem), metrics.objective_value(plan.objective)
     if (plan.lower_bound, plan.bound_reason) != (bound.value, bound.reason):
         found = f"{plan.lower_bound} ({plan.bound_reason})"
         yield f"the lower bound is {found}, expected {bound.value} ({bound.reason})"
@@ -49,11 +53,28 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
         yield f"the lower bound {plan.lower_bound} is above the plan's own {plan.objective} of {value}"
 
 
-def _bound_that_holds(plan: Plan, problem: Problem) -> Bound:
+def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
     """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
-    own = bound_with_reruns(problem) if plan.reruns else lower_bound(problem)
+    tried = _reruns_were_tried(plan, metrics, problem)
+    own = bound_of_reruns(problem, fits=metrics.bytes_over_limit == 0) if tried else lower_bound(problem)
     claimed = Bound(plan.lower_bound, plan.bound_reason)
     return claimed if claimed.reason == "proven by the solver" and claimed.value > own.value else own
+
+
+def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
+    """Whether plans with reruns are among those that the plan is compared with: where it has some, and where it does
+    not fit although some were allowed. What `keep` has to be is checked elsewhere."""
+    keep = plan.configuration.get("keep")
+    if plan.reruns or metrics.bytes_over_limit == 0 or not _are_patterns(keep):
+        return bool(plan.reruns)
+    try:
+        return some_may_run_again(problem, keep)
+    except InputError:
+        return False
+
+
+def _are_patterns(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(pattern, str) for pattern in value)
 
 
 def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
@@ -64,8 +85,8 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
         reached = baseline.metrics.fitness(plan.objective)
         if reached < own:
             yield f"baseline '{baseline.name}' is better than the plan: {reached} against {own}"
-        # What a solver proves holds for plans that keep the limits; one that breaks them may well be below.
-        bounded = plan.bound_reason != "proven by the solver" or baseline.metrics.bytes_over_limit == 0
+        # Some bounds hold for plans that keep the limits; one that breaks them may well be below.
+        bounded = plan.bound_reason not in _WITHIN_LIMITS or baseline.metrics.bytes_over_limit == 0
         if bounded and baseline.metrics.objective_value(plan.objective) < plan.lower_bound:
             yield f"baseline '{baseline.name}' is below the lower bound {plan.lower_bound}"
         before = plan.input_order_memory
@@ -77,17 +98,24 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
 def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
     """Against the bound that holds, not the one the plan claims."""
     over, value = metrics.bytes_over_limit, metrics.objective_value(plan.objective)
-    bound = _bound_that_holds(plan, problem).value
+    bound = _bound_that_holds(plan, metrics, problem).value
     expected = "infeasible" if over > 0 else "optimal" if value == bound else "feasible"
     facts = f"{over} bytes over the limits and a {plan.objective} of {value} against a bound of {bound}"
     if plan.status != expected:
         yield f"the status is {plan.status} with {facts}, expected {expected}"
     if plan.stopped_because == "optimal" and expected != "optimal":
         yield f"the search stopped because the plan is optimal, with {facts}"
-    if plan.stopped_because == "infeasible" and (over == 0 or not nothing_fits(problem)):
+    if plan.stopped_because == "infeasible" and (over == 0 or not _is_proven_unfit(plan, metrics, problem)):
         yield "the search stopped because nothing fits, which " + (
             "this plan refutes" if over == 0 else "is not proven"
         )
+
+
+def _is_proven_unfit(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
+    if not _reruns_were_tried(plan, metrics, problem):
+        return nothing_fits(problem)
+    limit = problem.memory_limits_bytes[0]
+    return limit is not None and least_limit(problem)[0] > limit
 
 
 def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
@@ -108,7 +136,12 @@ def _counts(sources: TimeSources) -> str:
 def about_configuration(plan: Plan, graph: Graph) -> list[str]:
     """What the configuration records of memory limit, pins, forbids and colocations, against limits and placement.
     Plans need not record them."""
-    return [*_about_memory_limit(plan), *_about_rules(plan, graph), *_about_colocations(plan, graph)]
+    return [
+        *_about_memory_limit(plan),
+        *_about_rules(plan, graph),
+        *_about_colocations(plan, graph),
+        *_about_keep(plan, graph),
+    ]
 
 
 def _about_memory_limit(plan: Plan) -> Iterator[str]:
@@ -161,6 +194,21 @@ def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
                 if (device_of[op] == device) != pinned:
                     demand = f"{'pins' if pinned else 'forbids'} '{pattern}' to '{text}'"
                     yield f"op '{op}' is on device {device_of[op]}, but the configuration {demand}"
+
+
+def _about_keep(plan: Plan, graph: Graph) -> Iterator[str]:
+    keep = plan.configuration.get("keep") or []
+    if not _are_patterns(keep):
+        yield "the configuration's keep is no list of patterns"
+        return
+    ops = _placed_ops(graph)
+    names, again = OpNames(ops), {rerun.op for rerun in plan.reruns}
+    for pattern in keep:
+        matched = [ops[index].name for index in names.matching(pattern)]
+        if not matched:
+            yield f"the configuration's keep names '{pattern}', which matches no op"
+        for op in again.intersection(matched):
+            yield f"op '{op}' runs again, but the configuration keeps '{pattern}'"
 
 
 def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
