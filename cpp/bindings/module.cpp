@@ -26,6 +26,7 @@ void bind_bounds(nb::module_& m);
 void bind_rematerialize(nb::module_& m);
 void bind_memory_levels(nb::module_& m);
 void bind_graph_network(nb::module_& m);
+void bind_offsets(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
@@ -54,4 +55,5 @@ NB_MODULE(_core, m) {
     placewright::bind_rematerialize(m);
     placewright::bind_memory_levels(m);
     placewright::bind_graph_network(m);
+    placewright::bind_offsets(m);
 }

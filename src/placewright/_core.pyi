@@ -626,3 +626,8 @@ class Neighbours:
         """
         The nodes of the better half of each copy, and to whom they listen within two steps.
         """
+
+def smallest_arena(begin: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], end: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], effort: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], int, int]:
+    """
+    Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a bound that no arena is below.
+    """

@@ -143,6 +143,7 @@ def test_check_names_what_does_not_match_in_another_graph(
         ("dot", "plan.dot"),
         ("device-map", "plan.device-map.json"),
         ("memory-viz", "plan.memory-viz.pickle"),
+        ("offsets", "plan.offsets.json"),
     ],
 )
 def test_export_writes_beside_the_plan(target: str, name: str, placewright: Placewright, saved: Path) -> None:
@@ -150,6 +151,20 @@ def test_export_writes_beside_the_plan(target: str, name: str, placewright: Plac
     assert (outcome.code, outcome.out.splitlines()[0]) == (0, str(saved.with_name(name)))
     assert (len(outcome.out.splitlines()) == 1) == (target != "device-map")
     assert saved.with_name(name).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "alignment", "said"),
+    [("offsets", 3, "an alignment is a power of two, not 3"), ("csv", 64, "the target csv has no alignment")],
+)
+def test_an_alignment_is_a_power_of_two_and_of_offsets(
+    target: str, alignment: int, said: str, placewright: Placewright, saved: Path
+) -> None:
+    outcome = placewright("export", saved, "--to", target, "--alignment", alignment)
+    assert (outcome.code, outcome.err) == (2, f"placewright: error: {said}\n")
+    assert placewright("export", saved, "--to", "offsets", "--alignment", 4096).code == 0
+    written = json.loads(saved.with_name("plan.offsets.json").read_text())
+    assert {buffer["offset"] % 4096 for device in written["devices"] for buffer in device["buffers"]} == {0}
 
 
 def test_a_device_map_says_what_it_costs_if_the_model_is_there(

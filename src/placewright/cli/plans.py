@@ -108,7 +108,8 @@ def export(
             help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
             "Graphviz), device-map (whole modules to devices, for accelerate), pipelining (split points for "
             "torch.distributed.pipelining), graphdef (TensorFlow nodes with devices and control inputs), onnx (the "
-            "model with nodes in plan order, each with its device) or memory-viz (for pytorch.org/memory_viz).",
+            "model with nodes in plan order, each with its device), memory-viz (for pytorch.org/memory_viz) or offsets "
+            "(where each buffer lies in one arena per device).",
         ),
     ],
     model: Annotated[
@@ -121,6 +122,10 @@ def export(
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default beside the plan.")
+    ] = None,
+    alignment: Annotated[
+        int | None,
+        typer.Option("--alignment", metavar="BYTES", help="Of offsets: a power of two, by default 64."),
     ] = None,
     quiet: Quiet = False,
 ) -> int:
@@ -144,7 +149,7 @@ def export(
         return export_map(plan_file, to, path)
     plan = read_plan(plan_file)
     told, warnings = told_of_export(plan, to, model)
-    write_export(plan, to, path, graph=model)
+    write_export(plan, to, path, graph=model, alignment=alignment)
     emit("\n".join([str(path), *told]))
     for warning in warnings:
         print(f"placewright: warning: {printable(warning)}", file=sys.stderr)

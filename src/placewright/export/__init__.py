@@ -9,11 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import csv, device_map, dot, dot_flow, graphdef, memory_viz, onnx_model, perfetto, pipelining
+from placewright.export import (
+    csv,
+    device_map,
+    dot,
+    dot_flow,
+    graphdef,
+    memory_viz,
+    offsets,
+    onnx_model,
+    perfetto,
+    pipelining,
+)
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
 from placewright.plans.graph_match import planned_graph
+from placewright.plans.offsets import DEFAULT_ALIGNMENT
 from placewright.plans.provenance import find_graph, recorded_times
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
@@ -29,6 +41,8 @@ class Target:
     content of the file; None where that takes the plan's graph. write_with_graph: with who reads what, when the graph
     is given, or needed. write_text: what a path in .pbtxt gets instead. packs: a path in .gz is compressed, which
     readers of other formats do not undo.
+    arrange: of a target that aligns what it writes: the content, from the plan, the path of the export and the
+    alignment.
     rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
     file and the path of the export.
     tell: of a target that other programs execute and that does not hold the whole plan: what that costs or leaves out,
@@ -43,6 +57,7 @@ class Target:
     write_text: Callable[[Plan, Graph], bytes] | None = None
     tell: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
     rewrite: Callable[[Plan, Path, Path], bytes] | None = None
+    arrange: Callable[[Plan, Path, int], bytes] | None = None
 
 
 def _tell_map(plan: Plan, graph: Graph, measured: Path | None) -> tuple[list[str], list[str]]:
@@ -106,12 +121,26 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "memory-viz": Target(
             suffix=".memory-viz.pickle", summary="for pytorch.org/memory_viz", write=memory_viz.to_bytes
         ),
+        "offsets": Target(
+            suffix=".offsets.json",
+            summary="where each buffer lies in one arena per device",
+            write=None,
+            arrange=offsets.to_bytes,
+            packs=True,
+        ),
     }
 )
 _LOGGER = logging.getLogger(__name__)
 
 
-def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
+def export_plan(
+    plan: Plan,
+    target: str,
+    path: str | Path,
+    *,
+    graph: Graph | str | Path | None = None,
+    alignment: int | None = None,
+) -> None:
     """Write a plan for another tool.
 
     Parameters
@@ -119,24 +148,26 @@ def export_plan(plan: Plan, target: str, path: str | Path, *, graph: Graph | str
     plan
         What is written.
     target
-        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef", "onnx" or "memory-viz".
+        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef", "onnx", "memory-viz" or "offsets".
     path
-        The file; a Perfetto trace is compressed when its name ends in .gz, and a GraphDef is text when it ends in
-        .pbtxt.
+        The file; a Perfetto trace and offsets are compressed when its name ends in .gz, a GraphDef is text when it ends
+        in .pbtxt, and offsets are a table when it ends in .csv or .csv.gz.
     graph
         What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
         is named here or not run. "dot" and "perfetto" show who reads what in a graph that is given, otherwise what each
         step waited for. "device-map", "pipelining" and "graphdef" need the graph, "onnx" its file. A device map and a
         split do not hold the whole plan: it is planned anew under them, and what speaks against them is logged as
         warnings.
+    alignment
+        Of "offsets": all are multiples of this power of two, in bytes; by default 64.
 
     Raises
     ------
     InputError
-        When the target is unknown, the plan lacks what it needs, the graph is another one, or the file cannot be
-        written.
+        When the target is unknown or has no alignment, the plan lacks what it needs, the graph is another one, or the
+        file cannot be written.
     """
-    write_export(plan, target, path, graph=graph)
+    write_export(plan, target, path, graph=graph, alignment=alignment)
     for objection in told_of_export(plan, target, graph)[1]:
         _LOGGER.warning(objection)
 
@@ -166,15 +197,26 @@ def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = N
     return tell(plan, found, recorded_times(plan))
 
 
-def write_export(plan: Plan, target: str, path: str | Path, *, graph: Graph | str | Path | None = None) -> None:
+def write_export(
+    plan: Plan,
+    target: str,
+    path: str | Path,
+    *,
+    graph: Graph | str | Path | None = None,
+    alignment: int | None = None,
+) -> None:
     """As `export_plan`, without a judgement of what is written."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
+    if alignment is not None and found.arrange is None:
+        raise InputError(f"the target {target} has no alignment")
     if found.write_text is not None and str(path).endswith(".pbtxt"):
         found = replace(found, write_with_graph=found.write_text)
     file = graph if graph is not None else plan.configuration.get("model")
-    if found.rewrite is not None and isinstance(file, str | Path) and str(file).lower().endswith(".onnx"):
+    if found.arrange is not None:
+        data = found.arrange(plan, Path(path), DEFAULT_ALIGNMENT if alignment is None else alignment)
+    elif found.rewrite is not None and isinstance(file, str | Path) and str(file).lower().endswith(".onnx"):
         data = found.rewrite(plan, Path(file), Path(path))
     else:
         data = _content(plan, found, graph, _asked(target))
