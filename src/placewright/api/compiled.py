@@ -318,7 +318,9 @@ class Compiled:
         with self._lock:
             made = self._made.get(key)
             if made is None:
-                made = self._make(args, kwargs, tensors)
+                # Other threads write to tensors that are made meanwhile.
+                with torch.inference_mode(False):
+                    made = self._make(args, kwargs, tensors)
                 if made.module.step.program.reads_offsets and not self._reads_offsets:
                     self._reads_offsets = True
                     key, _ = self._key(args, kwargs)

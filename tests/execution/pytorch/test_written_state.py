@@ -334,3 +334,31 @@ def test_values_of_decompositions_are_computed_as_the_module_computes_them() -> 
     with planned(Spectra(), x) as compiled:
         for one, other in zip(compiled(x), Spectra()(x), strict=True):
             assert torch.equal(one, other)
+
+
+class Averages(nn.Module):
+    """Keeps an average of its inputs in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.average.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return x - self.average
+
+
+def test_a_plan_that_is_made_in_inference_mode_writes_to_buffers() -> None:
+    model, reference = Averages().eval(), Averages().eval()
+    with placewright.compile(model, torch.ones(3, 4), devices="cpu:0,cpu:1") as compiled, torch.inference_mode():
+        for rows in (3, 5, 7):
+            assert torch.equal(compiled(torch.ones(rows, 4)), reference(torch.ones(rows, 4)))
+        assert torch.equal(model.average, reference.average)
+
+
+def test_a_buffer_of_inference_mode_that_the_step_writes_to_is_refused() -> None:
+    model = Averages().eval()
+    with placewright.compile(model, torch.ones(3, 4), devices="cpu:0,cpu:1") as compiled, torch.inference_mode():
+        model.average = torch.zeros(4)
+        with pytest.raises(InputError, match=r"'average' was made in torch.inference_mode\(\)"):
+            compiled(torch.ones(3, 4))

@@ -129,7 +129,8 @@ class Parameters:
 
 
 class _Sharing:
-    """Finds tensors that share memory where a step writes to one of them: the plan took them to be apart."""
+    """Finds what a step cannot write to: tensors that share memory, which the plan took to be apart, and those of an
+    inference mode."""
 
     def __init__(self, program: TorchProgram) -> None:
         written = overwritten_by(program.graph)
@@ -152,6 +153,12 @@ class _Sharing:
 
 
 def _refuse_sharing(named: Sequence[tuple[str, Any, bool]]) -> None:
+    for name, tensor, written in named:
+        if written and tensor.is_inference():
+            raise InputError(
+                f"'{shown(name)}' was made in torch.inference_mode(), and only there it can be written to, as the step "
+                "would in threads of its own; make it outside, or clone it"
+            )
     before: list[tuple[int, str, bool]] = []
     for begin, (name, tensor, written) in sorted(((each[1].data_ptr(), each) for each in named), key=itemgetter(0)):
         before = [each for each in before if each[0] > begin]
