@@ -3,6 +3,7 @@
 
 #include "arrays.hpp"
 #include "bounds/memory.hpp"
+#include "bounds/remaking.hpp"
 #include "bounds/time.hpp"
 
 namespace placewright {
@@ -11,6 +12,15 @@ namespace {
 
 void require_budget(int64_t budget) {
     if (budget < 0 || budget >= Problem::kNoLimit) throw std::invalid_argument("budget must lie in [0, 2^62)");
+}
+
+void require_index(const std::vector<int32_t>& values, size_t size) {
+    if (std::ranges::any_of(values, [&](int32_t value) { return value < 0 || size_t(value) >= size; }))
+        throw std::invalid_argument("an index is out of range");
+}
+
+void require_same_size(bool same) {
+    if (!same) throw std::invalid_argument("arrays differ in length");
 }
 
 }  // namespace
@@ -46,6 +56,31 @@ void bind_bounds(nb::module_& m) {
         nb::arg("problem"), nb::arg("budget"),
         "Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves "
         "more.");
+    m.def(
+        "remaking_bound",
+        [](const ArrayIn<int64_t>& room, const ArrayIn<int32_t>& moment, const ArrayIn<int64_t>& bytes,
+           const ArrayIn<uint8_t>& is_way, const ArrayIn<uint8_t>& may_go, const ArrayIn<int32_t>& way_from,
+           const ArrayIn<int32_t>& way_to, const ArrayIn<int32_t>& made, const ArrayIn<int32_t>& run,
+           const ArrayIn<int64_t>& time_ns, const ArrayIn<double>& prices, int32_t steps, int64_t budget) {
+            const Remaking remaking{as_vector(room),   as_vector(moment),   as_vector(bytes),  as_vector(is_way),
+                                    as_vector(may_go), as_vector(way_from), as_vector(way_to), as_vector(made),
+                                    as_vector(run),    as_vector(time_ns)};
+            const size_t nodes = remaking.moment.size();
+            require_same_size(remaking.bytes.size() == nodes && remaking.is_way.size() == nodes &&
+                              remaking.may_go.size() == nodes && remaking.way_from.size() == remaking.way_to.size() &&
+                              remaking.made.size() == remaking.run.size() && prices.size() == remaking.room.size());
+            require_index(remaking.moment, remaking.room.size());
+            require_index(remaking.way_from, nodes);
+            require_index(remaking.way_to, nodes);
+            require_index(remaking.made, nodes);
+            require_index(remaking.run, remaking.time_ns.size());
+            require_budget(budget);
+            nb::gil_scoped_release release;
+            return remaking_bound(remaking, as_vector(prices), steps, budget);
+        },
+        nb::kw_only(), nb::arg("room"), nb::arg("moment"), nb::arg("bytes"), nb::arg("is_way"), nb::arg("may_go"),
+        nb::arg("way_from"), nb::arg("way_to"), nb::arg("made"), nb::arg("run"), nb::arg("time_ns"), nb::arg("prices"),
+        nb::arg("steps"), nb::arg("budget"), "Least time of making memory again, in ns; cpp/core/bounds/remaking.hpp.");
 }
 
 }  // namespace placewright

@@ -6,13 +6,13 @@ place is not made again (docs/algorithms.md, "Bounds with reruns").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+import placewright._core as _core
 from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 from placewright.problem.pieces import Bools, Ints, Pieces
@@ -23,10 +23,9 @@ Floats = NDArray[np.float64]
 _MOMENTS = 256
 #: How many readers of what an op makes are told apart, one after the other.
 _MAX_CHAIN = 12
-#: Passes of coordinate ascent over the moments, and steps along subgradients.
-_PASSES, _STEPS = 3, 60
-#: Prices are whole multiples of a 2**-30th of the least.
-_PRICE_BITS = 30
+#: Passes of coordinate ascent over the moments without ways; with ways, moments beside those that have a price then,
+#: steps along supergradients, and arcs that these may look at.
+_PASSES, _MORE_MOMENTS, _STEPS, _BUDGET = 3, 24, 100, 40_000_000
 #: How many columns of ancestors and descendants are held at a time.
 _COLUMNS = 1024
 
@@ -44,7 +43,7 @@ def rematerialized_time(problem: Problem, in_order: bool = False) -> Bound:
     total = int(problem.time_ns[problem.lowered.graph_op, 0].sum())
     memory = _Memory(problem, in_order)
     moments = memory.moments()
-    again = _covered(memory, moments) if len(moments) else 0
+    again = _Program(memory, moments).proven() if len(moments) else 0
     return Bound(total + again, "tensors that must be dropped and made again")
 
 
@@ -153,111 +152,207 @@ class _Memory(Pieces):
         return np.array([own[excess[own].argmax()] for own in stretches], np.int64)
 
 
+class _Program:
+    """The linear program: at every moment the bytes of drops are no less than those over the limit.
+
+    row, piece: of nodes, which are pieces that may go at moments at which they are needed later. made, run: pairs of a
+    node and a run that would make it again, by its maker and the gap it lies in. excess: bytes to drop, by moment.
+    """
+
+    def __init__(self, memory: _Memory, moments: Ints) -> None:
+        assert memory.limit is not None
+        self.memory = memory
+        seeds = np.zeros((memory.num_ops, len(moments)), np.bool_)
+        seeds[moments, np.arange(len(moments))] = True
+        self.after, before = memory.after(seeds), memory.before(seeds)
+        self.up_to = before | seeds
+        self.pieces = np.flatnonzero((memory.bytes > 0) & ((np.diff(memory.read_begin) > 0) | memory.stays))
+        self.place = np.full(len(memory.bytes), -1)
+        self.place[self.pieces] = np.arange(len(self.pieces))
+        maker, until = memory.maker[self.pieces], memory.again_before[memory.maker[self.pieces]]
+        reader, of = memory.readers(self.pieces)
+        shape = len(self.pieces), len(moments)
+        self.touched, read_later = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        np.logical_or.at(self.touched, of, seeds[reader])
+        np.logical_or.at(read_later, of, self.after[reader])
+        self.touched |= seeds[maker]
+        self.is_needed = (read_later | memory.stays[self.pieces][:, None]) & before[maker] & ~self.touched
+        is_over = self.up_to[np.minimum(until, memory.num_ops - 1)] & (until < memory.num_ops)[:, None]
+        self.can_be_made = memory.may_go[self.pieces][:, None] & ~is_over
+        needed_bytes = memory.bytes[self.pieces] @ self.is_needed
+        self.excess: Ints = np.maximum(0, memory.own_bytes[moments] + needed_bytes - memory.limit)
+        self._find_gaps()
+        place, self.row = np.nonzero(self.is_needed & self.can_be_made & (self.excess > 0))
+        self.piece = self.pieces[place]
+        self.bytes = memory.bytes[self.piece]
+        self.made, self.run = self._makings(place, self.row, self.gap_end[place, self.row])
+
+    def _find_gaps(self) -> None:
+        """Of the readers of all that an op makes some come one after the other. What is gone at a moment is made again
+        after the latest of them that came before it, and before the first behind it that reads it: in one of the gaps
+        between. Who makes it again in different gaps does so in different runs."""
+        makers, self.of_maker = np.unique(self.memory.maker[self.pieces], return_inverse=True)
+        self.chain = _chains(self.memory, self.pieces, self.of_maker, len(makers), self.after, self.up_to)
+        self.position = np.zeros((len(makers), self.touched.shape[1]), np.int8)
+        length = (self.chain >= 0).sum(axis=1)[self.of_maker]
+        self.gap_end = np.repeat((length + 1)[:, None], self.touched.shape[1], axis=1).astype(np.int8)
+        reads = np.unique(self.memory.reader * len(self.memory.bytes) + self.memory.read)
+        for number in range(_MAX_CHAIN, 0, -1):
+            link = self.chain[:, number - 1]
+            self.position[link >= 0] += self.up_to[link[link >= 0]]
+            own = link[self.of_maker]
+            is_read = np.isin(own * len(self.memory.bytes) + self.pieces, reads) & (own >= 0)
+            self.gap_end[is_read] = np.where(self.after[own[is_read]], number, self.gap_end[is_read])
+
+    def _makings(self, place: Ints, row: Ints, gap_end: Ints) -> tuple[Ints, Ints]:
+        """Nodes and runs that would make them again, by number of the maker and gap."""
+        first, maker = self.position[self.of_maker[place], row], self.memory.maker[self.pieces[place]]
+        inside = [np.flatnonzero((first <= gap) & (gap < gap_end)) for gap in range(_MAX_CHAIN + 1)]
+        runs = [maker[nodes] * (_MAX_CHAIN + 1) + gap for gap, nodes in enumerate(inside)]
+        return np.concatenate(inside), np.concatenate(runs)
+
+    def proven(self) -> int:
+        fits = np.bincount(self.row, weights=self.bytes, minlength=len(self.excess)) >= self.excess
+        if not fits.all() or not (self.excess > 0).any():
+            return 0  # no plan keeps the limit, or nothing need be dropped in every order
+        prices = _best_prices(self._drops())
+        kept = np.flatnonzero(prices > 0)
+        others = np.flatnonzero((prices == 0) & (self.excess > 0))
+        kept = np.append(kept, others[:: max(1, -(-len(others) // _MORE_MOMENTS))])
+        return self._with_ways(np.sort(kept), prices)
+
+    def _drops(self) -> _Drops:
+        names, drop = np.unique(self.run, return_inverse=True)
+        keys = self.row[self.made] * len(names) + drop
+        pairs, where = np.unique(keys, return_inverse=True)
+        sizes = np.bincount(where, weights=self.bytes[self.made])
+        return _Drops(
+            excess=self.excess,
+            begin=np.searchsorted(pairs // max(1, len(names)), np.arange(len(self.excess) + 1)),
+            drop=pairs % max(1, len(names)),
+            bytes=sizes,
+            time_ns=self.memory.time_ns[names // (_MAX_CHAIN + 1)],
+        )
+
+    def _with_ways(self, rows: Ints, prices: Floats) -> int:
+        """What is proven at some of the moments when ways are counted: what is read to make a piece again and is not
+        needed by itself is either held at the moment, or made again as well, before that piece is read."""
+        memory, count = self.memory, self.touched.shape[1]
+        is_in = np.isin(self.row, rows)
+        num_needed = int(is_in.sum())
+        nodes, source, target = self._ways(self.place[self.piece[is_in]] * count + self.row[is_in])
+        place, row = nodes // count, nodes % count
+        may_go = self.can_be_made[place, row]
+        before = self._made_before(nodes[:num_needed], len(nodes), source, target)
+        gap_end = np.append(
+            self.gap_end[place[:num_needed], row[:num_needed]], self._gap_ends(before, place)[num_needed:]
+        )
+        made, run = self._makings(place[may_go], row[may_go], gap_end[may_go])
+        made = np.flatnonzero(may_go)[made]
+        made, run = _joined(made, run)
+        names, run = np.unique(run, return_inverse=True)
+        moment = np.searchsorted(rows, row)
+        sizes = memory.bytes[self.pieces[place]]
+        held = np.zeros(len(rows), np.int64)
+        np.add.at(held, moment[:num_needed], sizes[:num_needed])
+        value = _core.remaking_bound(
+            room=held - self.excess[rows],
+            moment=moment.astype(np.int32),
+            bytes=sizes,
+            is_way=(np.arange(len(nodes)) >= num_needed).astype(np.uint8),
+            may_go=may_go.astype(np.uint8),
+            way_from=source.astype(np.int32),
+            way_to=target.astype(np.int32),
+            made=made.astype(np.int32),
+            run=run.astype(np.int32),
+            time_ns=memory.time_ns[names // (_MAX_CHAIN + 1)],
+            prices=prices[rows],
+            steps=_STEPS,
+            budget=_BUDGET,
+        )
+        return max(0, int(value))
+
+    def _ways(self, needed: Ints) -> tuple[Ints, Ints, Ints]:
+        """The nodes with those that are read on the way to them, by piece and moment, and pairs: one that is made again
+        and one that is read for it."""
+        memory, count = self.memory, self.touched.shape[1]
+        by_reader = np.argsort(memory.reader, kind="stable")
+        read = memory.read[by_reader]
+        begin = np.searchsorted(memory.reader[by_reader], np.arange(memory.num_ops + 1))
+        nodes = frontier = needed
+        sources, targets = [needed[:0]], [needed[:0]]
+        while len(frontier):
+            maker = memory.maker[self.pieces[frontier // count]]
+            counts = begin[maker + 1] - begin[maker]
+            of = np.repeat(np.arange(len(frontier)), counts)
+            to = self.place[read[begin[maker][of] + np.arange(len(of)) - (np.cumsum(counts) - counts)[of]]]
+            at = frontier[of] % count
+            is_way = (to >= 0) & ~self.is_needed[to, at] & ~self.touched[to, at]
+            sources.append(frontier[of][is_way])
+            targets.append((to * count + at)[is_way])
+            new = np.setdiff1d(targets[-1], nodes)
+            nodes = np.append(nodes, new)
+            frontier = new[self.can_be_made[new // count, new % count]]
+        in_turn = np.argsort(nodes)
+        source, target = (
+            in_turn[np.searchsorted(nodes[in_turn], np.concatenate(pairs))] for pairs in (sources, targets)
+        )
+        return nodes, source, target
+
+    def _made_before(self, needed: Ints, num_nodes: int, source: Ints, target: Ints) -> Ints:
+        """Per node the op before whose first run it is made again if it is: of a needed one its first reader behind the
+        moment, of a way what those have whose way it is. The number of ops where there is none, or not one."""
+        none = self.memory.num_ops
+        place, row = np.divmod(needed, self.touched.shape[1])
+        links = np.hstack([self.chain, np.full((len(self.chain), 1), -1)])
+        reader = links[self.of_maker[place], self.gap_end[place, row] - 1]
+        first = np.append(np.where(reader < 0, none, reader), np.full(num_nodes - len(needed), none))
+        last = np.where(np.arange(num_nodes) < len(needed), first, -1)
+        while True:
+            before = last.copy()
+            np.minimum.at(first, target, first[source])
+            np.maximum.at(last, target, last[source])
+            if (last == before).all():
+                return last if self.memory.in_order else np.where(first == last, last, none)
+
+    def _gap_ends(self, before: Ints, place: Ints) -> Ints:
+        """Per node behind the last gap in which it can be made again so that it is before the op given."""
+        chain = self.chain[self.of_maker[place]]
+        length = (chain >= 0).sum(axis=1)
+        ops = np.unique(before[before < self.memory.num_ops])
+        seeds = np.zeros((self.memory.num_ops, len(ops)), np.bool_)
+        seeds[ops, np.arange(len(ops))] = True
+        ends = length + 1
+        if len(ops):
+            follows = self.memory.after(seeds) | seeds
+            column = np.searchsorted(ops, np.minimum(before, ops[-1]))
+            for number in range(_MAX_CHAIN, 0, -1):
+                link = chain[:, number - 1]
+                ends = np.where((link >= 0) & (before < self.memory.num_ops) & follows[link, column], number, ends)
+        return ends
+
+
+def _joined(made: Ints, run: Ints) -> tuple[Ints, Ints]:
+    """Each node with one run: gaps of an op in any of which some node could be made again become one."""
+    in_turn = np.lexsort((run, made))
+    made, run = made[in_turn], run[in_turn]
+    same = made[1:] == made[:-1]
+    crossed = np.unique(run[1:][same])  # a gap that is joined to the one before it
+    numbers = np.unique(run)
+    first = numbers[~np.isin(numbers, crossed)]
+    return made[np.append(True, ~same)], first[np.searchsorted(first, run[np.append(True, ~same)], side="right") - 1]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Drops:
-    """The linear program. Rows are moments, by `begin`; excess: bytes to drop at each. drop, bytes: per entry of a row
-    the drop and what of it is held at the moment. time_ns: of each drop."""
+    """The program without ways. Rows are moments, by `begin`; excess: bytes to drop at each. drop, bytes: per entry of
+    a row the drop and what of it is held at the moment. time_ns: of each drop."""
 
     excess: Ints
     begin: Ints
     drop: Ints
-    bytes: Ints
+    bytes: Floats
     time_ns: Ints
-
-    @cached_property
-    def row(self) -> Ints:
-        return np.repeat(np.arange(len(self.excess)), np.diff(self.begin))
-
-    def paid(self, prices: Floats) -> Floats:
-        paid = np.bincount(self.drop, weights=self.bytes * prices[self.row], minlength=len(self.time_ns))
-        return np.asarray(paid, np.float64)
-
-    def proven(self, prices: Floats) -> int:
-        """What the prices prove, exactly, rounded up."""
-        if not prices.any():
-            return 0
-        shift = max(0, _PRICE_BITS - int(np.floor(np.log2(prices[prices > 0].min()))))
-        whole = [int(price * 2.0**shift) for price in prices.tolist()]
-        paid = [0] * len(self.time_ns)
-        for row, price in enumerate(whole):
-            if price:
-                own = slice(self.begin[row], self.begin[row + 1])
-                for drop, size in zip(self.drop[own].tolist(), self.bytes[own].tolist(), strict=True):
-                    paid[drop] += size * price
-        value = sum(excess * price for excess, price in zip(self.excess.tolist(), whole, strict=True))
-        value -= sum(max(0, own - (time << shift)) for own, time in zip(paid, self.time_ns.tolist(), strict=True))
-        return max(0, -(-int(value) >> shift))
-
-
-def _covered(memory: _Memory, moments: Ints) -> int:
-    """The least time of later runs."""
-    drops = _drops(memory, moments)
-    fits = np.bincount(drops.row, weights=drops.bytes, minlength=len(moments)) >= drops.excess
-    if not fits.all() or not (drops.excess > 0).any():
-        return 0  # no plan keeps the limit, or nothing need be dropped in every order
-    return drops.proven(_best_prices(drops))
-
-
-def _drops(memory: _Memory, moments: Ints) -> _Drops:
-    assert memory.limit is not None
-    seeds = np.zeros((memory.num_ops, len(moments)), np.bool_)
-    seeds[moments, np.arange(len(moments))] = True
-    after = memory.after(seeds)
-    before = memory.before(seeds)
-    pieces = np.flatnonzero((memory.bytes > 0) & (np.diff(memory.read_begin) > 0) | memory.stays)
-    needed = np.zeros((len(pieces), len(moments)), np.bool_)
-    reader, of = memory.readers(pieces)
-    read_by = np.flatnonzero(np.append(1, np.diff(of))) if len(of) else of
-    needed[of[read_by]] = np.logical_or.reduceat(after[reader], read_by, axis=0) if len(of) else False
-    needed |= memory.stays[pieces][:, None]
-    needed &= before[memory.maker[pieces]]
-    np.logical_and.at(needed, of, ~seeds[reader])
-    until = np.minimum(memory.again_before[memory.maker[pieces]], memory.num_ops - 1)
-    is_over = (before[until] | seeds[until]) & (memory.again_before[memory.maker[pieces]] < memory.num_ops)[:, None]
-    can_go = needed & memory.may_go[pieces][:, None] & ~is_over
-    excess = memory.own_bytes[moments] + memory.bytes[pieces] @ needed - memory.limit
-    rows, drops, sizes = map(np.concatenate, zip(*_entries(memory, pieces, can_go, after, before | seeds), strict=True))
-    in_turn = np.lexsort((drops, rows))
-    rows, drops, sizes = rows[in_turn], drops[in_turn], sizes[in_turn]
-    first = np.flatnonzero(np.append(True, (np.diff(rows) > 0) | (np.diff(drops) > 0))) if len(rows) else rows
-    sizes = np.add.reduceat(sizes, first) if len(rows) else sizes
-    names, drop = np.unique(drops[first], return_inverse=True)
-    return _Drops(
-        excess=np.maximum(0, excess),
-        begin=np.searchsorted(rows[first], np.arange(len(moments) + 1)),
-        drop=drop,
-        bytes=sizes,
-        time_ns=memory.time_ns[names // (_MAX_CHAIN + 1)],
-    )
-
-
-def _entries(
-    memory: _Memory, pieces: Ints, can_go: Bools, after: Bools, up_to: Bools
-) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Moments, drops and bytes: what of a drop is held at a moment.
-
-    Of the readers of all that an op makes some come one after the other. A drop is one between two of them. What is
-    gone at a moment is made again after the latest of them that came before it, and before the first behind it that
-    reads it: in one of the gaps between, each of which is a drop that would do.
-    """
-    makers, of_maker = np.unique(memory.maker[pieces], return_inverse=True)
-    shape = len(makers), can_go.shape[1]
-    position = np.zeros(shape, np.int8)
-    chain = _chains(memory, pieces, of_maker, len(makers), after, up_to)
-    gap_end = np.full(can_go.shape, _MAX_CHAIN + 1, np.int8)
-    reads = np.unique(memory.reader * len(memory.bytes) + memory.read)
-    for place in range(_MAX_CHAIN, 0, -1):
-        link = chain[:, place - 1]
-        has = link >= 0
-        position[has] += up_to[link[has]]
-        own = link[of_maker]
-        is_read = np.isin(own * len(memory.bytes) + pieces, reads) & (own >= 0)
-        gap_end[is_read] = np.where(after[own[is_read]], place, gap_end[is_read])
-    length = (chain >= 0).sum(axis=1)[of_maker]
-    gap_end = np.minimum(gap_end, (length + 1)[:, None])
-    for gap in range(_MAX_CHAIN + 1):
-        piece, moment = np.nonzero(can_go & (position[of_maker] <= gap) & (gap < gap_end))
-        yield moment, makers[of_maker[piece]] * (_MAX_CHAIN + 1) + gap, memory.bytes[pieces[piece]]
 
 
 def _chains(
@@ -285,9 +380,8 @@ def _chains(
 
 
 def _best_prices(drops: _Drops) -> Floats:
-    """Coordinate ascent, moment by moment, then steps along subgradients: of all tried what proves most."""
-    prices = np.zeros(len(drops.excess))
-    paid = np.zeros(len(drops.time_ns))
+    """Coordinate ascent, moment by moment."""
+    prices, paid = np.zeros(len(drops.excess)), np.zeros(len(drops.time_ns))
     for _ in range(_PASSES):
         for row in np.argsort(-drops.excess, kind="stable").tolist():
             own = slice(drops.begin[row], drops.begin[row + 1])
@@ -295,31 +389,14 @@ def _best_prices(drops: _Drops) -> Floats:
             paid[drop] -= size * prices[row]
             prices[row] = _price(int(drops.excess[row]), size, drops.time_ns[drop] - paid[drop])
             paid[drop] += size * prices[row]
-    best, best_value = prices, _value(drops, prices)
-    for step in range(_STEPS):
-        taken = drops.paid(prices) > drops.time_ns
-        covered = np.bincount(drops.row, weights=drops.bytes * taken[drops.drop], minlength=len(drops.excess))
-        slope = drops.excess - covered
-        slope[(prices == 0) & (slope < 0)] = 0
-        norm = float(slope @ slope)
-        if norm == 0:
-            break
-        aim = 0.1 * best_value / (1 + step / 10) + max(0.0, best_value - _value(drops, prices))
-        prices = np.maximum(0, prices + aim / norm * slope)
-        if (value := _value(drops, prices)) > best_value:
-            best, best_value = prices, value
-    return best
+    return prices
 
 
-def _value(drops: _Drops, prices: Floats) -> float:
-    return float(drops.excess @ prices - np.maximum(0, drops.paid(prices) - drops.time_ns).sum())
-
-
-def _price(excess: int, sizes: Ints, left_ns: Floats) -> float:
+def _price(excess: int, sizes: Floats, left_ns: Floats) -> float:
     """Of a byte at one moment, all other prices as they are: what the last byte that must go costs."""
     if excess <= 0:
         return 0.0
     ratio = np.maximum(0, left_ns) / sizes
-    in_turn = np.argsort(ratio)
+    in_turn = np.argsort(ratio, kind="stable")
     place = int(np.searchsorted(np.cumsum(sizes[in_turn]), excess))
     return float(ratio[in_turn[place]])
