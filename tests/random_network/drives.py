@@ -114,7 +114,7 @@ class Drive:
         for _ in range(self.steps):
             self.kinds.append(case.kinds(draw) if draw.random() < 0.25 else self.kinds[-1])
         self.changes = [draw.choice(list(CHANGES)) if draw.random() < 0.4 else None for _ in range(self.steps)]
-        sees_gradients = {"grad", "penalty", "requires_grad", "x_requires_grad"}
+        sees_gradients = {"grad", "penalty", "requires_grad", "x_requires_grad", "svd", "eigh"}
         if not self.training and sees_gradients & {part.tells for part in case.build().parts}:
             # An inference is captured as it is without gradients.
             self.grad = "no_grad"

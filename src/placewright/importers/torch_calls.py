@@ -34,6 +34,8 @@ _PLAIN = frozenset({bool, int, float, complex, str, torch.dtype})
 _WRITING = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__ipow__"})
 #: Hooks on tensors: whatever they do beside what they return would be done once, while the module is traced.
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+#: What gives a tensor other memory; below autograd nothing of it is seen.
+_MEMORY = frozenset({"set_", "resize_", "resize_as_", "untyped_storage", "storage"})
 
 
 class Calls(TorchFunctionMode):
@@ -69,6 +71,12 @@ class Calls(TorchFunctionMode):
             raise InputError(
                 f"forward registers a hook on a tensor (in {_place()}), and what that does beside returning a gradient "
                 f"would be done only once; {BACKEND}"
+            )
+        of_data = name == "__set__" and getattr(function.__self__, "__name__", "") == "data"
+        if self._is_strict and (of_data or name in _MEMORY):
+            raise InputError(
+                f"forward gives a tensor other memory, or writes to its storage ('{'.data =' if of_data else name}' in "
+                f"{_place()}), which a planned step would not do; write to it by copy_ under torch.no_grad()"
             )
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
         self.made_with.append((name, tuple(repr(leaf) for leaf in leaves if type(leaf) in _PLAIN)))

@@ -30,7 +30,7 @@ from placewright.importers.torch_stand_in import tensors_of
 from placewright.support.errors import InputError, shown
 
 #: Calls whose results depend on where in its memory a tensor begins.
-_READS_OFFSETS = frozenset({"storage_offset", "as_strided", "as_strided_", "untyped_storage", "set_"})
+_READS_OFFSETS = frozenset({"storage_offset", "as_strided", "as_strided_"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -551,6 +551,31 @@ def test_values_that_python_makes_anew_are_refused(value: Callable[[], float]) -
         placewright.compile(Wrapped(lambda module, y: y * value()), x(), **QUICK)
 
 
+def with_data_set(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data + 1
+
+
+@pytest.mark.parametrize(
+    "change", [with_data_set, lambda tensor: tensor.set_(torch.ones(3)), lambda tensor: tensor.resize_(2, 2),
+               lambda tensor: tensor.untyped_storage().fill_(0)]
+)  # fmt: skip
+@pytest.mark.parametrize("of", [lambda module, y: module.linear.weight, lambda module, y: y])
+def test_a_tensor_that_gets_other_memory_is_refused(
+    change: Callable[[torch.Tensor], Any], of: Callable[[Any, torch.Tensor], torch.Tensor]
+) -> None:
+    def changing(module: Any, y: torch.Tensor) -> torch.Tensor:
+        change(of(module, y).detach() if change is not with_data_set else of(module, y))
+        return y * 2
+
+    model = Wrapped(changing)
+    before = model.linear.weight.clone()
+    with pytest.raises(
+        InputError, match=r"gives a tensor other memory, .* \('.*' in test_as_the_module"
+    ):
+        placewright.compile(model, x(), **QUICK)
+    assert torch.equal(model.linear.weight, before)
+
+
 def test_a_write_to_elements_that_share_memory_is_refused() -> None:
     with pytest.raises(InputError, match="fill_ writes to a tensor whose elements share memory"):
         placewright.compile(Wrapped(lambda module, y: (y[:, :1].expand(8, 4).fill_(7.0), y)[1]), x(), **QUICK)
