@@ -569,9 +569,7 @@ def test_a_tensor_that_gets_other_memory_is_refused(
 
     model = Wrapped(changing)
     before = model.linear.weight.clone()
-    with pytest.raises(
-        InputError, match=r"gives a tensor other memory, .* \('.*' in test_as_the_module"
-    ):
+    with pytest.raises(InputError, match=r"gives a tensor other memory, .* \('.*' in test_as_the_module"):
         placewright.compile(model, x(), **QUICK)
     assert torch.equal(model.linear.weight, before)
 
