@@ -121,6 +121,18 @@ def test_a_chain_runs_its_first_op_again() -> None:
     )
 
 
+def test_the_example_of_the_semantics_is_what_is_planned() -> None:
+    page = (Path(__file__).parents[2] / "docs/semantics.md").read_text()
+    table = page.split("| run | time | reads | makes | held while it runs | bytes |\n|---|---|---|---|---|---|\n")[1]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.split("\n\n")[0].splitlines()]
+    plan = planned(one_device(31))
+    assert [(op.name, str(op.finish_ns - op.start_ns)) for op in plan.ops] == [(row[0], row[1]) for row in rows]
+    for op, row in zip(plan.ops, rows, strict=True):
+        held = [b for b in plan.buffers if b.allocated_ns <= op.start_ns and b.freed_ns >= op.finish_ns]
+        assert sorted(buffer.name for buffer in held) == sorted(row[4].split())
+        assert sum(buffer.size_bytes for buffer in held) == int(row[5])
+
+
 def test_where_it_fits_nothing_runs_again() -> None:
     plan = planned(one_device(40))
     assert plan.reruns == ()
@@ -238,3 +250,15 @@ def test_only_what_changes_nothing_else_may_run_again() -> None:
     graph = chain()
     allowed = {kind: may_run_again(graph, replace(graph.ops[0], kind=kind)) for kind in ("conv", "input", "optimizer")}
     assert allowed == {"conv": True, "input": False, "optimizer": False}
+    assert not may_run_again(graph, replace(graph.ops[0], target="all-reduce"))
+    # A normalisation may write statistics, which are parameters, but not what another op made.
+    in_place = (
+        *graph.tensors,
+        Tensor(name="u", size_bytes=10, alias_of=0),
+        Tensor(name="v", size_bytes=10, alias_of=1),
+    )
+    for written, may in ((5, True), (6, False)):
+        norm = replace(graph.ops[1], kind="normalization", inputs=(0, 1), outputs=(2, written))
+        other = replace(graph.ops[2], outputs=(3, 11 - written))
+        changed = replace(graph, ops=(graph.ops[0], norm, other, graph.ops[3]), tensors=in_place)
+        assert may_run_again(changed, norm) == may

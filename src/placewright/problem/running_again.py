@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph, Op
+from placewright.importers.xla_kinds import COLLECTIVES
 from placewright.problem.problem import Problem
 
 #: What feeds or changes something outside of the step, or holds a body whose effects are not known.
@@ -38,8 +39,9 @@ def may_run_again(graph: Graph, op: Op) -> bool:
 
     What draws random numbers can: it draws from the generator's state of its first run.
     """
-    overwrites = any(graph.tensors[tensor].alias_of is not None for tensor in op.outputs)
-    return op.kind not in _ONCE and (not overwrites or op.kind == _STATISTICS)
+    overwritten = [graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None]
+    are_statistics = op.kind == _STATISTICS and all(graph.producer_of[base] < 0 for base in overwritten)
+    return op.kind not in _ONCE and op.target not in COLLECTIVES and (not overwritten or are_statistics)
 
 
 def _writers(graph: Graph, scheduled: list[int]) -> dict[int, list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placewright.graph import Graph
+from placewright.importers.xla_kinds import COLLECTIVES
 from placewright.rematerialization.reruns import Rewritten
 
 #: Their second run would not give the same, or change something else.
@@ -28,7 +29,7 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
             problems.append(f"op '{run.name}' does not read what '{graph.ops[op].name}' reads without reruns")
         if again and run.kind != "view" and any(found.graph.tensors[t].alias_of is not None for t in run.outputs):
             problems.append(f"op '{run.name}' overwrites something once more")
-        if again and run.kind in _ONCE:
+        if again and (run.kind in _ONCE or run.target in COLLECTIVES):
             problems.append(f"op '{run.name}' runs again, and an op of kind '{run.kind}' runs once")
     return problems + [f"op '{graph.ops[op].name}' never runs" for op in sorted(set(range(len(graph.ops))) - seen)]
 
@@ -57,6 +58,7 @@ def _own_statistics(graph: Graph, op_of: Sequence[int]) -> set[tuple[int, int]]:
     found = set()
     for place, op in enumerate(graph.ops):
         if op.kind == "normalization":
-            written = {graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None}
+            outputs = (graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None)
+            written = {base for base in outputs if graph.producer_of[base] < 0}
             found |= {(op_of[place], number) for number, t in enumerate(op.inputs) if graph.base_of[t] in written}
     return found
