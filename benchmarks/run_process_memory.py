@@ -78,10 +78,26 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def row(name: str, training: bool, batch: int) -> str:
-    """One network, planned for the least peak on one device; each way is called three times, and the last counts."""
+def counting_environment(folder: Path) -> dict[str, str]:
+    """Variables of a process whose mallocs are counted. folder: where the library is built."""
+    source, library = folder / "counter.c", folder / "counter.so"
+    source.write_text(COUNTER)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return {**os.environ, LIBRARY: str(library), "LD_PRELOAD": str(library)}
+
+
+def process_peak(call: Callable[[], Any]) -> int:
+    """The most bytes that this process, whose mallocs are counted, takes beyond what it has before a call."""
     counter = ctypes.CDLL(os.environ[LIBRARY])
     counter.count_anew.restype = counter.counted.restype = ctypes.c_long
+    gc.collect()
+    before = int(counter.count_anew())
+    call()
+    return int(counter.counted()) - before
+
+
+def row(name: str, training: bool, batch: int) -> str:
+    """One network, planned for the least peak on one device; each way is called three times, and the last counts."""
     model, args = module_of(name, batch)
     held: int = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), *args))
     twin = copy.deepcopy(model)
@@ -90,10 +106,8 @@ def row(name: str, training: bool, batch: int) -> str:
     def most(call: Callable[[], Any]) -> int:
         for _ in range(3):
             model.zero_grad()
-            gc.collect()
-            before = int(counter.count_anew())
-            call()
-        return held + int(counter.counted()) - before
+            taken = process_peak(call)
+        return held + taken
 
     with placewright.compile(model, args, devices="cpu:0", training=training, objective="peak-memory") as compiled:
         planned, measured = max(compiled.plan.peak_bytes), most(lambda: compiled(*args))
@@ -113,10 +127,7 @@ def main() -> None:
     print("| network | step | batch | planned MiB | process | off by | eager, process | ours |")
     print("|---|---|" + "---:|" * 6, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "counter.c"), Path(folder, "counter.so")
-        source.write_text(COUNTER)
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-        environment = {**os.environ, LIBRARY: str(library), "LD_PRELOAD": str(library)}
+        environment = counting_environment(Path(folder))
         for name, training in modes:
             own = ["--inference", *([] if training else [name]), "--training", *([name] if training else [])]
             call = [sys.executable, __file__, *own, "--batch", str(arguments.batch)]

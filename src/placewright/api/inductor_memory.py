@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
@@ -21,7 +20,9 @@ from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.inductor_memory import JointGraph
+from placewright.graph import Graph
 from placewright.machine import Machine
+from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 from placewright.version import VERSION
@@ -34,7 +35,8 @@ class FittedGraph:
     Attributes
     ----------
     plan
-        Its plan; without reruns where the limit leaves everything as it is.
+        Its plan. Where PyTorch's own choice keeps the limit that is the plan: what it computes again are ops of the
+        graph, and there are no reruns.
     saved_bytes
         What forward leaves for backward, beside its arguments.
     """
@@ -52,10 +54,19 @@ class MemoryPartitioner(CustomPartitionerFn):
         What was done, a record per graph in the order of compiling; empty where PyTorch took a graph from its cache.
     """
 
-    def __init__(self, machine: Machine, fused_share: float, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        memory_limit: int,
+        fused_share: float,
+        keep: Sequence[str],
+        options: Mapping[str, Any],
+    ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
+        self._limit = memory_limit
         self._fused_share = fused_share
+        self._keep = tuple(keep)
         self._options = dict(options)
 
     def __call__(
@@ -69,29 +80,36 @@ class MemoryPartitioner(CustomPartitionerFn):
 
     def uuid(self) -> str:
         """Tell compiled graphs of different limits apart in PyTorch's caches."""
-        told = [VERSION, torch.__version__, self._machine, self._fused_share, sorted(self._options.items())]
+        told = [
+            VERSION,
+            torch.__version__,
+            self._machine,
+            self._limit,
+            self._fused_share,
+            sorted(self._options.items()),
+        ]
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
     def _parted(
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        gm.graph.eliminate_dead_code()
-        gm.graph = fx_graph_cse(gm.graph)
-        joint = JointGraph(gm, kwargs["num_fwd_outputs"])
+        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+        joint = JointGraph(gm, kwargs["num_fwd_outputs"], parts[0])
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        plan = make_plan(graph, self._machine, keep=joint.once, **self._options)
-        if plan.status == "infeasible":
-            limit, least = plan.memory_limits_bytes[0] or 0, plan.peak_bytes[0]
-            raise InputError(
-                f"no plan was found for a training step within {format_bytes(limit)}; the one nearest to it takes "
-                f"{format_bytes(least)}"
-            )
-        if plan.reruns:
+        plan = self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph)
+        if plan.peak_bytes[0] > self._limit:
+            plan = self._plan(graph, memory_limit=self._limit, keep=(*joint.once, *self._keep), **self._options)
+            if plan.status == "infeasible":
+                raise InputError(
+                    f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
+                    f"takes {format_bytes(plan.peak_bytes[0])}"
+                )
             parts = joint.parted(plan.reruns, kwargs.get("static_lifetime_input_indices") or ())
-        else:
-            parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
         self.graphs.append(FittedGraph(plan=plan, saved_bytes=_saved_bytes(parts[0], kwargs["num_fwd_outputs"])))
         return parts
+
+    def _plan(self, graph: Graph, **options: Any) -> Plan:
+        return make_plan(graph, self._machine, solver="input-order", **options)
 
 
 def _saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:

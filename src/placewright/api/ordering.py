@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from placewright.api.arguments import bytes_or_none
 from placewright.api.functions import as_machine
 from placewright.support.errors import InputError, MissingExtraError
 
@@ -56,13 +58,18 @@ def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: 
 
 
 def inductor_options(
-    *, memory_limit: int | str, devices: Any = "cpu", fused_share: float = 0.02, **options: Any
+    *,
+    memory_limit: int | str,
+    devices: Any = "cpu",
+    fused_share: float = 0.02,
+    keep: Sequence[str] = (),
+    **options: Any,
 ) -> dict[str, Any]:
     """Make options of `torch.compile` with which a training step keeps a memory limit.
 
     `torch.compile(model, options=placewright.inductor_options(memory_limit="8GiB"))`. Each graph of forward and
     backward that PyTorch captures is planned as Inductor gets it: which results are saved for backward, and which are
-    computed again, and when. Where the limit asks for nothing, PyTorch decides as it would have. Graphs without a
+    computed again, and when. Where what PyTorch would choose keeps the limit, it is left at that. Graphs without a
     backward pass stay as they are.
 
     Parameters
@@ -75,8 +82,10 @@ def inductor_options(
     fused_share
         What share of the time for their bytes ops take that Inductor computes inside of the kernels that read them:
         elementwise ops, copies and fills. 1 is a clock for kernels of their own.
+    keep
+        Globs over names of nodes and modules: these run once.
     options
-        As `placewright.plan` takes them: `keep`, `time_limit`, `seed`.
+        As `placewright.plan` takes them: `time_limit`, `seed`.
 
     Returns
     -------
@@ -99,5 +108,7 @@ def inductor_options(
     machine = as_machine(devices)
     if machine.num_devices != 1:
         raise InputError(f"Inductor compiles for one device; devices names {machine.num_devices}")
-    partitioner = MemoryPartitioner(machine, fused_share, {"memory_limit": memory_limit, **options})
+    if (limit := bytes_or_none("memory_limit", memory_limit)) is None:
+        raise InputError("memory_limit is None; it must be bytes or a size like '8GiB'")
+    partitioner = MemoryPartitioner(machine, limit, fused_share, keep, options)
     return {"custom_partitioner_fn": partitioner, **_AS_PLANNED}

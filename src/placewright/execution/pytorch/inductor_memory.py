@@ -27,6 +27,8 @@ _COPY = torch.ops.aten.copy_.default
 class JointGraph:
     """A joint graph of aot_autograd, read as a graph to be planned.
 
+    forward: PyTorch's own, which may hold what backward alone needs.
+
     Attributes
     ----------
     graph
@@ -37,7 +39,7 @@ class JointGraph:
         overwrites.
     """
 
-    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int) -> None:
+    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int, forward: fx.GraphModule) -> None:
         self._joint = joint
         self._num_forward_outputs = num_forward_outputs
         self._check()
@@ -45,8 +47,9 @@ class JointGraph:
         writes = [node for node in joint.graph.nodes if node.target is _COPY]
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
-        forward = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
-        self._forward = _ancestors(forward)
+        theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
+        self._forward = _ancestors([*first, *(node for node in joint.graph.nodes if node.name in theirs)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes)])
         stays = ["tangents" not in str(node.target) for node in read.find_nodes(op="placeholder")]
@@ -56,9 +59,10 @@ class JointGraph:
         self.graph = _with_late_inputs(graph, self._is_forward)
         written = {node.args[0] for node in writes}
         self.once = tuple(
-            name
-            for name, node in self._node.items()
-            if draws_random_numbers(node) or not written.isdisjoint(node.all_input_nodes)
+            op.name
+            for op in self.graph.ops
+            if op.kind not in ("view", "input")
+            and (draws_random_numbers(node := self._node[op.name]) or not written.isdisjoint(node.all_input_nodes))
         )
 
     def parted(self, reruns: Sequence[Rerun], static_inputs: Sequence[int]) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -73,6 +77,21 @@ class JointGraph:
             static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(placeholders[i] for i in static_inputs),
         )
         return parts
+
+    def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
+        """What PyTorch's own backward computes again, and when."""
+        ops, found, waiting = {op.name: op for op in self.graph.ops}, list[Rerun](), list[str]()
+        for node in backward.graph.nodes:
+            if node.op != "call_function" or node.name not in ops or ops[node.name].kind == "view":
+                continue
+            if self._is_forward(node.name):
+                waiting.append(node.name)
+                continue
+            for op in waiting:
+                tensors = tuple(self.graph.tensors[tensor].name for tensor in ops[op].outputs)
+                found.append(Rerun(name=f"{op}@2", op=op, before=node.name, tensors=tensors))
+            waiting.clear()
+        return tuple(found)
 
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
