@@ -67,6 +67,7 @@ PLAN = ("plan", "@", "-d", "2xp100")
         (("show", "nowhere.json"), "cannot read 'nowhere.json'"),
         (("explain", "@"), "is not a whole plan"),
         (("export", "@", "--to", "perfeto"), "unknown export target 'perfeto'; did you mean perfetto?"),
+        (("export", "@", "--to", "device-map", "--alignment", "64"), "the target device-map has no alignment"),
         (("devices", "show", "3xk8"), "unknown device 'k8'; did you mean k80?"),
         (("devices", "show", "k80", "-o", "machine.toml"), "must end in .json"),
         (("inspect", "example:nothing"), "there is no example 'nothing'"),

@@ -162,6 +162,7 @@ def test_an_alignment_is_a_power_of_two_and_of_offsets(
 ) -> None:
     outcome = placewright("export", saved, "--to", target, "--alignment", alignment)
     assert (outcome.code, outcome.err) == (2, f"placewright: error: {said}\n")
+    assert list(saved.parent.glob("*.offsets.json")) == []
     assert placewright("export", saved, "--to", "offsets", "--alignment", 4096).code == 0
     written = json.loads(saved.with_name("plan.offsets.json").read_text())
     assert {buffer["offset"] % 4096 for device in written["devices"] for buffer in device["buffers"]} == {0}

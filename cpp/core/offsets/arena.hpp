@@ -19,8 +19,8 @@ struct Arena {
     int64_t bound;                // no arena is smaller; at least the peak, the most that is in use at one time
 };
 
-// Best fit, then a search for smaller arenas, which spends no more than about `effort` looks at a buffer; ten million
-// take some ten milliseconds.
+// Best fit, then a search for smaller arenas, which spends no more than about `effort` looks at a buffer; a billion
+// take some two seconds.
 Arena smallest_arena(std::span<const TimedBuffer> buffers, int64_t effort);
 
 }  // namespace placewright

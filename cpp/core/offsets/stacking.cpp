@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace placewright {
 namespace {
 
 constexpr int32_t kFailures = 400;  // after which the search starts again
+constexpr int32_t kStarts = 50;     // after which it forgets where it failed
 constexpr int64_t kToCome = -1;     // the offset of such an item
 constexpr int32_t kNone = -1;
 
@@ -57,9 +59,12 @@ Answer Stacking::search(int64_t capacity, int64_t& effort) {
     capacity_ = capacity;
     effort_ = effort;
     Answer answer = Answer::unknown;
-    while (answer == Answer::unknown && effort_ > 0) {
+    for (int32_t start = 1; answer == Answer::unknown && effort_ > 0; ++start) {
         undo(0);
         std::ranges::stable_sort(items_, std::greater(), &Item::failures);
+        if (start % kStarts == 0) {
+            for (Item& item : items_) item.failures = 0;
+        }
         answer = descend();
     }
     effort = effort_;
@@ -75,16 +80,19 @@ std::vector<int64_t> Stacking::offsets() const {
 Answer Stacking::descend() {
     choices_.clear();
     parts_.clear();
-    int32_t part = split({0, int32_t(moments_.size()), 0, 0, kNone, kNone});
+    members_.resize(items_.size());
+    std::iota(members_.begin(), members_.end(), 0);
+    int32_t part = split({0, int32_t(moments_.size()), 0, 0, kNone, kNone, 0, items_.size(), items_.size()});
     for (int32_t failures = 0; part != kNone;) {
-        choices_.push_back(
-            {part, changes_.size(), parts_.size(), parts_[size_t(part)].level, parts_[size_t(part)].from});
+        choices_.push_back({part, changes_.size(), parts_.size(), members_.size(), parts_[size_t(part)].level,
+                            parts_[size_t(part)].from});
         while (true) {
             if (failures > kFailures || effort_ < 0) return Answer::unknown;
             if (choices_.empty()) return Answer::fits_not;
             Choice& choice = choices_.back();
             undo(choice.num_changes);
             parts_.resize(choice.num_parts);
+            members_.resize(choice.num_members);
             Part here = parts_[size_t(choice.part)];
             const int32_t item = next_item(here, choice);
             if (item == kNone) {
@@ -96,6 +104,7 @@ Answer Stacking::descend() {
             here.from = choice.from = item + 1;
             if (place(items_[size_t(item)], here)) {
                 here.maker = int32_t(choices_.size()) - 1;
+                --here.num_to_come;
                 part = split(here);
                 break;
             }
@@ -108,18 +117,16 @@ Answer Stacking::descend() {
 // The lowest item that can come next, and of several the first. What would lie above the top of another left a gap for
 // that; then there is a solution with the other one below.
 int32_t Stacking::next_item(const Part& part, const Choice& choice) {
-    effort_ -= 2 * std::ssize(items_);
-    const auto is_in = [&](const Item& item) {
-        return item.offset == kToCome && part.begin <= item.first && item.last <= part.end;
-    };
+    effort_ -= 2 * int64_t(part.num_members);
     int64_t below = std::numeric_limits<int64_t>::max();
-    for (const Item& item : items_) {
-        if (is_in(item)) below = std::min(below, item.lowest + item.size);
+    for (const int32_t i : members(part)) {
+        const Item& item = items_[size_t(i)];
+        if (item.offset == kToCome) below = std::min(below, item.lowest + item.size);
     }
     int32_t found = kNone;
-    for (int32_t i = 0; i < int32_t(items_.size()); ++i) {
+    for (const int32_t i : members(part)) {
         const Item& item = items_[size_t(i)];
-        if (item.lowest >= below || item.lowest < choice.level || !is_in(item)) continue;
+        if (item.lowest >= below || item.lowest < choice.level || item.offset != kToCome) continue;
         if (item.lowest == choice.level && i < choice.from) continue;
         found = i;
         below = item.lowest;
@@ -129,15 +136,40 @@ int32_t Stacking::next_item(const Part& part, const Choice& choice) {
 
 // The first of what the part falls into, then what follows the part; kNone if nothing is to come.
 int32_t Stacking::split(const Part& part) {
+    const size_t num_parts = parts_.size();
     int32_t next = part.next;
     for (int32_t end = part.end, begin = end; end > part.begin; end = begin) {
         do --begin;
         while (begin > part.begin && moments_[size_t(begin) - 1].passing > 0);
         if (begin + 1 == end && moments_[size_t(begin)].left == 0) continue;
-        parts_.push_back({begin, end, part.level, part.from, next, part.maker});
+        parts_.push_back(part);
+        parts_.back().begin = begin;
+        parts_.back().end = end;
+        parts_.back().next = next;
         next = int32_t(parts_.size()) - 1;
     }
+    const bool is_one = parts_.size() == num_parts + 1;
+    for (size_t p = num_parts; p < parts_.size(); ++p) {
+        if (!is_one || 2 * part.num_to_come < part.num_members) sift(parts_[p]);
+    }
     return next;
+}
+
+// Only what is to come, and in the part, remains a member.
+void Stacking::sift(Part& part) {
+    const size_t first = members_.size();
+    effort_ -= int64_t(part.num_members);
+    for (size_t m = part.first_member; m < part.first_member + part.num_members; ++m) {
+        const Item& item = items_[size_t(members_[m])];
+        if (item.offset == kToCome && part.begin <= item.first && item.last <= part.end)
+            members_.push_back(members_[m]);
+    }
+    part.first_member = first;
+    part.num_members = part.num_to_come = members_.size() - first;
+}
+
+std::span<const int32_t> Stacking::members(const Part& part) const {
+    return std::span(members_).subspan(part.first_member, part.num_members);
 }
 
 // Whether all that is to come may still fit after the item.
@@ -150,38 +182,44 @@ bool Stacking::place(Item& item, const Part& part) {
         set(moment.left, moment.left - item.size);
         if (m + 1 < item.last) set(moment.passing, moment.passing - 1);
     }
-    for (Item& other : items_) {
+    for (const int32_t i : members(part)) {
+        Item& other = items_[size_t(i)];
         if (other.offset == kToCome && item.first < other.last && other.first < item.last && other.lowest < top)
             set(other.lowest, top);
     }
-    effort_ -= std::ssize(items_) + 2 * (part.end - part.begin) + 3 * (item.last - item.first);
+    effort_ -= int64_t(part.num_members) + 2 * (part.end - part.begin) + 3 * (item.last - item.first);
     for (int32_t m = part.begin; m < part.end; ++m) {
         const Moment& moment = moments_[size_t(m)];
-        if (std::max(moment.floor, part.level) + moment.left <= capacity_ && (moment.left == 0 || has_start(m)))
+        if (std::max(moment.floor, part.level) + moment.left <= capacity_ && (moment.left == 0 || has_start(part, m)))
             continue;
-        blame(m);
+        blame(part, m);
         return false;
     }
     return true;
 }
 
 // Whether some item that is to come lies low enough for all that are: mostly the one that did before.
-bool Stacking::has_start(int32_t moment) {
+bool Stacking::has_start(const Part& part, int32_t moment) {
     Moment& here = moments_[size_t(moment)];
-    const auto is_start = [&](const Item& item) {
+    const auto is_start = [&](int32_t i) {
+        const Item& item = items_[size_t(i)];
         return item.offset == kToCome && item.first <= moment && moment < item.last &&
                item.lowest + here.left <= capacity_;
     };
-    if (is_start(items_[here.start])) return true;
-    const auto found = std::ranges::find_if(items_, is_start);
-    effort_ -= found - items_.begin();
-    if (found == items_.end()) return false;
-    here.start = size_t(found - items_.begin());
+    if (is_start(here.start)) return true;
+    const auto among = members(part);
+    const auto found = std::ranges::find_if(among, is_start);
+    effort_ -= found - among.begin();
+    if (found == among.end()) return false;
+    here.start = *found;
     return true;
 }
 
-void Stacking::blame(int32_t moment) {
-    for (Item& item : items_) item.failures += item.offset == kToCome && item.first <= moment && moment < item.last;
+void Stacking::blame(const Part& part, int32_t moment) {
+    for (const int32_t i : members(part)) {
+        Item& item = items_[size_t(i)];
+        item.failures += item.offset == kToCome && item.first <= moment && moment < item.last;
+    }
 }
 
 void Stacking::set(int64_t& value, int64_t to) {

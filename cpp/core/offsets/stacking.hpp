@@ -37,19 +37,20 @@ class Stacking {
     struct Moment {
         int64_t floor, left;  // top of what is placed; how much is to come
         int64_t passing;      // buffers to come that are alive at the next moment, too
-        size_t start;         // the item that was found to lie low enough
+        int32_t start;        // the item that was found to lie low enough
     };
     // All that is to come from one moment up to another; of those at `level`, items before `from` had their turn.
     struct Part {
         int32_t begin, end;
         int64_t level;
         int32_t from;
-        int32_t next, maker;  // what is to be solved afterwards; the choice behind it
+        int32_t next, maker;                            // what is to be solved afterwards; the choice behind it
+        size_t first_member, num_members, num_to_come;  // all that are to come are among the members
     };
     struct Choice {
         int32_t part;
-        size_t num_changes, num_parts;  // before it
-        int64_t level;                  // of the last item that was tried
+        size_t num_changes, num_parts, num_members;  // before it
+        int64_t level;                               // of the last item that was tried
         int32_t from;
     };
     struct Change {
@@ -60,9 +61,11 @@ class Stacking {
     Answer descend();
     int32_t next_item(const Part& part, const Choice& choice);
     int32_t split(const Part& part);
+    void sift(Part& part);
+    std::span<const int32_t> members(const Part& part) const;
     bool place(Item& item, const Part& part);
-    bool has_start(int32_t moment);
-    void blame(int32_t moment);
+    bool has_start(const Part& part, int32_t moment);
+    void blame(const Part& part, int32_t moment);
     void set(int64_t& value, int64_t to);
     void undo(size_t num_changes);
 
@@ -70,6 +73,7 @@ class Stacking {
     std::vector<Item> items_;  // in the order in which they are tried
     std::vector<Moment> moments_;
     std::vector<Part> parts_;
+    std::vector<int32_t> members_;  // items
     std::vector<Choice> choices_;
     std::vector<Change> changes_;
 };

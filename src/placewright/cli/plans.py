@@ -133,7 +133,7 @@ def export(
     from placewright.cli.mapping import export_map
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
-    from placewright.export import TARGETS, told_of_export, write_export
+    from placewright.export import TARGETS, require_alignment, told_of_export, write_export
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.support.errors import InputError
@@ -142,6 +142,7 @@ def export(
 
     if to not in TARGETS:
         raise InputError(f"unknown export target '{to}'{did_you_mean(to, TARGETS)}")
+    require_alignment(to, alignment)
     stem = plan_file.name.removesuffix(".gz").removesuffix(".json")
     path = output or plan_file.with_name(stem + TARGETS[to].suffix)
     check_outputs({"--output": path}, inputs=[plan_file, model])

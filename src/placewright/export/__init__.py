@@ -209,8 +209,7 @@ def write_export(
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
-    if alignment is not None and found.arrange is None:
-        raise InputError(f"the target {target} has no alignment")
+    require_alignment(target, alignment)
     if found.write_text is not None and str(path).endswith(".pbtxt"):
         found = replace(found, write_with_graph=found.write_text)
     file = graph if graph is not None else plan.configuration.get("model")
@@ -223,6 +222,12 @@ def write_export(
     if found.packs and str(path).endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)
+
+
+def require_alignment(target: str, alignment: int | None) -> None:
+    """Raises InputError when an alignment is asked of a target that has none."""
+    if alignment is not None and TARGETS[target].arrange is None:
+        raise InputError(f"the target {target} has no alignment")
 
 
 def _content(plan: Plan, target: Target, graph: Graph | str | Path | None, asked: str) -> bytes:

@@ -17,8 +17,8 @@ from placewright.support.errors import InputError
 
 #: A cache line, which vector instructions and DMA engines take.
 DEFAULT_ALIGNMENT = 64
-#: Looks at a buffer: a few seconds for a device, where the search is not done before.
-_EFFORT = 3_000_000_000
+#: Looks at a buffer: ten seconds for a device, where the search is not done before.
+_EFFORT = 4_000_000_000
 
 _Event = tuple[int, int, int]  # time, position in the order, 0 for a start and 1 for a finish
 
