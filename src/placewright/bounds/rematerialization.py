@@ -185,7 +185,7 @@ class _Program:
         place, self.row = np.nonzero(self.is_needed & self.can_be_made & (self.excess > 0))
         self.piece = self.pieces[place]
         self.bytes = memory.bytes[self.piece]
-        self.made, self.run = self._makings(place, self.row, self.gap_end[place, self.row])
+        self.made, self.run = self._makings(place, self.row, self.gap_end[place, self.row].astype(np.int64))
 
     def _find_gaps(self) -> None:
         """Of the readers of all that an op makes some come one after the other. What is gone at a moment is made again
@@ -230,7 +230,7 @@ class _Program:
             excess=self.excess,
             begin=np.searchsorted(pairs // max(1, len(names)), np.arange(len(self.excess) + 1)),
             drop=pairs % max(1, len(names)),
-            bytes=sizes,
+            bytes=np.asarray(sizes, np.float64),
             time_ns=self.memory.time_ns[names // (_MAX_CHAIN + 1)],
         )
 
@@ -244,9 +244,8 @@ class _Program:
         place, row = nodes // count, nodes % count
         may_go = self.can_be_made[place, row]
         before = self._made_before(nodes[:num_needed], len(nodes), source, target)
-        gap_end = np.append(
-            self.gap_end[place[:num_needed], row[:num_needed]], self._gap_ends(before, place)[num_needed:]
-        )
+        gap_end = self._gap_ends(before, place)
+        gap_end[:num_needed] = self.gap_end[place[:num_needed], row[:num_needed]]
         made, run = self._makings(place[may_go], row[may_go], gap_end[may_go])
         made = np.flatnonzero(may_go)[made]
         made, run = _joined(made, run)
@@ -318,17 +317,18 @@ class _Program:
     def _gap_ends(self, before: Ints, place: Ints) -> Ints:
         """Per node behind the last gap in which it can be made again so that it is before the op given."""
         chain = self.chain[self.of_maker[place]]
-        length = (chain >= 0).sum(axis=1)
+        ends: Ints = (chain >= 0).sum(axis=1) + 1
         ops = np.unique(before[before < self.memory.num_ops])
-        seeds = np.zeros((self.memory.num_ops, len(ops)), np.bool_)
-        seeds[ops, np.arange(len(ops))] = True
-        ends = length + 1
-        if len(ops):
+        for begin in range(0, len(ops), _COLUMNS):
+            some = ops[begin : begin + _COLUMNS]
+            seeds = np.zeros((self.memory.num_ops, len(some)), np.bool_)
+            seeds[some, np.arange(len(some))] = True
             follows = self.memory.after(seeds) | seeds
-            column = np.searchsorted(ops, np.minimum(before, ops[-1]))
+            own = np.flatnonzero((before >= some[0]) & (before <= some[-1]))
+            column = np.searchsorted(some, before[own])
             for number in range(_MAX_CHAIN, 0, -1):
-                link = chain[:, number - 1]
-                ends = np.where((link >= 0) & (before < self.memory.num_ops) & follows[link, column], number, ends)
+                link = chain[own, number - 1]
+                ends[own] = np.where((link >= 0) & follows[link, column], number, ends[own])
         return ends
 
 

@@ -53,6 +53,8 @@ def exact_rematerialization(
     require_ortools("exact rematerialization")
     from ortools.sat.python.cp_model import FEASIBLE, INFEASIBLE, OPTIMAL, CpModel, CpSolver
 
+    from placewright.search.exact.cp_sat.running import NOT_INTERLEAVED
+
     model = _Model(CpModel(), Pieces(problem), start, runs_per_op)
     model.minimize(rematerialized_time(problem, in_order=True).value)
     if start is not None:
@@ -60,6 +62,10 @@ def exact_rematerialization(
     solver = CpSolver()
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = workers
+    if workers == 1 and start is not None:
+        # As for other models: neighbourhood searches need a solution, and a lone worker has to share itself.
+        solver.parameters.interleave_search = True
+        solver.parameters.ignore_subsolvers.extend(NOT_INTERLEAVED)
     solver.parameters.random_seed = seed % 2**31
     solver.parameters.catch_sigint_signal = False
     status = solver.solve(model.model)

@@ -20,7 +20,7 @@ from placewright.search.run.result import Solution
 #: How often the waiting thread looks up.
 _SECONDS_BETWEEN_LOOKS = 0.02
 #: Complete searches that would take a lone worker's time from the neighbourhood searches; default_lp stays for proofs.
-_NOT_INTERLEAVED = (
+NOT_INTERLEAVED = (
     "core",
     "fixed",
     "fj",
@@ -177,7 +177,7 @@ def _solver(limits: Limits, is_hinted: bool) -> CpSolver:
         # Alone, one worker would run one complete search; interleaved it gives the neighbourhood searches a share. They
         # need a solution to begin with, which without a hint the complete search finds sooner on its own.
         solver.parameters.interleave_search = True
-        solver.parameters.ignore_subsolvers.extend(_NOT_INTERLEAVED)
+        solver.parameters.ignore_subsolvers.extend(NOT_INTERLEAVED)
     solver.parameters.catch_sigint_signal = False
     if limits.seconds is None:
         solver.parameters.max_deterministic_time = limits.effort
