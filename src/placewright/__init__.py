@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from placewright.api import (
         compile,
         compile_onnx,
+        fit,
+        frontier,
         inductor_options,
         inductor_pass,
         inspect,
@@ -54,8 +56,10 @@ __all__ = [
     "compile",
     "compile_onnx",
     "export_plan",
+    "fit",
     "from_jax",
     "from_torch",
+    "frontier",
     "inductor_options",
     "inductor_pass",
     "inspect",
@@ -76,7 +80,10 @@ __all__ = [
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
     **dict.fromkeys(
-        ("compile", "compile_onnx", "inductor_options", "inductor_pass", "inspect", "load", "plan", "profile", "save"),
+        (
+            *("compile", "compile_onnx", "fit", "frontier", "inductor_options", "inductor_pass", "inspect", "load"),
+            *("plan", "profile", "save"),
+        ),
         "placewright.api",
     ),
     **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),

@@ -9,6 +9,7 @@ from functools import cached_property
 import pytest
 
 import placewright
+from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.questions import Answer, Check
 from placewright.costs.estimate import TimeSources
 from placewright.memory_levels import record as map_record
@@ -17,6 +18,7 @@ from placewright.problem.objective import Metrics
 
 #: What the public functions return, and what the fields of that are.
 RETURNED = [Answer, Check, Metrics, TimeSources, record.ScheduledOp, record.Transfer, record.Buffer]
+RETURNED += [Frontier, FrontierPoint, Rival]
 RETURNED += [map_record.MappedOp, map_record.MappedTensor, map_record.MemoryMap]
 RETURNED += [record.MemoryCurve, record.BaselineOutcome, record.OneDevice, record.Plan]
 PUBLIC = {name: getattr(placewright, name) for name in placewright.__all__ if name != "__version__"}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from placewright.analysis.explain import PeakExplanation, explain_peak
 from placewright.analysis.memory_events import alive_at_peak
+from placewright.analysis.outcome import floor_words, proven_infeasible
 from placewright.machines import list_presets
 from placewright.plans.record import Plan
 from placewright.support.quantities import counted, format_bytes, limit_text
@@ -35,6 +36,17 @@ def peak_words(plan: Plan) -> tuple[str, ...]:
         return ()
     peak = explain_peak(plan, missing.index(max(missing)))
     return (_contents(plan, peak), _largest(plan, peak.device))
+
+
+def shortage_words(plan: Plan) -> str:
+    """Of a plan that does not fit: what is missing where, whether another one could fit, and what that needs."""
+    missing = _missing(plan)
+    worst = max(range(len(missing)), key=lambda device: (missing[device], plan.machine.devices[device].name))
+    more = sum(lack > 0 for lack in missing) - 1
+    others = f" and {counted(more, 'other device')}" if more else ""
+    what = "no plan can fit" if proven_infeasible(plan) else "no plan was found that fits"
+    least = f"; {floor}" if (floor := floor_words(plan)) else ""
+    return f"{what}: {format_bytes(missing[worst])} missing on {plan.machine.devices[worst].name}{others}{least}"
 
 
 def _missing(plan: Plan) -> list[int]:

@@ -11,6 +11,7 @@ from placewright.cli import (
     datasets,
     devices,
     examples,
+    fitting,
     graphs,
     lists,
     mapping,
@@ -49,6 +50,7 @@ def options(
 
 
 app.command("plan")(planning.plan)
+app.command("fit")(fitting.fit)
 app.command("map")(mapping.map_command)
 app.command("inspect")(graphs.inspect)
 app.command("show")(plans.show)

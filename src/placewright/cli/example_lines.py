@@ -14,6 +14,10 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright plan model.onnx -d cpu+2xt4 --memory-limit 10GiB -o plan.json": "within a limit",
         "placewright plan set.graphs.gz:NAME -d 4xa100-80g/nvlink --pin 'embed*=0'": "one graph of a set",
     },
+    "fit": {
+        "placewright fit example:inception-v3-train -d p100": "limit against step time, beside block checkpointing",
+        "placewright fit net.py:build -d h100 --training --report fit.html": "a module, and a chart",
+    },
     "map": {
         "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
         "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",

@@ -101,6 +101,7 @@ def plan(
 ) -> int:
     """Find where each op runs, in what order, and when tensors move."""
     from placewright import api
+    from placewright.analysis.advice import shortage_words
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import announce_effort, watched
@@ -141,7 +142,7 @@ def plan(
         if interrupted():
             return INTERRUPTED
     if found.status == "infeasible":
-        complain(_shortage(found))
+        complain(shortage_words(found))
         return NOTHING_FEASIBLE
     return 0
 
@@ -180,17 +181,3 @@ def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
         print_json(plan_summary(plan, written))
     else:
         print_parts(*plan_table(plan, written))
-
-
-def _shortage(plan: Plan) -> str:
-    from placewright.analysis.outcome import floor_words, proven_infeasible
-    from placewright.support.quantities import format_bytes
-    from placewright.terminal.plan_table import memory_rows
-
-    short = [(missing, name) for name, _, _, missing in memory_rows(plan) if missing]
-    worst = max(short)
-    more = len(short) - 1
-    others = f" and {more} other device{'s' if more > 1 else ''}" if more else ""
-    what = "no plan can fit" if proven_infeasible(plan) else "no plan was found that fits"
-    least = f"; {floor}" if (floor := floor_words(plan)) else ""
-    return f"{what}: {format_bytes(worst[0])} missing on {worst[1]}{others}{least}"

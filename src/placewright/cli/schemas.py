@@ -8,6 +8,7 @@ from typing import Any
 
 from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
+from placewright.analysis.frontier import Frontier
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
@@ -182,6 +183,7 @@ class BenchReport:
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
     "map": MapSummary,
+    "fit": Frontier,
     "show": PlanSummary | MapSummary,
     "inspect": Inspection,
     "explain": Explanation | MapExplanation,

@@ -1,0 +1,100 @@
+"""What a training step takes within each memory limit, as facts: what `fit` prints, draws and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierPoint:
+    """The best plan that was found within one limit.
+
+    Attributes
+    ----------
+    limit_bytes
+        The limit.
+    share
+        The limit as a share of the peak without one.
+    peak_bytes, step_time_ns
+        What the plan takes.
+    extra_time
+        What its reruns cost, as a share of the step time without a limit.
+    least_time_ns, least_extra_time
+        What every plan within the limit takes at least, a proven bound, and as such a share.
+    num_reruns
+        How many ops run again.
+    """
+
+    limit_bytes: int
+    share: float
+    peak_bytes: int
+    step_time_ns: int
+    extra_time: float
+    least_time_ns: int
+    least_extra_time: float
+    num_reruns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """What people do without a plan.
+
+    Attributes
+    ----------
+    name
+        "everything kept", or how many blocks are checkpointed.
+    peak_bytes, step_time_ns, extra_time, num_reruns
+        As of a point.
+    planned_time_ns
+        What the best plan that was found within its peak takes.
+    """
+
+    name: str
+    peak_bytes: int
+    step_time_ns: int
+    extra_time: float
+    num_reruns: int
+    planned_time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Limit against step time on one device.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    graph, machine
+        What is planned, and where.
+    basis
+        What the times rest on, in words.
+    memory_bytes
+        What the device has; null where that is not known.
+    peak_bytes, step_time_ns
+        Of the captured order with everything kept.
+    least_possible_bytes, least_possible_op
+        No plan fits into less (proven), since this op needs that much while it runs.
+    least_found_bytes
+        The smallest limit for which a plan was found.
+    points
+        The limits, the smallest first.
+    rivals
+        What people do without a plan.
+    seed
+        Of the search.
+    """
+
+    schema_version: int
+    graph: str
+    machine: str
+    basis: str
+    memory_bytes: int | None
+    peak_bytes: int
+    step_time_ns: int
+    least_possible_bytes: int
+    least_possible_op: str
+    least_found_bytes: int
+    points: tuple[FrontierPoint, ...]
+    rivals: tuple[Rival, ...]
+    seed: int

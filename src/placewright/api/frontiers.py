@@ -1,0 +1,235 @@
+"""`frontier`: memory limit against step time on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from placewright.analysis.basis import basis_words
+from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
+from placewright.api.arguments import globs, whole_number
+from placewright.api.functions import as_graph, as_machine
+from placewright.api.questions import Answer, answer
+from placewright.bounds import least_limit
+from placewright.costs import count_sources
+from placewright.costs.measured import with_workspaces
+from placewright.problem import Problem, make_problem
+from placewright.problem.objective import Metrics
+from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
+from placewright.rematerialization.proofs import bound_of_reruns, some_may_run_again
+from placewright.rematerialization.solve import rematerialize, rerun_evaluations, with_reruns
+from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProgress
+from placewright.search.run.result import Solution, measure
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
+
+if TYPE_CHECKING:
+    from placewright.api.functions import Model
+    from placewright.machine import Machine
+
+#: How many limits are looked at.
+_NUM_LIMITS = 10
+#: How often the gap between the limits that are proven too small and the smallest that is found is halved.
+_NUM_HALVINGS = 4
+#: Numbers of blocks that are tried: all, half of them, a quarter and so on.
+_NUM_BLOCKINGS = 4
+
+
+def frontier(
+    model: Model,
+    devices: Machine | str | Path | Sequence[str],
+    *,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    keep: Sequence[str] = (),
+    evaluations: int | None = None,
+    seed: int = 0,
+    measured: str | Path | None = None,
+    dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress | None = None,
+    interrupted: Interrupted | None = None,
+) -> Answer[Frontier]:
+    """Tell what a step takes within each memory limit when ops may run again, from the least that there can be.
+
+    Parameters
+    ----------
+    model, args, kwargs, training, dims
+        As `plan` takes them.
+    devices
+        A machine of one device, as `plan` takes it.
+    keep
+        Globs over names of ops or modules: these run once.
+    evaluations
+        Budget of each limit. By default about a second's worth.
+    seed
+        Of all random choices.
+    measured
+        A CSV file of measured op times.
+    on_progress
+        Called now and then with the best so far.
+    interrupted
+        Asked now and then; True ends the search with what it has.
+
+    Returns
+    -------
+    Answer
+        `facts` are what `placewright fit --json` prints.
+
+    Raises
+    ------
+    InputError
+        For bad input, and for a machine of several devices.
+
+    Examples
+    --------
+    >>> print(placewright.frontier("example:inception-v3-train", "h100"))  # doctest: +SKIP
+    """
+    from placewright.terminal.frontier_table import frontier_table
+
+    machine = as_machine(devices)
+    if machine.num_devices > 1:
+        raise InputError(f"'{shown(machine.name)}' has {machine.num_devices} devices; ops run again on one, as in h100")
+    graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
+    times = None if measured is None else Path(measured)
+    problem = make_problem(with_workspaces(graph, times), machine, measured=times)
+    some_may_run_again(problem, keep := globs("keep", keep))
+    budget = rerun_evaluations(problem) if evaluations is None else evaluations
+    searches = _Searches(
+        problem=replace(problem, memory_limits_bytes=(None,)),
+        budget=Budget(evaluations=whole_number("evaluations", budget, 1, UNLIMITED)),
+        seed=whole_number("seed", seed, 0, 2**64 - 1),
+        keep=keep,
+        on_progress=on_progress,
+        interrupted=interrupted,
+    )
+    found = _found(searches)
+    return answer(found, frontier_table(found))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Runs:
+    """Of a plan: what it takes, and how many ops run again."""
+
+    metrics: Metrics
+    num_reruns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Searches:
+    """Searches with one budget each. problem: without a limit."""
+
+    problem: Problem
+    budget: Budget
+    seed: int
+    keep: Sequence[str]
+    on_progress: OnProgress | None
+    interrupted: Interrupted | None
+
+    def within(self, limit: int) -> _Runs:
+        run = SearchRun(self.budget, seed=self.seed, on_progress=self.on_progress, interrupted=self.interrupted)
+        again = rematerialize(self.limited(limit), run, self.keep)
+        return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns))
+
+    def limited(self, limit: int) -> Problem:
+        return replace(self.problem, memory_limits_bytes=(limit,))
+
+
+def _found(searches: _Searches) -> Frontier:
+    problem = searches.problem
+    once = _Runs(metrics=_in_order(problem), num_reruns=0)
+    blockings = list(_blockings(problem))
+    peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem)
+    others = {each.metrics.peak_memory_bytes for _, each in blockings}
+    runs = [once, *(searches.within(limit) for limit in sorted(others) if limit < peak)]
+    runs += _smallest(searches, least, min(each.metrics.peak_memory_bytes for each in runs))
+    smallest = min(each.metrics.peak_memory_bytes for each in runs)
+    limits = sorted({smallest + (peak - smallest) * step // (_NUM_LIMITS - 1) for step in range(_NUM_LIMITS)})
+    runs += [searches.within(limit) for limit in limits if limit < peak]
+    machine, origin = problem.machine, problem.time_origin
+    sources = None if origin is None else count_sources(origin[problem.lowered.graph_op, 0])
+    return Frontier(
+        schema_version=1,
+        graph=problem.graph.name,
+        machine=machine.name,
+        basis=basis_words(sources, machine),
+        memory_bytes=machine.devices[0].memory_bytes,
+        peak_bytes=peak,
+        step_time_ns=once.metrics.step_time_ns,
+        least_possible_bytes=least,
+        least_possible_op=op,
+        least_found_bytes=smallest,
+        points=tuple(_point(searches, limit, _fastest(runs, limit), once) for limit in limits),
+        rivals=tuple(_rival(name, each, runs, once) for name, each in (("everything kept", once), *blockings)),
+        seed=searches.seed,
+    )
+
+
+def _smallest(searches: _Searches, least: int, known: int) -> Iterator[_Runs]:
+    """Searches for the smallest limit that something fits into, between what is proven and what is known."""
+    limit = least
+    for _ in range(_NUM_HALVINGS):
+        if limit >= known:
+            return
+        yield (found := searches.within(limit))
+        known = min(known, found.metrics.peak_memory_bytes)
+        least = max(least, min(limit, known))
+        limit = (least + known) // 2
+
+
+def _fastest(runs: Sequence[_Runs], limit: int) -> _Runs:
+    """Of those within a limit, whichever limit they were searched for."""
+    return min(
+        (each for each in runs if each.metrics.peak_memory_bytes <= limit),
+        key=lambda each: each.metrics.fitness("step-time"),
+    )
+
+
+def _point(searches: _Searches, limit: int, runs: _Runs, once: _Runs) -> FrontierPoint:
+    time, before = runs.metrics.step_time_ns, once.metrics.step_time_ns
+    least = max(before, bound_of_reruns(searches.limited(limit), fits=True).value)
+    return FrontierPoint(
+        limit_bytes=limit,
+        share=limit / once.metrics.peak_memory_bytes,
+        peak_bytes=runs.metrics.peak_memory_bytes,
+        step_time_ns=time,
+        extra_time=time / before - 1,
+        least_time_ns=least,
+        least_extra_time=least / before - 1,
+        num_reruns=runs.num_reruns,
+    )
+
+
+def _rival(name: str, own: _Runs, runs: Sequence[_Runs], once: _Runs) -> Rival:
+    peak = own.metrics.peak_memory_bytes
+    return Rival(
+        name=name,
+        peak_bytes=peak,
+        step_time_ns=own.metrics.step_time_ns,
+        extra_time=own.metrics.step_time_ns / once.metrics.step_time_ns - 1,
+        num_reruns=own.num_reruns,
+        planned_time_ns=_fastest([*runs, own], peak).metrics.step_time_ns,
+    )
+
+
+def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
+    """Block checkpointing with fewer and fewer blocks."""
+    blocks = module_blocks(problem.graph)
+    counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
+    for count in counts:
+        reruns = checkpointed(problem, merged(blocks, count))
+        metrics = _in_order(with_reruns(problem, reruns))
+        yield f"{counted(count, 'block')} checkpointed", _Runs(metrics=metrics, num_reruns=len(reruns))
+
+
+def _in_order(problem: Problem) -> Metrics:
+    """What the graph's own order takes."""
+    order = INPUT_ORDER.order(problem)
+    steps = np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32)
+    return measure(problem, Solution(device_of=np.zeros(len(order), np.int32), order=steps))

@@ -1,0 +1,102 @@
+"""Block checkpointing, as frameworks do it: what a block makes in forward is made again when backward asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from placewright.graph import Graph
+from placewright.problem import Problem
+from placewright.problem.running_again import again_before
+from placewright.rematerialization.reruns import Rerun
+
+#: A block: the ops of forward that run again together, by index.
+Block = tuple[int, ...]
+
+
+def module_blocks(graph: Graph) -> list[Block]:
+    """The ops of forward by the repeated module they belong to ("encoder.layer.3"), in the order of the graph.
+
+    A module is repeated where a number ends its path. Ops of no such module belong to no block.
+    """
+    found: dict[str, list[int]] = {}
+    for index, op in enumerate(graph.ops):
+        if op.phase == "forward" and op.kind != "view" and (path := _repeated(op.module)):
+            found.setdefault(path, []).append(index)
+    return [tuple(ops) for ops in found.values()]
+
+
+def _repeated(module: str) -> str:
+    """The path up to its first number; empty where it has none."""
+    parts = module.split(".")
+    numbers = [place for place, part in enumerate(parts) if part.isdecimal()]
+    return ".".join(parts[: numbers[0] + 1]) if numbers else ""
+
+
+def merged(blocks: Sequence[Block], count: int) -> list[Block]:
+    """Neighbours joined, until there are `count`, of about as many blocks each."""
+    bounds = [round(number * len(blocks) / count) for number in range(count + 1)]
+    return [tuple(sorted(op for block in blocks[begin:end] for op in block)) for begin, end in pairwise(bounds)]
+
+
+def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]:
+    """The reruns of a step in which every block is checkpointed, in their order.
+
+    What another op of forward reads of a block is held. Of the rest, what backward reads is made again, all of a block
+    at once, right before backward reads the first of it. Ops that must not run again are left as they are.
+    """
+    graph = problem.graph
+    until = dict(zip(problem.lowered.graph_op.tolist(), again_before(problem).tolist(), strict=True))
+    place = {op: index for index, op in enumerate(problem.lowered.graph_op.tolist())}
+    readers = _readers(graph)
+    found = sorted((_of_block(graph, block, readers) for block in blocks if block), key=lambda each: each[0])
+    return tuple(
+        Rerun(name=f"{graph.ops[op].name}@2", op=graph.ops[op].name, before=graph.ops[before].name, tensors=tensors)
+        for before, runs in found
+        for op, tensors in runs
+        if until[op] > place[before]
+    )
+
+
+def _readers(graph: Graph) -> dict[int, list[int]]:
+    """Per tensor that owns memory the ops that read it, through whatever view."""
+    readers: dict[int, list[int]] = {}
+    for index, op in enumerate(graph.ops):
+        if op.kind != "view":
+            for tensor in op.inputs:
+                readers.setdefault(graph.base_of[tensor], []).append(index)
+    return readers
+
+
+def _of_block(
+    graph: Graph, block: Block, readers: dict[int, list[int]]
+) -> tuple[int, list[tuple[int, tuple[str, ...]]]]:
+    """Before which op a block runs again, and what of it: ops with the tensors that are taken from them."""
+    own = set(block)
+    inside = {
+        tensor: op
+        for op in block
+        for tensor in _made(graph, op)
+        if all(graph.ops[reader].phase != "forward" or reader in own for reader in readers.get(tensor, ()))
+    }
+    asked = [
+        (reader, tensor)
+        for tensor in inside
+        for reader in readers.get(tensor, ())
+        if graph.ops[reader].phase != "forward"
+    ]
+    wanted = {tensor for _, tensor in asked}
+    for op in reversed(block):
+        if wanted.intersection(_made(graph, op)):
+            wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in inside}
+    runs = [
+        (op, tuple(graph.tensors[tensor].name for tensor in taken))
+        for op in block
+        if (taken := [tensor for tensor in _made(graph, op) if tensor in wanted])
+    ]
+    return min((reader for reader, _ in asked), default=0), runs
+
+
+def _made(graph: Graph, op: int) -> Iterator[int]:
+    """What an op makes in memory of its own."""
+    return (tensor for tensor in graph.ops[op].outputs if graph.tensors[tensor].alias_of is None)

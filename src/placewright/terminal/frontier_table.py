@@ -1,0 +1,62 @@
+"""What `fit` prints: limit against step time, and what people do without a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import RenderableType
+
+from placewright.analysis.frontier import Frontier
+from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import change, printable, shortened
+
+
+def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
+    """The parts to print. written: what was written, by path."""
+    kept = f"{format_time_ns(found.step_time_ns)} and {format_bytes(found.peak_bytes)} with everything kept"
+    yield heading(f"{shortened(found.graph, 32)} on {shortened(found.machine, 24)}: {kept}")
+    yield line(least_words(found))
+    yield line(found.basis, "dim")
+    yield table(
+        ["limit", "of the peak", "step time", "more time", "at least (proven)", "ops run again"], _points(found)
+    )
+    yield ""
+    yield table(
+        ["<without a plan", "peak", "step time", "more time", "ops run again", "plan within it"], _rivals(found)
+    )
+    if written:
+        yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
+
+
+def least_words(found: Frontier) -> str:
+    """The smallest limit that was found, and the smallest that there can be."""
+    least, op = format_bytes(found.least_possible_bytes), found.least_possible_op
+    if found.least_found_bytes <= found.least_possible_bytes:
+        return f"smallest limit: {least}, less is not possible (proven): '{op}' needs it"
+    smallest = format_bytes(found.least_found_bytes)
+    return f"smallest limit found: {smallest}; less than {least} is not possible (proven): '{op}' needs it"
+
+
+def _points(found: Frontier) -> Iterator[list[str]]:
+    for point in found.points:
+        yield [
+            format_bytes(point.limit_bytes),
+            f"{point.share:.0%}",
+            format_time_ns(point.step_time_ns),
+            change(point.step_time_ns, found.step_time_ns),
+            change(point.least_time_ns, found.step_time_ns),
+            f"{point.num_reruns:,}",
+        ]
+
+
+def _rivals(found: Frontier) -> Iterator[list[str]]:
+    for rival in found.rivals:
+        yield [
+            rival.name,
+            format_bytes(rival.peak_bytes),
+            format_time_ns(rival.step_time_ns),
+            change(rival.step_time_ns, found.step_time_ns),
+            f"{rival.num_reruns:,}",
+            format_time_ns(rival.planned_time_ns),
+        ]
