@@ -30,6 +30,9 @@ class Ops:
         self.time_ns = [int(problem.time_ns[op, 0]) for op in lowered.graph_op]
         self.workspace = lowered.workspace_bytes.tolist()
         self.until = again_before(problem).tolist()
+        tensors, ops = problem.graph.tensors, [problem.graph.ops[op] for op in lowered.graph_op]
+        outputs = [[tensors[tensor] for tensor in op.outputs] for op in ops]
+        self.beside = [sum(each.held_bytes for each in own if each.alias_of is not None) for own in outputs]
         count = len(self.time_ns)
         producer, storage = lowered.producer.tolist(), lowered.storage.tolist()
         written = {storage[tensor] for tensor in range(len(storage)) if producer[storage[tensor]] != producer[tensor]}
@@ -94,7 +97,8 @@ def _next(
             continue
         if not is_first and (ops.until[op] < 0 or ops.until[op] in done):
             continue
-        in_use = ops.resident + ops.workspace[op] + sum(ops.pieces[piece].size for piece in [*held, *ops.makes[op]])
+        in_use = ops.resident + ops.workspace[op] + (0 if is_first else ops.beside[op])
+        in_use += sum(ops.pieces[piece].size for piece in [*held, *ops.makes[op]])
         if reads <= held and (ops.limit is None or in_use <= ops.limit):
             given = {piece for piece in ops.makes[op] if is_first or ops.pieces[piece].may_go}
             yield ops.time_ns[op], (done | {op}, held | given)

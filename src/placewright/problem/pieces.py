@@ -17,7 +17,8 @@ class Pieces:
 
     maker, bytes, stays: of each piece; stays: to the end of the step. may_go: it can be made again as long as its maker
     may run. read, reader: pairs of a piece and an op that reads it or writes to it, by piece; those of a piece are
-    [read_begin[piece], read_begin[piece + 1]). own_bytes: what an op holds while it runs, residents included.
+    [read_begin[piece], read_begin[piece + 1]). own_bytes: what an op holds while it first runs, residents included.
+    beside: what a later run writes beside that the first wrote in place.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -33,6 +34,8 @@ class Pieces:
         self.bytes: Ints = np.where(own, lowered.allocated_bytes, 0)
         self.stays: Bools = own & (lowered.live_out == 1)
         self.may_go: Bools = own & (self.bytes > 0) & ~self.stays & (self.again_before[self.maker] >= 0)
+        self.beside = np.zeros(self.num_ops, np.int64)
+        np.add.at(self.beside, self.maker, np.where(own & (self.bytes == 0), lowered.copy_bytes, 0))
         self.may_go[lowered.storage[self.maker[lowered.storage] != self.maker]] = False
         touched = lowered.storage[np.append(lowered.inputs, np.arange(len(own)))].astype(np.int64)
         pairs = np.unique(touched * self.num_ops + np.append(lowered.reader, self.maker))

@@ -114,9 +114,9 @@ class _Model:
         for piece in np.flatnonzero(pieces.bytes).tolist():
             self._add_piece(piece)
         for op, workspace in enumerate(pieces.problem.lowered.workspace_bytes.tolist()):
-            for run in self.runs[op] if workspace else ():
+            for number, run in enumerate(self.runs[op]):
                 interval = model.new_optional_fixed_size_interval_var(run.place, 1, run.is_there, "")
-                self.held.append((interval, workspace))
+                self.held.append((interval, workspace + (int(pieces.beside[op]) if number else 0)))
         sizes = [size for _, size in self.held]
         model.add_cumulative([interval for interval, _ in self.held], sizes, limit - pieces.resident_bytes)
 
