@@ -75,6 +75,10 @@ def test_what_begins_as_another_ends_may_have_its_bytes() -> None:
     assert packed([(0, 2, 5), (2, 4, 5)]) == ([0, 0], 5, 5)
 
 
+def test_events_may_have_any_numbers() -> None:
+    assert packed([(0, 2**31 - 1, 5), (2**31 - 2, 2**31 - 1, 7)])[1:] == (12, 12)
+
+
 def test_a_buffer_that_stays_lies_at_an_end() -> None:
     """An allocator puts the first at 0, the second at 1 and the third of 2, when the first is freed, on top: 4. With
     the second at an end of the arena it takes 1 + 2 = 3, as much as is held then."""

@@ -1,7 +1,6 @@
 #include "offsets/arena.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "offsets/best_fit.hpp"
@@ -12,15 +11,15 @@ namespace placewright {
 namespace {
 
 int64_t peak_of(std::span<const TimedBuffer> buffers) {
-    int32_t last = 0;
-    for (const TimedBuffer& b : buffers) last = std::max(last, b.end);
-    std::vector<int64_t> in_use(size_t(last) + 1);
+    std::vector<std::pair<int32_t, int64_t>> changes;  // of one time, what ends first
     for (const TimedBuffer& b : buffers) {
-        in_use[size_t(b.begin)] += b.size;
-        in_use[size_t(b.end)] -= b.size;
+        changes.emplace_back(b.begin, b.size);
+        changes.emplace_back(b.end, -b.size);
     }
-    std::inclusive_scan(in_use.begin(), in_use.end(), in_use.begin());
-    return *std::ranges::max_element(in_use);
+    std::ranges::sort(changes);
+    int64_t in_use = 0, peak = 0;
+    for (const auto& [event, bytes] : changes) peak = std::max(peak, in_use += bytes);
+    return peak;
 }
 
 }  // namespace
