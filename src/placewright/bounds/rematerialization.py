@@ -68,6 +68,10 @@ class _Memory(Pieces):
     def __init__(self, problem: Problem, in_order: bool) -> None:
         super().__init__(problem)
         self.in_order = in_order
+        #: Of each piece the op up to which it is held in the graph's order.
+        self.last = self.maker.copy()
+        np.maximum.at(self.last, self.read, self.reader)
+        self.last[self.stays] = self.num_ops - 1
 
     def name(self, op: int) -> str:
         return self.problem.graph.ops[int(self.problem.lowered.graph_op[op])].name
@@ -119,7 +123,7 @@ class _Memory(Pieces):
         """Per op what is held beside its own while it runs whatever is dropped."""
         found = np.zeros(self.num_ops, np.int64)
         until = self.again_before[self.maker]
-        pieces = np.flatnonzero((self.bytes > 0) & (~self.may_go | (until < self.num_ops)))
+        pieces = np.flatnonzero((self.bytes > 0) & (~self.may_go | (self.last > until)))
         for begin in range(0, len(pieces), _COLUMNS):
             some = pieces[begin : begin + _COLUMNS]
             column = np.arange(len(some))
@@ -140,12 +144,9 @@ class _Memory(Pieces):
         """Ops where the graph's order is over the limit, the fullest of every stretch of it."""
         if self.limit is None:
             return np.zeros(0, np.int64)
-        last = self.maker.copy()
-        np.maximum.at(last, self.read, self.reader)
-        last[self.stays] = self.num_ops - 1
         level = np.zeros(self.num_ops + 1, np.int64)
         np.add.at(level, self.maker, self.bytes)
-        np.add.at(level, last + 1, -self.bytes)
+        np.add.at(level, self.last + 1, -self.bytes)
         excess = np.cumsum(level[:-1]) + self.resident_bytes + self.problem.lowered.workspace_bytes - self.limit
         over = np.flatnonzero(excess > 0)
         stretches = np.array_split(over, min(len(over), _MOMENTS)) if len(over) else []
