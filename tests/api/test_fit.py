@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,13 @@ def test_a_frontier_from_python_is_that_of_the_command() -> None:
     found = placewright.frontier(training_step(5, 8), "p100@graphs", evaluations=20)
     assert found.facts.peak_bytes == 142
     assert str(found).splitlines()[0].endswith("142 B with everything kept")
+
+
+def test_ops_that_take_no_time_have_a_frontier() -> None:
+    graph = training_step(5, 8)
+    graph = replace(graph, ops=tuple(replace(op, time_ns=0) for op in graph.ops))
+    found = placewright.frontier(graph, "p100@graphs", evaluations=5).facts
+    assert {(point.step_time_ns, point.extra_time) for point in found.points} == {(0, 0.0)}
 
 
 def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:

@@ -56,6 +56,25 @@ def test_the_example_runs_as_a_training_step(placewright: Placewright) -> None:
     assert "Towers on cpu:0, cpu:1" in outcome.out
 
 
+def test_a_training_step_runs_within_a_limit(placewright: Placewright, tmp_path: Path) -> None:
+    source, plan = tmp_path / "deep.py", tmp_path / "plan.json"
+    source.write_text(
+        "import torch\n\ndef build():\n"
+        "    layers = [torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Tanh()) for _ in range(6)]\n"
+        "    return torch.nn.Sequential(*layers), torch.ones(512, 32)\n"
+    )
+    options = ("-d", "cpu:0", "--training", "--steps", "2", "-o", plan)
+    assert placewright("run", f"{source}:build", *options).code == 0
+    peak = json.loads(plan.read_text())["metrics"]["peak_memory_bytes"]
+    limit = ("--memory-limit", f"{peak * 7 // 10}B")
+    within = placewright("run", f"{source}:build", *options, *limit)
+    assert within.code == 0, within.err
+    assert json.loads(plan.read_text())["reruns"]["name"]
+    kept = placewright("run", f"{source}:build", *options, *limit, "--keep", "*")
+    assert kept.code == 2
+    assert "no plan can fit: " in kept.err
+
+
 @pytest.mark.parametrize(
     ("model", "options", "sentence"),
     [

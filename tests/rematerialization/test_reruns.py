@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from training_steps import ONE_DEVICE, limited, training_step
 
 import placewright._core as _core
+from placewright.analysis.comparison import compare
 from placewright.analysis.outcome import floor_words, gain_words, verdict_words
 from placewright.bounds import nothing_fits
 from placewright.graph import Graph, Op, Tensor
@@ -175,6 +176,15 @@ def test_that_each_op_fits_once_only_is_no_proof() -> None:
 def test_the_checker_looks_at_what_is_kept(keep: object, says: str) -> None:
     plan = planned(one_device(31))
     assert check_plan(replace(plan, configuration={**plan.configuration, "keep": keep}), chain(), TIMES) == [says]
+
+
+def test_a_plan_with_reruns_is_compared_with_one_without() -> None:
+    found = compare(planned(one_device(40)), planned(one_device(31)))
+    assert (found.num_ops, found.num_moved, found.order_distance) == (4, 0, 0.0)
+    assert compare(planned(one_device(31)), planned(one_device(40))) == found
+    other = replace(chain(), ops=tuple(replace(op, name=op.name * 2) for op in chain().ops))
+    with pytest.raises(InputError, match="but only the first has op 'aa' and 3 other ops"):
+        compare(planned(one_device(40, other)), planned(one_device(31)))
 
 
 def test_what_keep_names_runs_once() -> None:

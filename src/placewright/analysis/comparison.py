@@ -59,7 +59,7 @@ class Comparison:
     Attributes
     ----------
     num_ops
-        Scheduled ops.
+        Scheduled ops; reruns are not counted, and moved, order and transfers leave them out.
     renamed
         Pairs of a device of the second plan and the device of the first that it counts as. Where devices are equal,
         names that were only swapped move nothing; empty where every device counts as itself.
@@ -91,20 +91,21 @@ class Comparison:
 def compare(first: Plan, second: Plan) -> Comparison:
     """Devices are told apart by name; on one machine, equal ones of the second plan are renamed so that the most ops
     stay. Raises InputError, naming what differs, when the plans are for two graphs."""
-    if first.graph_fingerprint != second.graph_fingerprint or len(first.ops) != len(second.ops):
+    ops, others = _first_runs(first), _first_runs(second)
+    if not _are_of_one_graph(first, second):
         raise InputError(f"the plans are for different graphs: {_difference(first, second)}")
     names = [device.name for device in first.machine.devices]
     own_names = [device.name for device in second.machine.devices]
     counts_as = [names[device] for device in best_renaming(first, second)] or own_names
-    place = {op.name: counts_as[op.device] for op in second.ops}
-    moved = [op for op in first.ops if names[op.device] != place.get(op.name)]
+    place = {op.name: counts_as[op.device] for op in others}
+    moved = [op for op in ops if names[op.device] != place.get(op.name)]
     before, after = _transfers(first, names), _transfers(second, counts_as)
     return Comparison(
-        num_ops=len(first.ops),
+        num_ops=len(ops),
         renamed=tuple((own, other) for own, other in zip(own_names, counts_as, strict=True) if own != other),
         num_moved=len(moved),
         moved=_by_module(first, moved, place),
-        order_distance=_order_distance([op.name for op in first.ops], [op.name for op in second.ops]),
+        order_distance=_order_distance([op.name for op in ops], [op.name for op in others]),
         transfers_kept=_sum({key: size for key, size in before.items() if key in after}),
         transfers_removed=_sum({key: size for key, size in before.items() if key not in after}),
         transfers_added=_sum({key: size for key, size in after.items() if key not in before}),
@@ -112,11 +113,24 @@ def compare(first: Plan, second: Plan) -> Comparison:
     )
 
 
+def _first_runs(plan: Plan) -> list[ScheduledOp]:
+    again = {rerun.name for rerun in plan.reruns}
+    return [op for op in plan.ops if op.name not in again]
+
+
+def _are_of_one_graph(first: Plan, second: Plan) -> bool:
+    """By the fingerprint, which is that of the graph with its reruns; where these differ, by the names of the ops."""
+    if first.reruns == second.reruns:
+        return first.graph_fingerprint == second.graph_fingerprint and len(first.ops) == len(second.ops)
+    names = [{op.name for op in _first_runs(plan)} for plan in (first, second)]
+    return first.graph_name == second.graph_name and names[0] == names[1]
+
+
 def _difference(first: Plan, second: Plan) -> str:
     """The first thing that tells the graphs of two plans apart."""
     if first.graph_name != second.graph_name:
         return f"'{first.graph_name}' and '{second.graph_name}'"
-    names = [{op.name for op in plan.ops} for plan in (first, second)]
+    names = [{op.name for op in _first_runs(plan)} for plan in (first, second)]
     for own, other, which in ((names[0], names[1], "first"), (names[1], names[0], "second")):
         if only := sorted(own - other):
             more = f" and {len(only) - 1:,} other ops" if len(only) > 1 else ""

@@ -318,7 +318,8 @@ def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]
             ("waits on the critical path", path.waiting_ns),
             ("launches on the critical path", path.launching_ns),
         ]
-        rest = "ops that queue for a device or run on a slower one"
+        made_again = plan.bound_reason == "tensors that must be dropped and made again"
+        rest = "ops that run again" if made_again else "ops that queue for a device or run on a slower one"
     return [*parts, (rest, gap - sum(amount for _, amount in parts))]
 
 

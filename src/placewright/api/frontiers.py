@@ -196,12 +196,12 @@ def _point(searches: _Searches, limit: int, runs: _Runs, once: _Runs) -> Frontie
     least = max(before, bound_of_reruns(searches.limited(limit), fits=True).value)
     return FrontierPoint(
         limit_bytes=limit,
-        share=limit / once.metrics.peak_memory_bytes,
+        share=limit / max(1, once.metrics.peak_memory_bytes),
         peak_bytes=runs.metrics.peak_memory_bytes,
         step_time_ns=time,
-        extra_time=time / before - 1,
+        extra_time=_more(time, before),
         least_time_ns=least,
-        least_extra_time=least / before - 1,
+        least_extra_time=_more(least, before),
         num_reruns=runs.num_reruns,
     )
 
@@ -212,10 +212,14 @@ def _rival(name: str, own: _Runs, runs: Sequence[_Runs], once: _Runs) -> Rival:
         name=name,
         peak_bytes=peak,
         step_time_ns=own.metrics.step_time_ns,
-        extra_time=own.metrics.step_time_ns / once.metrics.step_time_ns - 1,
+        extra_time=_more(own.metrics.step_time_ns, once.metrics.step_time_ns),
         num_reruns=own.num_reruns,
         planned_time_ns=_fastest([*runs, own], peak).metrics.step_time_ns,
     )
+
+
+def _more(time_ns: int, before_ns: int) -> float:
+    return time_ns / before_ns - 1 if before_ns else 0.0
 
 
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:

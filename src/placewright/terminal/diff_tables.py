@@ -63,6 +63,9 @@ def _metric_rows(first: Plan, second: Plan) -> Iterator[list[str]]:
         f"{two.num_transfers:,}",
         change(two.num_transfers, one.num_transfers),
     ]
+    if first.reruns or second.reruns:
+        again, others = len(first.reruns), len(second.reruns)
+        yield ["ops run again", f"{again:,}", f"{others:,}", change(others, again)]
     if first.objective == second.objective:
         bounds = [format_objective(plan.objective, plan.lower_bound) for plan in (first, second)]
         yield ["lower bound", *bounds, change(second.lower_bound, first.lower_bound)]
