@@ -52,7 +52,8 @@ def _heading(found: Frontier) -> Markup:
 def _figures(found: Frontier) -> Markup:
     smallest, fastest = found.points[0], format_time_ns(found.step_time_ns)
     share = f"{smallest.share:.0%} of the peak with everything kept"
-    slower = f"{smallest.extra_time:.1%} more time, at least {smallest.least_extra_time:.1%} (proven)"
+    proven = f", at least {smallest.least_extra_time:.1%} (proven)" if smallest.least_extra_time else ""
+    slower = f"{smallest.extra_time:.1%} more time{proven}"
     needs = f"'{found.least_possible_op}' needs that much while it runs, whatever runs again."
     shown = [
         figure("Smallest limit found", format_bytes(found.least_found_bytes), share, slower, kind="figure main"),
