@@ -121,15 +121,20 @@ def run(case: Case, drive: Drive | None = None) -> list[str]:
 
 
 def run_backend(case: Case) -> list[str]:
-    """Every difference between a case through the backend of `torch.compile` and through PyTorch's own "aot_eager".
+    """Every difference between a case through the backend of `torch.compile` and both through PyTorch's own
+    "aot_eager", which is wrong about some writes to arguments, and in eager.
 
-    Raises Refused where placewright refuses a graph, and EagerRaises where the other backend raises.
+    Raises Refused where placewright refuses a graph, and EagerRaises where the module raises without it.
     """
+    return _beside(case, "aot_eager") and _beside(case, "eager")
+
+
+def _beside(case: Case, backend: str) -> list[str]:
     drive, loss = Drive(case), LOSSES[case.loss] or default_loss
     torch.compiler.reset()
     theirs, ours = Side(case, drive), Side(case, drive)
     options = {"devices": "cpu:0,cpu:1", "solver": "random-placement", "seed": case.seed, "evaluations": 30}
-    theirs.call = torch.compile(theirs.model, backend="aot_eager")
+    theirs.call = torch.compile(theirs.model, backend=backend)
     ours.call = torch.compile(ours.model, backend="placewright", options=options)
     for step in range(drive.steps):
         facts: list[Facts] = []

@@ -88,6 +88,11 @@ def _compiled(module: Any, example_inputs: Sequence[Any], options: Mapping[str, 
         raise InputError("the backend launches ops one by one; placewright.compile records steps with cuda_graph=True")
     if "measured" in given:
         raise InputError("the backend measures every graph that PyTorch captures; leave the option 'measured' out")
+    if any(_moves_an_input(node) for node in module.graph.nodes):
+        raise InputError(
+            "'.data =' gives a tensor that outlives the call other memory, which a plan cannot do; write to it by "
+            "copy_ under torch.no_grad()"
+        )
     profile = Profile(None)
     machine, _ = profile.machine(devices)
     workers, places = _shared(machine)
@@ -101,6 +106,12 @@ def _compiled(module: Any, example_inputs: Sequence[Any], options: Mapping[str, 
         return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, partition_fn=partition)(module, example_inputs)
+
+
+def _moves_an_input(node: Any) -> bool:
+    """Whether a call is what PyTorch makes of `.data =`, on something that was there before."""
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    return name == "set_" and isinstance(node.args[0], torch.fx.Node) and node.args[0].op == "placeholder"
 
 
 _LOCK = threading.Lock()

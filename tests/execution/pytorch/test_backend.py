@@ -443,6 +443,20 @@ def test_an_op_that_holds_code_of_another_sort_is_refused_by_name() -> None:
         check_calls([call])
 
 
+def test_other_memory_for_a_parameter_is_refused_in_one_sentence() -> None:
+    model = module(torch.tanh)
+
+    def clamped(y: torch.Tensor) -> torch.Tensor:
+        model.linear.weight.data = model.linear.weight.data.clamp(-0.1, 0.1)
+        return y
+
+    model.then = clamped
+    before = model.linear.weight.clone()
+    with pytest.raises(InputError, match=r"'\.data =' gives a tensor that outlives the call other memory"):
+        compiled(model)(x())
+    assert torch.equal(model.linear.weight, before)
+
+
 def test_nested_tensors_are_refused_in_one_sentence() -> None:
     model = nn.Linear(16, 4)
     rows = [torch.randn(3, 16), torch.randn(5, 16)]
