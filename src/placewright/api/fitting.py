@@ -37,7 +37,8 @@ def fit(
     model
         Run in training mode. All of its parameters and buffers lie on one device: the CPU, or one GPU.
     args, kwargs
-        What it is called with; one tensor stands for a tuple of it.
+        What it is called with; one tensor stands for a tuple of it. Other shapes are planned when they first come, and
+        where nothing fits they run over the limit, as `plan.status` says then.
     memory_limit
         Bytes, or text like "8GiB", for parameters, gradients, activations and the optimizer's states together.
     loss
