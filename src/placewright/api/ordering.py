@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from placewright.api.inductor import InductorPass
     from placewright.plans.record import Plan
 
-#: Inductor would move nodes, and put some that read the same into one kernel, which all that they make then lives from.
-_AS_PLANNED = {"reorder_for_peak_memory": False, "reorder_for_locality": False, "cpp.max_horizontal_fusion_size": 1}
+#: Inductor would put some nodes that read the same into one kernel, from which on all lives that they make, and hold
+#: memory that nothing is in until something of the same size comes.
+_AS_PLANNED = {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False}
 
 
 def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: Any) -> InductorPass:

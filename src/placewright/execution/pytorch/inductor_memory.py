@@ -96,13 +96,17 @@ class JointGraph:
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
             if node.op == "call_function" and "val" not in node.meta:
-                raise InputError(f"its node {node.name} does not say what it makes")
+                raise InputError(f"the node {node.name} of a captured graph does not say what it makes")
             if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
                 raise InputError(
-                    f"its input {node.name} is no tensor; torch.compile(..., dynamic=False) plans per shape"
+                    f"the input {node.name} of a captured graph is no tensor; torch.compile(..., dynamic=False) plans "
+                    "per shape"
                 )
             if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
-                raise InputError(f"its op {node.target} does something beside what it returns")
+                raise InputError(
+                    f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
+                    "under a memory limit runs it"
+                )
 
     def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
         """A copy without writes, forward first."""
@@ -122,7 +126,8 @@ class JointGraph:
 class _Rewriting:
     """A joint graph written anew, run by run.
 
-    made: the node of each tensor of the rewritten graph; maker: the run that makes it, where that is a view.
+    made: the node of each tensor of the rewritten graph. view: of each that is a view, the run that makes it.
+    constants: the nodes of arguments and attributes. forward: its nodes, once they are all there.
     """
 
     def __init__(self, joint: JointGraph, reruns: Sequence[Rerun]) -> None:
