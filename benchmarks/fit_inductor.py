@@ -87,6 +87,11 @@ def unet() -> Network:
     return UNet(), (torch.randn(8, 3, 64, 64),)
 
 
+def two_layers() -> Network:
+    """Two layers, which are compiled in seconds."""
+    return nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)), (torch.randn(64, 64),)
+
+
 def gpt2() -> Network:
     """GPT-2 with 4 layers of 256 and no dropout, whose numbers eager would draw otherwise; 4 texts of 256 tokens."""
     import_torchvision()
@@ -103,6 +108,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "unet": unet,
     "gpt2": gpt2,
 }
+TINY = {"two_layers": two_layers}
 
 
 class WithLoss(nn.Module):
@@ -154,7 +160,7 @@ def rows(name: str, budgets: list[float], limits: list[float]) -> Iterator[str]:
     """Each way to run one network."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    network, args = NETWORKS[name]()
+    network, args = (NETWORKS | TINY)[name]()
     original = WithLoss(network).train()
     eager = copy.deepcopy(original)
     base, process, seconds, expected = measured(eager, eager, args)
