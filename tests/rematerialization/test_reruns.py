@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_steps import ONE_DEVICE, limited, training_step
 
+import placewright
 import placewright._core as _core
 from placewright.analysis.comparison import compare
 from placewright.analysis.outcome import floor_words, gain_words, verdict_words
@@ -24,7 +27,7 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before, may_run_again
 from placewright.rematerialization.reruns import Rerun, rewritten
-from placewright.rematerialization.solve import rematerialize
+from placewright.rematerialization.solve import least_memory, rematerialize
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
@@ -272,3 +275,50 @@ def test_only_what_changes_nothing_else_may_run_again() -> None:
         other = replace(graph.ops[2], outputs=(3, 11 - written))
         changed = replace(graph, ops=(graph.ops[0], norm, other, graph.ops[3]), tensors=in_place)
         assert may_run_again(changed, norm) == may
+
+
+@given(tight_problems(), st.sampled_from([0.0, 0.1, 0.5]))
+def test_the_least_memory_at_a_price_keeps_the_price(problem: Problem, price: float) -> None:
+    problem = replace(problem, objective="peak-memory", memory_limits_bytes=(None,))
+    once = make_method("input-order").solve(problem, SearchRun())
+    again = least_memory(problem, SearchRun(Budget(evaluations=40)), price)
+    plan = assemble_plan(problem, once, solver="auto", seconds=0.0, again=again)
+    assert plan.step_time_ns <= once.metrics.step_time_ns * (1 + price)
+    assert plan.metrics.peak_memory_bytes <= once.metrics.peak_memory_bytes
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+
+
+def test_the_least_memory_of_the_chain_costs_a_tenth() -> None:
+    # 40 bytes with each op once, in 10 ns; 31 when a runs again, in 11 (above).
+    problem = replace(one_device(99), objective="peak-memory", memory_limits_bytes=(None,))
+    once = make_method("input-order").solve(problem, SearchRun())
+    peaks = []
+    for price in (0.09, 0.1):
+        again = least_memory(problem, SearchRun(Budget(evaluations=100)), price)
+        plan = assemble_plan(problem, once, solver="auto", seconds=0.0, again=again)
+        peaks.append(plan.metrics.peak_memory_bytes)
+    assert peaks == [40, 31]
+    assert gain_words(plan) == "22.5% less than the captured order by running 1 op again, for 10.0% more time"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_slowdown": 0.1}, "max_slowdown is the price of less memory; say objective='peak-memory' with it"),
+        (
+            {"max_slowdown": "much", "objective": "peak-memory"},
+            "max_slowdown is 'much'; it must be a share like 0.1 or '10%'",
+        ),
+        (
+            {"max_slowdown": "nan%", "objective": "peak-memory"},
+            "max_slowdown is 'nan%'; it must be a share like 0.1 or '10%'",
+        ),
+        (
+            {"max_slowdown": "5%", "objective": "peak-memory", "keep": ["*"]},
+            "max_slowdown is for ops that run again, which they do on one device where not all are kept",
+        ),
+    ],
+)
+def test_a_price_that_cannot_be_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        placewright.plan(chain(), "h100", **options)

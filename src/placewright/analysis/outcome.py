@@ -135,8 +135,12 @@ def gain_words(plan: Plan) -> str:
 
 
 def rerun_words(plan: Plan) -> str:
-    """Of a plan that fits since ops run again: how many, what that costs, and what it must cost at least."""
-    runs = f"fits by running {counted(len(plan.reruns), 'op')} again"
+    """Of a plan whose ops run again: how many, what that gives and costs, and what it must cost at least."""
+    runs = f"by running {counted(len(plan.reruns), 'op')} again"
+    if plan.gain is not None and plan.extra_time is not None:
+        gain = f"{share_words(plan.gain)} less than the captured order {runs}"
+        return f"{gain}, for {share_words(plan.extra_time)} more time"
+    runs = f"fits {runs}"
     if plan.extra_time is None:
         return runs
     least = plan.least_extra_time

@@ -32,6 +32,20 @@ def bytes_or_none(name: str, value: Any) -> int | None:
     return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, QUANTITY_LIMIT - 1)
 
 
+def share(name: str, value: Any) -> float | None:
+    """A share from a number like 0.1 or text like "10%". Raises InputError, naming the argument, for what is none."""
+    if value is None:
+        return None
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        found = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if isinstance(value, bool) or not 0 <= found < float("inf"):
+        raise InputError(f"{name} is {value!r}; it must be a share like 0.1 or '10%'")
+    return found
+
+
 def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budget:
     """The default number of evaluations only when neither limit is given."""
     seconds: float | None = None

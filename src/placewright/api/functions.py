@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from placewright.api.arguments import budget, constraints, globs, recorded_options, whole_number
+from placewright.api.arguments import budget, constraints, globs, recorded_options, share, whole_number
 from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
@@ -26,7 +26,7 @@ from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.rematerialization.proofs import some_may_run_again
-from placewright.rematerialization.solve import rematerialize, rerun_evaluations
+from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
@@ -63,6 +63,7 @@ def plan(
     measured: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
     keep: Sequence[str] = (),
+    max_slowdown: float | str | None = None,
     on_progress: OnProgress | None = None,
     interrupted: Interrupted | None = None,
 ) -> Plan:
@@ -116,6 +117,9 @@ def plan(
     keep
         Globs over names of ops or modules: these run once; ["*"] are all. Others may run again where one device has too
         little memory for what they make to be held.
+    max_slowdown
+        With the objective "peak-memory", on one device: ops may run again, as long as the step takes no more than this
+        share longer than each op running once: 0.1 or "10%".
     on_progress
         Called now and then with the best so far.
     interrupted
@@ -156,18 +160,26 @@ def plan(
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
     may_run_again = some_may_run_again(problem, keep)
+    slowdown = share("max_slowdown", max_slowdown)
+    if slowdown is not None and objective != "peak-memory":
+        raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
+    if slowdown is not None and not may_run_again:
+        raise InputError("max_slowdown is for ops that run again, which they do on one device where not all are kept")
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     again = None
-    if may_run_again and result.metrics.bytes_over_limit:
-        budget_left = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
-        rerun = SearchRun(budget_left, seed=seed, on_progress=on_progress, interrupted=interrupted)
+    budget_again = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
+    rerun = SearchRun(budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
+    if slowdown is not None:
+        again = least_memory(problem, rerun, slowdown, keep)
+    elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun, keep)
     options = {
         **recorded_options(model, dims, limits),
         "measured": None if measured is None else str(measured),
         "memory_limit": limited,
         "keep": list(keep),
+        "max_slowdown": slowdown,
     }
     seconds = time.perf_counter() - began
     return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options, again=again))

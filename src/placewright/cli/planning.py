@@ -60,6 +60,10 @@ def plan(
         list[str] | None, typer.Option(metavar="GLOB,GLOB", help="Ops or modules that share a device; repeatable.")
     ] = None,
     keep: Keep = None,
+    max_slowdown: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="With peak-memory: how much longer the step may take, like 10%."),
+    ] = None,
     measured: Measured = None,
     dim: Dims = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright solvers`.")] = "auto",
@@ -124,6 +128,7 @@ def plan(
                 pins=parse_rules("--pin", pin),
                 forbids=parse_forbids(forbid),
                 colocate=parse_groups(colocate),
+                max_slowdown=max_slowdown,
                 solver=solver,
                 evaluations=evaluations,
                 time_limit=time_limit,

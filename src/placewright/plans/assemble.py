@@ -39,17 +39,18 @@ def assemble_plan(
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
-    again: what ops that run again make of it; it counts where it has less memory over the limits."""
+    again: what ops that run again make of it; it counts where it is better."""
     before = problem
     reruns: tuple[Rerun, ...] = ()
-    if again is None or result.metrics.bytes_over_limit == 0:
+    if again is None:
         bound, floor, floor_op = _bound(problem, result), memory_floor_bytes(problem), ""
     else:
         floor, floor_op = least_limit(problem)
-        if again.result.metrics.bytes_over_limit < result.metrics.bytes_over_limit:
+        if again.result.metrics.fitness(before.objective) < result.metrics.fitness(before.objective):
             problem, reruns = again.problem, again.reruns
             result = replace(again.result, baselines=result.baselines)
-        proven = floor > (before.memory_limits_bytes[0] or 0)
+        limit = before.memory_limits_bytes[0]
+        proven = limit is not None and floor > limit
         result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
         bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0)
     timed = schedule.simulate(problem, result.solution)

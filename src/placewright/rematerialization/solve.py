@@ -9,17 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
+from placewright.bounds import least_limit
 from placewright.problem import Problem
-from placewright.problem.constraints import OpNames
+from placewright.problem.objective import StopReason
 from placewright.problem.running_again import again_before
+from placewright.rematerialization.proofs import kept
 from placewright.rematerialization.reruns import Rerun, names_of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun
-from placewright.support.errors import InputError, shown
 
 NAME = "rematerialization"
+#: For the least memory at a price: how often the gap between limits is halved, and the least gap, of the peak.
+_HALVINGS, _LEAST_STEP = 12, 0.002
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,23 +52,53 @@ def rematerialize(problem: Problem, run: SearchRun, keep: Sequence[str] = ()) ->
     lowered = problem.lowered
     ops = np.arange(len(lowered.graph_op), dtype=np.int32)
     until = again_before(problem)
-    names = OpNames(problem.graph.ops[index] for index in lowered.graph_op)
-    for pattern in keep:
-        if not (matched := names.matching(pattern)):
-            raise InputError(f"keep names '{shown(pattern)}', which matches no op of '{shown(problem.graph.name)}'")
-        until[matched] = -1
+    until[kept(problem, keep)] = -1
     search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=run.seed)
     reason = drive(run, search, NAME)
     reruns = tuple(_reruns(problem, *search.best()))
     again = with_reruns(problem, reruns)
-    order = INPUT_ORDER.order(again)
+    return Rematerialized(problem=again, result=_in_order(again, run, reason), reruns=reruns)
+
+
+def least_memory(
+    problem: Problem, run: SearchRun, max_slowdown: float, keep: Sequence[str] = ()
+) -> Rematerialized | None:
+    """The runs of least peak memory that are found within a step time; None where nothing is found below the peak of
+    the graph's own order, each op running once.
+
+        max_slowdown: how much longer the step may take than in that order, as a share. Limits between what is proven
+    to be needed and the least that is found are halved; each gets an equal part of the     run. problem, keep: as
+    `rematerialize` takes them.
+    """
+    once = _in_order(problem, run).metrics
+    longest_ns = once.step_time_ns * (1 + max_slowdown)
+    low, high, best = least_limit(problem)[0], once.peak_memory_bytes, None
+    for halving in range(_HALVINGS):
+        if high - low <= once.peak_memory_bytes * _LEAST_STEP:
+            break
+        limit = (low + high) // 2
+        part = run.part(1 / (_HALVINGS - halving))
+        found = rematerialize(replace(problem, objective="step-time", memory_limits_bytes=(limit,)), part, keep)
+        metrics = found.result.metrics
+        if metrics.bytes_over_limit == 0 and metrics.step_time_ns <= longest_ns:
+            best, high = found, metrics.peak_memory_bytes
+        else:
+            low = limit
+    if best is None:
+        return None
+    again = replace(best.problem, objective=problem.objective, memory_limits_bytes=problem.memory_limits_bytes)
+    result = _in_order(again, run)
+    return Rematerialized(problem=again, result=result, reruns=best.reruns)
+
+
+def _in_order(problem: Problem, run: SearchRun, reason: StopReason = "evaluations") -> Result:
+    """What the graph's own order takes."""
+    order = INPUT_ORDER.order(problem)
     solution = Solution(
         device_of=np.zeros(len(order), np.int32),
-        order=np.stack([order, np.full(len(order), -1, np.int32)], axis=1).astype(np.int32),
+        order=np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32),
     )
-    return Rematerialized(
-        problem=again, result=run.result(again, NAME, solution, stopped_because=reason), reruns=reruns
-    )
+    return run.result(problem, NAME, solution, stopped_because=reason)
 
 
 def with_reruns(problem: Problem, reruns: tuple[Rerun, ...]) -> Problem:

@@ -72,7 +72,7 @@ def headline(plan: Plan) -> str:
         return f"{what}: {verdict_words(plan)}"
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
-    gain = "" if plan.reruns else gain_words(plan)
+    gain = "" if plan.reruns and plan.gain is None else gain_words(plan)
     return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
 
 
