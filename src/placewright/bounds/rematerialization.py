@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 _MOMENTS = 256
 #: How many readers of what an op makes are told apart, one after the other.
 _MAX_CHAIN = 12
-#: Passes of coordinate ascent over the moments without ways; with ways, moments beside those that have a price then,
-#: steps along supergradients, and arcs that these may look at.
-_PASSES, _MORE_MOMENTS, _STEPS, _BUDGET = 3, 24, 100, 40_000_000
+#: Passes of coordinate ascent over the moments without ways; with ways, at the moments that have a price then, steps
+#: along supergradients and arcs that these may look at.
+_PASSES, _STEPS, _BUDGET = 3, 100, 40_000_000
 #: How many columns of ancestors and descendants are held at a time.
 _COLUMNS = 1024
 
@@ -217,10 +217,7 @@ class _Program:
         if not fits.all() or not (self.excess > 0).any():
             return 0  # no plan keeps the limit, or nothing need be dropped in every order
         prices = _best_prices(self._drops())
-        kept = np.flatnonzero(prices > 0)
-        others = np.flatnonzero((prices == 0) & (self.excess > 0))
-        kept = np.append(kept, others[:: max(1, -(-len(others) // _MORE_MOMENTS))])
-        return self._with_ways(np.sort(kept), prices)
+        return self._with_ways(np.flatnonzero(prices > 0), prices)
 
     def _drops(self) -> _Drops:
         names, drop = np.unique(self.run, return_inverse=True)

@@ -56,7 +56,7 @@ def exact_rematerialization(
     from placewright.search.exact.cp_sat.running import NOT_INTERLEAVED
 
     model = _Model(CpModel(), Pieces(problem), start, runs_per_op)
-    model.minimize(rematerialized_time(problem, in_order=True).value)
+    model.minimize(max(rematerialized_time(problem, in_order).value for in_order in (False, True)))
     if start is not None:
         model.hint(start)
     solver = CpSolver()
