@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fewest_reruns import least_time
 from hypothesis import given
@@ -26,6 +27,14 @@ def small_problems(draw: st.DrawFn) -> Problem:
 def test_no_plan_that_keeps_the_limit_is_below_the_bound(any_order: bool, problem: Problem) -> None:
     best = least_time(problem, any_order)
     assert best is None or rematerialized_time(problem, in_order=not any_order).value <= best
+
+
+@given(small_problems())
+def test_without_a_limit_or_a_time_or_a_chance_nothing_is_proven_but_the_work(problem: Problem) -> None:
+    once = int(problem.time_ns[problem.lowered.graph_op].sum())
+    assert rematerialized_time(replace(problem, memory_limits_bytes=(None,))).value == once
+    assert rematerialized_time(replace(problem, memory_limits_bytes=(1,))).value == once
+    assert rematerialized_time(replace(problem, time_ns=np.zeros_like(problem.time_ns))).value == 0
 
 
 @given(small_problems(), st.integers(1, 5))

@@ -217,7 +217,7 @@ class _Program:
         if not fits.all() or not (self.excess > 0).any():
             return 0  # no plan keeps the limit, or nothing need be dropped in every order
         prices = _best_prices(self._drops())
-        return self._with_ways(np.flatnonzero(prices > 0), prices)
+        return self._with_ways(np.flatnonzero(prices), prices) if prices.any() else 0
 
     def _drops(self) -> _Drops:
         names, drop = np.unique(self.run, return_inverse=True)
