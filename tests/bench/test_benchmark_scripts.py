@@ -81,6 +81,8 @@ TINY_WITH_TORCH = {
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick"],
+    "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
+    "fit_run": ["--networks", "mmoe", "--shares", "0.5"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],
     "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],

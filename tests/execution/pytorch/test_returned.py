@@ -80,3 +80,18 @@ def test_an_object_that_cannot_be_made_anew_is_refused() -> None:
 
     with pytest.raises(InputError, match=r"keeps a tensor of shape \(3, 4\)"):
         placewright.compile(Local(), torch.ones(3, 4), **QUICK)
+
+
+@pytest.mark.parametrize("write", ["view", "transposed", "itself", "data"])
+def test_an_argument_that_is_written_to_and_returned_is_that_argument(write: str) -> None:
+    class Writing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            part = {"view": x.view(12), "transposed": x.t(), "itself": x, "data": x.view(12).data}[write]
+            part.add_(1.0)
+            return x
+
+    x = torch.randn(3, 4)
+    wanted = x + 1
+    with placewright.compile(Writing(), x.clone(), **QUICK) as compiled:
+        assert compiled(x) is x
+    assert torch.equal(x, wanted)

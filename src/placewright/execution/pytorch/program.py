@@ -170,6 +170,12 @@ def _program(
     new = iter(captured.assigned)
     one = {node: indices[0] for node, indices in tensors.items() if len(indices) == 1 and indices[0] is not None}
     gradients = {captured.sources[node][0]: one[value] for node, value in captured.gradients}
+    # What is written to at the end, where its new value is what a view shows: returned, it is that very tensor.
+    written = {
+        graph.ops[op].inputs[0]: graph.ops[op].outputs[0]
+        for op in range(len(graph.ops))
+        if graph.ops[op].name.startswith("copy:") and graph.tensors[graph.ops[op].outputs[0]].alias_of is not None
+    }
     kept = {node: name for node, (name, role) in captured.sources.items() if role == "parameter" and node not in place}
     return TorchProgram(
         graph=graph,
@@ -184,7 +190,7 @@ def _program(
         constant_state=tuple(state for state in captured.state.values() if state.is_constant),
         inputs={one[node]: number for node, number in place.items() if node in one},
         input_signature=input_signature,
-        results=tuple(one[node] for node in captured.outputs),
+        results=tuple(written.get(one[node], one[node]) for node in captured.outputs),
         differentiable=differentiable,
         assigned=tuple((each, tuple(one[next(new)] for _ in each.differentiable)) for each in assigned),
         gradients={} if optimizer_steps else gradients,

@@ -1,0 +1,165 @@
+"""What running ops again costs under memory limits: training steps of the zoo, on one device.
+
+    python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
+    python benchmarks/fit.py --networks resnet50   these
+    python benchmarks/fit.py --table               the table of the rows that there are
+
+Each network is captured as a training step without an optimizer (gradients are kept to the end), with the zoo's batch,
+on fake tensors. Op times are the roofline's of an A100 without any fusion. The limit is a share of the peak of the
+captured order, parameters and inputs included: what eager takes. Of each row: the extra time over the step without a
+limit, the proven least extra time, ops that run again, and seconds of planning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import placewright
+from placewright.datasets.zoo.capture import built
+from placewright.datasets.zoo.catalogue import all_networks
+from placewright.execution.pytorch.program import make_program
+from placewright.graph import Graph
+from placewright.support.errors import InputError
+
+OUT = Path(__file__).parent / "results" / "fit"
+SHARES = (0.5, 0.4, 0.3)
+DEVICE = "a100"
+#: On which settings were chosen; the table tells them from the others.
+TUNED_ON = ("resnet50", "densenet121", "gpt2_small", "unet", "inception_v3", "swin_tiny")
+NETWORKS = (
+    *TUNED_ON,
+    *(
+        "resnet18",
+        "se_resnet50",
+        "preact_resnet110",
+        "vgg16",
+        "mobilenet_v3_large",
+        "efficientnet_b0",
+        "regnet_y_400mf",
+    ),
+    *("convnext_tiny", "hrnet_w18", "xception", "nasnet_a_mobile", "darts", "segnet", "deeplab_v3", "edsr"),
+    *("ddpm_cifar", "wavenet10", "lstm2", "gnmt2", "bert_base", "llama8", "t5_small", "vit_small12", "r3d18"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One network under one limit. extra, least: of the time without a limit, the plan's and the proven least; None
+    where nothing fits, as proven or as far as was found. floor: the least share of the peak that is not ruled out."""
+
+    network: str
+    share: float
+    num_ops: int
+    extra: float | None
+    least: float | None
+    floor: float
+    is_proven_impossible: bool
+    num_reruns: int
+    seconds: float
+
+
+def training_step(name: str) -> Graph:
+    """The captured step. Raises InputError where PyTorch cannot trace it."""
+    network = next(each for each in all_networks() if each.name == name)
+    model, arguments = built(network)
+    return make_program(model, arguments, {}, training=True, sums_in_place=True, inputs_stay=True).graph
+
+
+def rows_of(name: str) -> Iterator[Row]:
+    graph = training_step(name)
+    plan = partial(placewright.plan, graph, DEVICE)
+    whole = plan(solver="input-order")
+    peak = whole.metrics.peak_memory_bytes
+    for share in SHARES:
+        began = time.perf_counter()
+        found = plan(solver="input-order", memory_limit=int(share * peak))
+        seconds = time.perf_counter() - began
+        fits = found.status != "infeasible"
+        yield Row(
+            network=name,
+            share=share,
+            num_ops=len(whole.ops),
+            extra=found.step_time_ns / whole.step_time_ns - 1 if fits else None,
+            least=max(0.0, found.lower_bound / whole.step_time_ns - 1) if fits else None,
+            floor=found.memory_floor_bytes / peak,
+            is_proven_impossible=not fits and found.stopped_because == "infeasible",
+            num_reruns=len(found.reruns),
+            seconds=seconds,
+        )
+
+
+def read_rows(path: Path) -> list[Row]:
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Markdown: a line per network, then means over the networks that fit."""
+    yield "| network | ops | " + " | ".join(f"{share:.0%}" for share in SHARES) + " | planned in |"
+    yield "|---" * (len(SHARES) + 3) + "|"
+    for name in dict.fromkeys(row.network for row in rows):
+        own = {row.share: row for row in rows if row.network == name}
+        cells = [_cell(own[share]) if share in own else "" for share in SHARES]
+        tuned = " *" if name in TUNED_ON else ""
+        slowest = max(row.seconds for row in own.values())
+        num_ops = max(row.num_ops for row in own.values())
+        yield f"| {name}{tuned} | {num_ops:,} | {' | '.join(cells)} | {slowest:.1f} s |"
+    for label, chosen in (("mean", rows), ("mean without *", [row for row in rows if row.network not in TUNED_ON])):
+        means = (_mean([row for row in chosen if row.share == share]) for share in SHARES)
+        yield f"| {label} | | {' | '.join(means)} | |"
+
+
+def _mean(rows: Sequence[Row]) -> str:
+    """Over those that fit."""
+    fitting = [(row.extra, row.least) for row in rows if row.extra is not None and row.least is not None]
+    if not fitting:
+        return ""
+    extra, least = (statistics.mean(values) for values in zip(*fitting, strict=True))
+    return f"+{extra:.1%} (at least +{least:.1%}), {len(fitting)} networks"
+
+
+def _cell(row: Row) -> str:
+    if row.extra is None or row.least is None:
+        return f"impossible below {row.floor:.0%}" if row.is_proven_impossible else f"not found (floor {row.floor:.0%})"
+    return f"+{row.extra:.1%} (at least +{row.least:.1%}, {row.num_reruns})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
+    parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
+    options = parser.parse_args()
+    path = options.out / "rows.jsonl"
+    if not options.table:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        done = {row.network for row in read_rows(path)}
+        for name in options.networks:
+            if name in done:
+                continue
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    rows = list(rows_of(name))
+            except InputError as error:
+                print(f"{name}: {error}", flush=True)
+                continue
+            with path.open("a") as file:
+                file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)
+            print(
+                *(f"{row.network} {row.share:.0%}: {_cell(row)} in {row.seconds:.1f} s" for row in rows),
+                sep="\n",
+                flush=True,
+            )
+    print("\n".join(table(read_rows(path))))
+
+
+if __name__ == "__main__":
+    main()
