@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from placewright.api.inductor import InductorPass
     from placewright.plans.record import Plan
 
-#: Inductor would put some nodes that read the same into one kernel, from which on all lives that they make, and hold
-#: memory that nothing is in until something of the same size comes.
-_AS_PLANNED = {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False}
+#: Inductor would put some nodes that read the same into one kernel, from which on all lives that they make; hold memory
+#: that nothing is in until something of the same size comes; and compute what is read twice where it is read, so that
+#: what it is made of lives until then. Only what the plan runs again is to be computed again.
+_AS_PLANNED = {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False, "realize_reads_threshold": 2}
 
 
 def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: Any) -> InductorPass:
