@@ -164,7 +164,7 @@ def rows(name: str, budgets: list[float], limits: list[float]) -> Iterator[str]:
     original = WithLoss(network).train()
     eager = copy.deepcopy(original)
     base, process, seconds, expected = measured(eager, eager, args)
-    yield f"| {name} | eager | | {base / MIB:.1f} | {process / MIB:.1f} | | | {seconds * 1e3:.0f} ms | |"
+    yield f"| {name} | eager | | {base / MIB:.1f} | {process / MIB:.1f} | | {seconds * 1e3:.0f} ms | |"
 
     def row(way: str, options: dict[str, Any]) -> str:
         torch._dynamo.reset()
