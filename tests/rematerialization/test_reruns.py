@@ -248,6 +248,10 @@ def test_the_checker_names_a_rerun_that_reads_something_else() -> None:
             Rerun(name="a@2", op="a", before="d", tensors=("b",)),
             "the rerun 'a@2' gives something that 'a' does not make",
         ),
+        (
+            Rerun(name="a@2", op="a", before="d", tensors=("a", "a")),
+            "the rerun 'a@2' gives something that 'a' does not make",
+        ),
         (Rerun(name="a", op="a", before="d", tensors=("a",)), "graph 'chain' has two ops named 'a'"),
     ],
 )

@@ -32,7 +32,10 @@ from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.plans.graph_match import match_graph, require_match, with_planned_workspaces
 from placewright.plans.record import Plan as PlanRecord
+from placewright.rematerialization.reruns import rewritten
+from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
+from placewright.verification.reruns import about_reruns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +136,9 @@ class ModulePlanner:
         graph, options = program.graph, self.options if options is None else options
         if self.given is not None:
             require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
+            # The fingerprint says that these are the plan's reruns, not that they compute what the graph does.
+            for problem in about_reruns(graph, rewritten(graph, self.given.reruns))[:1]:
+                raise InputError(f"the plan cannot be run as it is: {problem}")
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)
             alone = make_plan(graph, first_device(self.machine), measured=times.alone, solver="input-order")

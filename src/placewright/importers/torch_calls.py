@@ -26,6 +26,9 @@ BACKEND = 'torch.compile(model, backend="placewright") runs such a module'
 #: The frame below which there is no code of the model, and those that only pass a call on.
 _RUNS_THE_MODEL = "placewright/importers/torch_trace.py"
 _MODES = frozenset({torch.overrides.__file__})
+_PASSES_ON = _MODES | {torch._tensor.__file__}
+#: Where they are written.
+_FAKE = "torch/_subclasses/"
 #: Recurrent layers.
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 #: Types of arguments that are compared from run to run.
@@ -67,6 +70,11 @@ class Calls(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes the call with stand-ins."""
         name = getattr(function, "__name__", "")
+        if (op := _op_of_fake_tensors()) is not None:
+            # Of `set_` no call is seen but this one.
+            if self._is_strict and op in _MEMORY:
+                _refuse_memory(op)
+            return function(*args, **(kwargs or {}))
         if self._is_strict and name in _HOOKS:
             raise InputError(
                 f"forward registers a hook on a tensor (in {_place()}), and what that does beside returning a gradient "
@@ -74,10 +82,7 @@ class Calls(TorchFunctionMode):
             )
         of_data = name == "__set__" and getattr(function.__self__, "__name__", "") == "data"
         if self._is_strict and (of_data or name in _MEMORY):
-            raise InputError(
-                f"forward gives a tensor other memory, or writes to its storage ('{'.data =' if of_data else name}' in "
-                f"{_place()}), which a planned step would not do; write to it by copy_ under torch.no_grad()"
-            )
+            _refuse_memory(".data =" if of_data else name)
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
         self.made_with.append((name, tuple(repr(leaf) for leaf in leaves if type(leaf) in _PLAIN)))
         args, kwargs = pytree.tree_unflatten([self.instead(leaf) for leaf in leaves], structure)
@@ -115,6 +120,28 @@ def _caller() -> tuple[str, int]:
             inside = (file, frame.f_lineno)
         frame = frame.f_back
     return inside
+
+
+def _op_of_fake_tensors() -> str | None:
+    """The op for which fake tensors make a call for themselves; None where the call is another's. They ask for the
+    storage of what a Function saves, for one, and keep a tensor in its stead."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename in _PASSES_ON:
+        frame = frame.f_back
+    op: str | None = None
+    while frame is not None and without_directory(frame.f_code.co_filename).startswith(_FAKE):
+        op = op or ""
+        if isinstance(func := frame.f_locals.get("func"), torch._ops.OpOverload):
+            op = func.overloadpacket.__name__
+        frame = frame.f_back
+    return op
+
+
+def _refuse_memory(name: str) -> None:
+    raise InputError(
+        f"forward gives a tensor other memory, or writes to its storage ('{name}' in {_place()}), which a planned step "
+        "would not do; write to it by copy_ under torch.no_grad()"
+    )
 
 
 def _place() -> str:

@@ -126,10 +126,11 @@ class _Translation:
             self.unknown[str(node.target)] += 1
         inputs = [self.tensor_of(leaf) for leaf in pytree.tree_leaves((node.args, node.kwargs)) if leaf in self.tensors]
         results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else (node.meta["val"],)
+        if kind == "view" and not inputs:
+            raise InputError(f"'{node.name}' ({node.target}) shows a number, which is no tensor of the module")
+        shown = inputs[0] if kind == "view" else None
         self.tensors[node] = tuple(
-            self._add_tensor(f"{node.name}:{position}", result, alias_of=inputs[0] if kind == "view" else None)
-            if result is not None
-            else None
+            self._add_tensor(f"{node.name}:{position}", result, alias_of=shown) if result is not None else None
             for position, result in enumerate(results)
         )
         op = self._add_op(

@@ -88,7 +88,7 @@ class _Rewriting:
         if op >= self._op(rerun, rerun.before):
             raise InputError(f"the rerun '{shown(rerun.name)}' comes before the first run of '{shown(rerun.op)}'")
         kept = {self.tensor_named.get(name, -1) for name in rerun.tensors}
-        if not kept or not kept <= set(self.graph.ops[op].outputs):
+        if not kept or len(kept) < len(rerun.tensors) or not kept <= set(self.graph.ops[op].outputs):
             raise InputError(f"the rerun '{shown(rerun.name)}' gives something that '{shown(rerun.op)}' does not make")
         return rerun, op, kept
 

@@ -443,6 +443,33 @@ class Straight(torch.autograd.Function):
         return gradient * (value.abs() < 0.5)
 
 
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        result = value.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (result,) = ctx.saved_tensors
+        return gradient * result
+
+
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        value.mul_(2)
+        ctx.mark_dirty(value)
+        ctx.save_for_backward(value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (value,) = ctx.saved_tensors
+        return gradient * value
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind: Any, **options: Any) -> None:
         super().__init__()
@@ -454,6 +481,8 @@ class Recurrent(nn.Module):
 
 TRAINED: dict[str, Callable[[], nn.Module]] = {
     "own backward": lambda: Wrapped(lambda module, y: Straight.apply(y)),
+    "own backward of its result": lambda: Wrapped(lambda module, y: Exponential.apply(y)),
+    "own function in place": lambda: Wrapped(lambda module, y: InPlace.apply(y * 1)),
     "checkpoint with dropout": lambda: Wrapped(
         lambda module, y: checkpoint(lambda v: nn.functional.dropout(v.tanh(), 0.2), y, use_reentrant=False)
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ import torch
 from torch import nn
 
 import placewright
+from placewright.api import functions
+from placewright.plans.assemble import assemble_plan
+from placewright.rematerialization import solve
+from placewright.rematerialization.reruns import Rerun
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
@@ -166,3 +171,40 @@ def test_a_plan_with_reruns_is_saved_and_run_again(tmp_path: Any) -> None:
         assert torch.equal(again(x), step_of(model, x))
     with pytest.raises(InputError, match="is not a plan for 'Residual'"):
         placewright.compile(Residual(3), (x,), **options, plan=read)
+
+
+class Counting(nn.Module):
+    """What is made of a buffer that forward overwrites afterwards, and backward reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("factor", torch.ones(8))
+
+    def forward(self, x: Any) -> Any:
+        twice = self.factor * 2
+        y = self.layer(x) * twice
+        with torch.no_grad():
+            self.factor.add_(1)
+        return y.tanh()
+
+
+def test_a_plan_whose_rerun_would_read_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(64, 8)
+    options: dict[str, Any] = {"devices": "cpu:0", "training": True, "loss": square}
+    # Such a file fits its graph by its fingerprint, so that only what the runs read can tell.
+    rerun = Rerun(name="mul@2", op="mul", before="tanh_backward", tensors=("mul:0",))
+
+    def with_reruns(problem: Any, result: Any, *, again: Any = None, **rest: Any) -> Any:
+        if again is None:
+            return assemble_plan(problem, result, **rest)
+        return replace(assemble_plan(again.problem, again.result, **rest), reruns=again.reruns)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(solve, "_reruns", lambda *_: iter([rerun]))
+        patched.setattr(functions, "assemble_plan", with_reruns)
+        with placewright.compile(Counting(), x, **options, memory_limit=100) as compiled:
+            plan = compiled.plan
+    assert plan.reruns == (rerun,)
+    with pytest.raises(InputError, match="cannot be run as it is: op 'mul@2' does not read what 'mul' reads"):
+        placewright.compile(Counting(), x, **options, plan=plan)
