@@ -263,6 +263,23 @@ def test_reruns_that_cannot_be_are_refused(rerun: Rerun, sentence: str, tmp_path
     assert check_plan(plan, chain(), one_device(31).time_ns) == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": "b@2"}, "the rerun 'b@2' names 'b@2', which is no op of the plan"),
+        ({"op": "z"}, "the rerun 'a@2' names 'z', which is no op of the plan"),
+        ({"before": "a@2"}, "the rerun 'a@2' names another rerun where a first run belongs"),
+    ],
+)
+def test_a_file_with_reruns_that_are_not_in_its_plan_is_refused(
+    changes: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    plan = planned(one_device(31))
+    write_plan(replace(plan, reruns=(replace(plan.reruns[0], **changes),)), tmp_path / "plan.json")
+    with pytest.raises(InputError, match=re.escape(f"plan.json': {says}")):
+        read_plan(tmp_path / "plan.json")
+
+
 def test_only_what_changes_nothing_else_may_run_again() -> None:
     graph = chain()
     allowed = {kind: may_run_again(graph, replace(graph.ops[0], kind=kind)) for kind in ("conv", "input", "optimizer")}

@@ -16,6 +16,7 @@ def check_consistency(plan: Plan) -> None:
     _check_steps(plan, num_devices)
     names = {op.name for op in plan.ops}
     _require(len(names) == len(plan.ops), "two ops have one name")
+    _check_reruns(plan, names)
     _check_buffers(plan, num_devices, names)
     for transfer in plan.transfers:
         if transfer.producer not in names:
@@ -46,6 +47,18 @@ def _check_lengths(plan: Plan, num_devices: int) -> None:
         _require(device < num_devices, f"one_device is device {device}; there are {num_devices}")
     for key, values in lists.items():
         _require(len(values) == num_devices, f"{key} has {len(values)} entries for {num_devices} devices")
+
+
+def _check_reruns(plan: Plan, names: set[str]) -> None:
+    """Each an op of the plan, as is the op that runs again and the one before which it does."""
+    again = [rerun.name for rerun in plan.reruns]
+    _require(len(set(again)) == len(again), "two reruns have one name")
+    for rerun in plan.reruns:
+        for name in (rerun.name, rerun.op, rerun.before):
+            if name not in names:
+                raise InputError(f"the rerun '{shown(rerun.name)}' names '{shown(name)}', which is no op of the plan")
+        if not set(again).isdisjoint((rerun.op, rerun.before)):
+            raise InputError(f"the rerun '{shown(rerun.name)}' names another rerun where a first run belongs")
 
 
 def _check_buffers(plan: Plan, num_devices: int, names: set[str]) -> None:
