@@ -79,7 +79,9 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
             OpRun run{place, false, 0};
             uint64_t bit = 1;
             for (int32_t storage : ops_.makes[place]) {
-                if (!is_held(storage, drop.reader) || storage == drop.storage) run.kept |= bit;
+                const bool goes_too =
+                    place == ops_.maker[drop.storage] && held_from(storage, drop.at, drop.reader) >= 0;
+                if (!is_held(storage, drop.reader) || storage == drop.storage || goes_too) run.kept |= bit;
                 bit <<= 1;
             }
             added.push_back(run);
@@ -101,12 +103,28 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
         const auto index = static_cast<int32_t>(number);
         const int32_t from = judge_.reader_before(index, at + 1), to = judge_.reader_after(index, at);
         if (from == at || to < 0 || !find_chain(piece.storage, to)) continue;
-        const auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
+        auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
+        // What the same op makes can go too, at no cost.
+        for (int32_t other : ops_.makes[ops_.maker[piece.storage]]) {
+            const int32_t held = other == piece.storage ? -1 : held_from(other, at, to);
+            if (held >= 0) freed += double(too_much_between(held + 1, to, ops_.bytes[other]));
+        }
         double score = freed / double(chain_ns_ + 1);
         if (noise > 0) score *= std::exp(noise * (2 * uniform(stream.bits(draw + number)) - 1));
-        if (score > best.score) best = {score, piece.storage, to};
+        if (score > best.score) best = {score, piece.storage, to, at};
     }
     return best;
+}
+
+// The last run that needs something before `at`, where nobody needs it from then until a later run; -1 where it is not
+// held, or may not go.
+int32_t RunsRepair::held_from(int32_t storage, int32_t at, int32_t until) const {
+    if (!ops_.may_go[storage] || ops_.bytes[storage] == 0) return -1;
+    int32_t piece = judge_.latest_piece(storage);
+    while (piece >= 0 && judge_.pieces()[piece].begin >= at) piece = judge_.pieces()[piece].before;
+    if (piece < 0 || judge_.pieces()[piece].end < until) return -1;
+    const int32_t from = judge_.reader_before(piece, at + 1), next = judge_.reader_after(piece, at);
+    return from == at || next < until ? -1 : from;
 }
 
 // Moves the later runs around one of them to before something was made that is held meanwhile, where that leaves less

@@ -23,10 +23,12 @@ class RunsRepair {
     struct Drop {
         double score = 0;
         int32_t storage = -1, reader = -1;  // the run before which it is made again
+        int32_t at = -1;                    // the run while which it is not needed
     };
 
     void look(const OpRuns& runs);
     Drop best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise);
+    int32_t held_from(int32_t storage, int32_t at, int32_t until) const;
     bool move_ahead(OpRuns& runs, int32_t at);
     bool find_chain(int32_t storage, int32_t before);
     bool add_to_chain(int32_t storage, int32_t before);

@@ -39,7 +39,7 @@ class Rematerialized:
 
 def rerun_evaluations(problem: Problem) -> int:
     """About what a second lasts for."""
-    return max(12, min(1000, 200_000 // problem.core.num_ops))
+    return max(12, min(2000, 400_000 // problem.core.num_ops))
 
 
 def rematerialize(problem: Problem, run: SearchRun, keep: Sequence[str] = ()) -> Rematerialized:
