@@ -25,7 +25,6 @@ void EvictionDecoder::reset() {
     time_ns_ = 0;
     in_use_ = ops_.resident_bytes;
     is_live_.assign(count, 0);
-    dropped_.assign(count, 0);
     pins_.assign(count, 0);
     next_reader_.assign(count, 0);
     live_.clear();
@@ -35,9 +34,7 @@ void EvictionDecoder::reset() {
     ++change_;
 }
 
-bool EvictionDecoder::decode(std::span<const double> weights, EvictionExponents exponents, int64_t longest_ns,
-                             OpRuns& runs) {
-    weights_ = weights;
+bool EvictionDecoder::decode(EvictionExponents exponents, int64_t longest_ns, OpRuns& runs) {
     exponents_ = exponents;
     longest_ns_ = longest_ns;
     runs_ = &runs;
@@ -127,7 +124,6 @@ void EvictionDecoder::make_room(int64_t bytes) {
             if (found < least || (found == least && storage < chosen)) least = found, chosen = storage;
         }
         if (chosen < 0) return;
-        dropped_[chosen] = 1;
         drop(chosen);
     }
 }
@@ -139,7 +135,7 @@ double EvictionDecoder::score(int32_t storage) {
     if (make >= kNever) return INFINITY;
     const double distance = double(begins_ns_[next] - begins_ns_[now_] + 1);
     const double cost = double(make + 1);
-    return (exponents_.cost == 1 ? cost : std::pow(cost, exponents_.cost)) * weights_[storage] /
+    return (exponents_.cost == 1 ? cost : std::pow(cost, exponents_.cost)) /
            (double(ops_.bytes[storage]) *
             (exponents_.distance == 1 ? distance : std::pow(distance, exponents_.distance)));
 }

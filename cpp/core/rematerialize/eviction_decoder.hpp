@@ -1,15 +1,14 @@
-// From weights to runs: walks along the given order, makes again what is missing, and drops what is cheap to make
+// Runs by a greedy rule: walks along the given order, makes again what is missing, and drops what is cheap to make
 // again.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "rematerialize/runs.hpp"
 
 namespace placewright {
 
-// How much it matters what dropping a piece of memory costs: its score is (time to make it again ^ cost * weight) /
+// How much it matters what dropping a piece of memory costs: its score is (time to make it again ^ cost) /
 // (bytes * (time until it is read) ^ distance). The least score goes first.
 struct EvictionExponents {
     double cost = 1, distance = 1;
@@ -19,12 +18,9 @@ class EvictionDecoder {
   public:
     explicit EvictionDecoder(const OrderedOps& ops);
 
-    // weights: by storage. Gives up, and returns false, when the runs take `longest_ns` or more. Where nothing can be
+    // Gives up, and returns false, when the runs take `longest_ns` or more. Where nothing can be
     // dropped that would help, the peak is over the limit.
-    bool decode(std::span<const double> weights, EvictionExponents exponents, int64_t longest_ns, OpRuns& runs);
-
-    // By storage, whether the last decoding dropped it.
-    std::span<const uint8_t> dropped() const { return dropped_; }
+    bool decode(EvictionExponents exponents, int64_t longest_ns, OpRuns& runs);
 
   private:
     void reset();
@@ -43,16 +39,15 @@ class EvictionDecoder {
     std::vector<int64_t> begins_ns_;  // [place] when ops begin if each runs once
 
     // Of the decoding at hand.
-    std::span<const double> weights_;
     EvictionExponents exponents_;
     int64_t longest_ns_ = 0;
     OpRuns* runs_ = nullptr;
     int32_t now_ = 0;  // place up to which first runs have come
     int32_t depth_ = 0;
     int64_t time_ns_ = 0, in_use_ = 0;
-    std::vector<uint8_t> is_live_, dropped_;  // [storage]
-    std::vector<int32_t> pins_;               // [storage] how many runs at hand need it
-    std::vector<int32_t> next_reader_;        // [storage] place in its readers from which on they are to come
+    std::vector<uint8_t> is_live_;      // [storage]
+    std::vector<int32_t> pins_;         // [storage] how many runs at hand need it
+    std::vector<int32_t> next_reader_;  // [storage] place in its readers from which on they are to come
     std::vector<int32_t> live_, place_in_live_;
     std::vector<int64_t> make_ns_;        // [storage] what making it again takes, as of the change below
     std::vector<int32_t> make_known_at_;  // [storage]

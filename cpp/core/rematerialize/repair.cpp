@@ -159,18 +159,21 @@ bool RunsRepair::move_ahead(OpRuns& runs, int32_t at) {
 bool RunsRepair::find_chain(int32_t storage, int32_t before) {
     chain_.clear();
     chain_ns_ = 0;
+    chain_depth_ = 0;
     return add_to_chain(storage, before);
 }
 
 bool RunsRepair::add_to_chain(int32_t storage, int32_t before) {
     const int32_t place = ops_.maker[storage];
     if (std::ranges::find(chain_, place) != chain_.end()) return true;
-    if (!ops_.may_run_again(place, next_first_[before]) || chain_.size() >= size_t(kLongestChain)) return false;
+    if (!ops_.may_run_again(place, next_first_[before])) return false;
+    if (++chain_depth_ + static_cast<int32_t>(chain_.size()) > kLongestChain) return false;
     for (int32_t read : ops_.reads[place]) {
         if (ops_.stays[read] || is_held(read, before)) continue;
         const bool can_go = ops_.may_go[read] && ops_.may_run_again(ops_.maker[read], next_first_[before]);
         if (can_go && !would_fit(read, before) && !add_to_chain(read, before)) return false;
     }
+    --chain_depth_;
     chain_.push_back(place);
     chain_ns_ += ops_.time_ns[place];
     return true;

@@ -43,6 +43,7 @@ class RunsRepair {
     std::vector<int32_t> next_first_;  // [run] the place of the next first run
     std::vector<int32_t> chain_;       // places of the ops to run again, in order
     int64_t chain_ns_ = 0;
+    int32_t chain_depth_ = 0;
 };
 
 }  // namespace placewright

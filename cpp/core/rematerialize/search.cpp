@@ -42,10 +42,7 @@ void RematerializationSearch::advance(int64_t evaluations, int64_t at_most) {
 
 bool RematerializationSearch::start(size_t number) {
     const auto longest = int64_t(kMostTimes * double(once_ns_));
-    if (number < kEvictions.size()) {
-        const std::vector<double> weights(ops_.num_storages(), 1.0);
-        return decoder_.decode(weights, kEvictions[number], longest, tried_);
-    }
+    if (number < kEvictions.size()) return decoder_.decode(kEvictions[number], longest, tried_);
     tried_.clear();
     for (int32_t place = 0; place < ops_.num_ops(); ++place) tried_.push_back({place, true, OpRun::kAll});
     const RandomStream stream(seed_, uint64_t(evaluations_), 0, 0);

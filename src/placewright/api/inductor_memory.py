@@ -86,6 +86,7 @@ class MemoryPartitioner(CustomPartitionerFn):
             self._machine,
             self._limit,
             self._fused_share,
+            self._keep,
             sorted(self._options.items()),
         ]
         return hashlib.sha256(repr(told).encode()).hexdigest()

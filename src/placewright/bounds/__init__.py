@@ -30,7 +30,6 @@ __all__ = [
     "bound_with_reruns",
     "critical_path",
     "delayed_path",
-    "floor_with_reruns",
     "fullest_window",
     "largest_op",
     "launches",
@@ -77,8 +76,3 @@ def bound_with_reruns(problem: Problem) -> Bound:
     """The best of the bounds that hold when ops may run again."""
     bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY_WITH_RERUNS
     return max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
-
-
-def floor_with_reruns(problem: Problem) -> int:
-    """The least peak, on its fullest device, that any plan can have when ops may run again."""
-    return max(bound(problem).value for bound in _PEAK_MEMORY_WITH_RERUNS)

@@ -66,8 +66,8 @@ def least_memory(
     """The runs of least peak memory that are found within a step time; None where nothing is found below the peak of
     the graph's own order, each op running once.
 
-        max_slowdown: how much longer the step may take than in that order, as a share. Limits between what is proven
-    to be needed and the least that is found are halved; each gets an equal part of the     run. problem, keep: as
+    Limits between what is proven to be needed and the least that is found are halved; each gets an equal part of the
+    run. max_slowdown: how much longer the step may take than in that order, as a share. problem, keep: as
     `rematerialize` takes them.
     """
     once = _in_order(problem, run).metrics
