@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
@@ -21,10 +19,9 @@ from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
 from placewright.rematerialization.proofs import bound_of_reruns, some_may_run_again
-from placewright.rematerialization.solve import rematerialize, rerun_evaluations, with_reruns
-from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.rematerialization.solve import in_order, rematerialize, rerun_evaluations, with_reruns
 from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProgress
-from placewright.search.run.result import Solution, measure
+from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import counted
@@ -143,7 +140,7 @@ class _Searches:
 
 def _found(searches: _Searches) -> Frontier:
     problem = searches.problem
-    once = _Runs(metrics=_in_order(problem), num_reruns=0)
+    once = _Runs(metrics=measure(problem, in_order(problem)), num_reruns=0)
     blockings = list(_blockings(problem))
     peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem)
     others = {each.metrics.peak_memory_bytes for _, each in blockings}
@@ -228,12 +225,6 @@ def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
     counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
     for count in counts:
         reruns = checkpointed(problem, merged(blocks, count))
-        metrics = _in_order(with_reruns(problem, reruns))
+        checked = with_reruns(problem, reruns)
+        metrics = measure(checked, in_order(checked))
         yield f"{counted(count, 'block')} checkpointed", _Runs(metrics=metrics, num_reruns=len(reruns))
-
-
-def _in_order(problem: Problem) -> Metrics:
-    """What the graph's own order takes."""
-    order = INPUT_ORDER.order(problem)
-    steps = np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32)
-    return measure(problem, Solution(device_of=np.zeros(len(order), np.int32), order=steps))

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.bounds import least_limit
 from placewright.problem import Problem
-from placewright.problem.objective import StopReason
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.proofs import kept
 from placewright.rematerialization.reruns import Rerun, names_of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
-from placewright.search.run.result import Result, Solution
+from placewright.search.run.result import Result, Solution, measure
 from placewright.search.run.search_run import SearchRun
 
 NAME = "rematerialization"
@@ -57,7 +56,9 @@ def rematerialize(problem: Problem, run: SearchRun, keep: Sequence[str] = ()) ->
     reason = drive(run, search, NAME)
     reruns = tuple(_reruns(problem, *search.best()))
     again = with_reruns(problem, reruns)
-    return Rematerialized(problem=again, result=_in_order(again, run, reason), reruns=reruns)
+    return Rematerialized(
+        problem=again, result=run.result(again, NAME, in_order(again), stopped_because=reason), reruns=reruns
+    )
 
 
 def least_memory(
@@ -70,7 +71,7 @@ def least_memory(
     run. max_slowdown: how much longer the step may take than in that order, as a share. problem, keep: as
     `rematerialize` takes them.
     """
-    once = _in_order(problem, run).metrics
+    once = measure(problem, in_order(problem))
     longest_ns = once.step_time_ns * (1 + max_slowdown)
     low, high, best = least_limit(problem)[0], once.peak_memory_bytes, None
     for halving in range(_HALVINGS):
@@ -87,18 +88,17 @@ def least_memory(
     if best is None:
         return None
     again = replace(best.problem, objective=problem.objective, memory_limits_bytes=problem.memory_limits_bytes)
-    result = _in_order(again, run)
+    result = run.result(again, NAME, in_order(again), stopped_because="evaluations")
     return Rematerialized(problem=again, result=result, reruns=best.reruns)
 
 
-def _in_order(problem: Problem, run: SearchRun, reason: StopReason = "evaluations") -> Result:
-    """What the graph's own order takes."""
+def in_order(problem: Problem) -> Solution:
+    """The order of the graph, on one device."""
     order = INPUT_ORDER.order(problem)
-    solution = Solution(
+    return Solution(
         device_of=np.zeros(len(order), np.int32),
         order=np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32),
     )
-    return run.result(problem, NAME, solution, stopped_because=reason)
 
 
 def with_reruns(problem: Problem, reruns: tuple[Rerun, ...]) -> Problem:
