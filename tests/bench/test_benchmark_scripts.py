@@ -83,6 +83,7 @@ TINY_WITH_TORCH = {
     "placers": ["OUT", "--quick"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--shares", "0.5"],
+    "fit_gpu": ["--device", "cpu", "--small", "--networks", "two_layers", "--compiled", "two_layers"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],
     "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],
@@ -94,6 +95,7 @@ TINY_WITH_TORCH = {
     "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
+TINY_WITH_TORCH["fit_gpu"] += ["--limits", "0.7", "--budgets", "0.5", "--out", "OUT/rows.jsonl"]
 
 
 def graph(name: str, num_ops: int) -> Graph:

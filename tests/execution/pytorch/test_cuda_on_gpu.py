@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpu_modules import check_steps, spread
+from test_rematerialized import MODULES, square, step_of
 from torch import nn
 from torch_modules import calls
 
@@ -154,3 +155,65 @@ def test_too_little_memory_names_device_and_op() -> None:
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0)
         torch.testing.assert_close(compiled(x), expected)
+
+
+def peaks(step: Any, model: nn.Module, x: torch.Tensor) -> tuple[int, int]:
+    """Of a step without gradients from before, parameters and argument included: the bytes that were asked for, and
+    those that the allocator gave."""
+    model.zero_grad()
+    torch.cuda.synchronize()
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), x))
+    before = torch.cuda.memory_stats()
+    torch.cuda.reset_peak_memory_stats()
+    step(x)
+    torch.cuda.synchronize()
+    after, names = torch.cuda.memory_stats(), ("requested_bytes.all", "allocated_bytes.all")
+    requested, allocated = (held + after[f"{name}.peak"] - before[f"{name}.current"] for name in names)
+    return requested, allocated
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
+    torch.manual_seed(0)
+    build, (batch, *rest) = MODULES[name]
+    model, x = build().cuda(), torch.randn(16 * batch, *rest, device="cuda:0")
+    options: dict[str, Any] = {"devices": "cuda:0", "training": True, "loss": square, "evaluations": 20}
+    with placewright.compile(copy.deepcopy(model), x, **options) as whole:
+        peak = max(whole.plan.peak_bytes)
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), x))
+    ours, eager, limit = copy.deepcopy(model), copy.deepcopy(model), int(held + 0.6 * (peak - held))
+    with (
+        torch.backends.cudnn.flags(deterministic=True),
+        placewright.compile(ours, x, **options, memory_limit=limit) as planned,
+    ):
+        assert planned.plan.reruns
+        for number in range(2):
+            torch.manual_seed(number)
+            found, drawn = planned(x), torch.rand(1, device="cuda:0")
+            torch.manual_seed(number)
+            assert torch.equal(found, step_of(eager, x))
+            assert torch.equal(drawn, torch.rand(1, device="cuda:0"))
+        for (key, wanted), got in zip(
+            [*eager.named_parameters(), *eager.named_buffers()], [*ours.parameters(), *ours.buffers()], strict=True
+        ):
+            assert torch.equal(wanted, got), key
+            if wanted.grad is not None:
+                assert torch.equal(wanted.grad, got.grad), key
+        if planned.plan.status != "infeasible":
+            assert peaks(planned, ours, x)[0] <= 1.01 * limit
+
+
+def test_the_allocator_gives_a_step_no_more_than_its_limit() -> None:
+    layers = [nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Dropout(0.3)) for _ in range(8)]
+    # Of 32 MiB, so that the allocator gives what is asked for.
+    model, x = nn.Sequential(*layers).cuda(), torch.randn(16384, 512, device="cuda:0")
+    plain = copy.deepcopy(model)
+    for _ in range(3):
+        step_of(plain, x)
+    eager = peaks(lambda x: step_of(plain, x), plain, x)[1]
+    step = placewright.fit(model, x, int(0.6 * eager), loss=square)
+    with step:
+        assert step.plan.reruns
+        for _ in range(3):
+            step(x)
+        assert peaks(step, model, x)[1] <= 0.6 * eager
