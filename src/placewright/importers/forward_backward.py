@@ -1,0 +1,272 @@
+"""Whole training steps from one captured forward and backward pass: micro-batches, sums of gradients, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from placewright.graph import Graph, Op, Tensor
+
+#: Of what keeps a state, and how much: what `states_of` knows.
+StepOptimizer = Literal["adam", "adam8bit", "sgd", "sgd-momentum"]
+
+#: bitsandbytes keeps float32 states for parameters of fewer elements, and one float32 constant for each block of this
+#: many others: Optimizer2State.init_state of version 0.44 and later (pull request 1365 made blocks of 2048 smaller).
+_LEAST_8BIT, _BLOCK = 4096, 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardBackward:
+    """One forward and backward pass.
+
+    graph: with the gradients as outputs. gradients: (parameter, its gradient), by index of the tensor.
+    """
+
+    graph: Graph
+    gradients: tuple[tuple[int, int], ...]
+
+
+def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
+    """The tensors that an optimizer keeps beside a parameter."""
+    count = 1
+    for extent in parameter.shape or ():
+        count *= extent
+
+    def state(name: str, shape: tuple[int, ...] | None, dtype: str, size: int) -> Tensor:
+        label = f"{parameter.name}.{name}"
+        return Tensor(name=label, size_bytes=size, shape=shape, dtype=dtype, role="parameter")
+
+    if optimizer == "sgd":
+        return []
+    if optimizer == "sgd-momentum":
+        return [state("momentum_buffer", parameter.shape, "float32", 4 * count)]
+    if optimizer == "adam" or count < _LEAST_8BIT:
+        return [state(name, parameter.shape, "float32", 4 * count) for name in ("exp_avg", "exp_avg_sq")]
+    blocks = -(-count // _BLOCK)
+    codes = [state(name, parameter.shape, "uint8", count) for name in ("state1", "state2")]
+    return [*codes, *(state(name, (blocks,), "float32", 4 * blocks) for name in ("absmax1", "absmax2"))]
+
+
+def training_step(
+    passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1, *, sums_at_end: bool = False
+) -> Graph:
+    """A step of several forward and backward passes, whose gradients are added up, and of the optimizer behind them.
+
+    accumulation: how many passes. With several, their ops have "#1", "#2" ... behind their names, and all gradients are
+    held from the first pass to the end of the step; each further one is added to them as soon as it is made, as
+    autograd does it, or with `sums_at_end` when its pass ends, as a planned step does.
+    """
+    step = _Step(passes)
+    if accumulation == 1:
+        step.add_pass("", is_last=True)
+    for number in range(1, accumulation + 1) if accumulation > 1 else ():
+        step.add_pass(f"#{number}", is_last=number == accumulation, sums_at_end=sums_at_end)
+    return step.done(optimizer)
+
+
+def last_pass(passes: ForwardBackward, optimizer: StepOptimizer) -> Graph:
+    """The last pass of a step of several, with the optimizer: where the gradients of the others are held throughout,
+    and its own are added to them when it ends. Its ops have the names of the pass."""
+    step = _Step(passes)
+    step.hold_gradients()
+    step.add_pass("", is_last=True, sums_at_end=True)
+    return step.done(optimizer)
+
+
+class _Step:
+    """A step under construction.
+
+    now: per tensor of the pass the one that stands for it in the latest copy; what is resident is the same in all
+    copies until it is overwritten. total: per parameter the sum of its gradients so far. base: per tensor the owner of
+    its memory. readers: ops that read an owner's memory. producer: op that made a tensor.
+    """
+
+    def __init__(self, passes: ForwardBackward) -> None:
+        self.graph = passes.graph
+        self.gradients = passes.gradients
+        self.ops: list[Op] = []
+        self.tensors: list[Tensor] = []
+        self.base: list[int] = []
+        self.now: dict[int, int] = {}
+        self.total: dict[int, int] = {}
+        self.readers: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        self._is_gradient = {gradient for _, gradient in passes.gradients}
+
+    def hold_gradients(self) -> None:
+        """Holds the sums of gradients from the begin on."""
+        for parameter, gradient in self.gradients:
+            like = self.graph.tensors[gradient]
+            name = f"{self.graph.tensors[parameter].name}.grad"
+            self.total[parameter] = self._tensor(
+                Tensor(name=name, size_bytes=like.size_bytes, shape=like.shape, dtype=like.dtype, role="parameter")
+            )
+
+    def add_pass(self, suffix: str, *, is_last: bool, sums_at_end: bool = False) -> None:
+        """Another copy of the pass, and what adds its gradients to those before."""
+        first = len(self.ops)
+        made_of: dict[int, list[int]] = {}
+        for parameter, gradient in self.gradients:
+            made_of.setdefault(self.graph.producer_of[gradient], []).append(parameter)
+        gradient_of, before = dict(self.gradients), dict(self.total)
+        self._add_tensors(suffix, is_last=is_last)
+        place: dict[int, int] = {}
+        for number, op in enumerate(self.graph.ops):
+            place[number] = self._op(
+                replace(
+                    op,
+                    name=f"{op.name}{suffix}",
+                    inputs=tuple(self.now[tensor] for tensor in op.inputs),
+                    outputs=tuple(self.now[tensor] for tensor in op.outputs),
+                    controls=tuple(place[control] for control in op.controls),
+                )
+            )
+            if before and not sums_at_end:
+                self._add_sums(made_of.get(number, ()), gradient_of, suffix)
+        if before and sums_at_end:
+            self._add_sums(gradient_of, gradient_of, suffix)
+        if not before:
+            self.total = {parameter: self.now[gradient] for parameter, gradient in self.gradients}
+        assert len(self.ops) > first
+        self._overwrite()
+
+    def done(self, optimizer: StepOptimizer) -> Graph:
+        """The graph, with the optimizer's ops at its end."""
+        for parameter, _ in self.gradients:
+            self._add_optimizer(optimizer, parameter)
+        metadata = {**self.graph.metadata, "mode": "training", "optimizer": optimizer}
+        return replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors), metadata=metadata)
+
+    def _add_tensors(self, suffix: str, *, is_last: bool) -> None:
+        fresh: list[int] = []
+        for index, tensor in enumerate(self.graph.tensors):
+            if tensor.role != "activation":
+                if index not in self.now:
+                    self.now[index] = self._tensor(tensor)
+                continue
+            fresh.append(index)
+            self.now[index] = len(self.tensors)
+            is_output = tensor.is_output and is_last and index not in self._is_gradient
+            self.tensors.append(replace(tensor, name=f"{tensor.name}{suffix}", is_output=is_output))
+            self.base.append(-1)
+        for index in fresh:
+            alias = self.graph.tensors[index].alias_of
+            if alias is not None:
+                self.tensors[self.now[index]] = replace(self.tensors[self.now[index]], alias_of=self.now[alias])
+        for index in fresh:
+            self._base_of(self.now[index])
+
+    def _base_of(self, tensor: int) -> int:
+        if self.base[tensor] < 0:
+            alias = self.tensors[tensor].alias_of
+            self.base[tensor] = tensor if alias is None else self._base_of(alias)
+        return self.base[tensor]
+
+    def _overwrite(self) -> None:
+        """From now on what was resident, and has been overwritten in place, is what overwrote it."""
+        for op in self.graph.ops:
+            for tensor in op.outputs if op.kind != "view" else ():
+                base = self.graph.base_of[tensor]
+                if self.graph.tensors[base].role != "activation":
+                    self.now[base] = self.now[tensor]
+
+    def _add_sums(self, parameters: Sequence[int] | dict[int, int], gradient_of: dict[int, int], suffix: str) -> None:
+        for parameter in parameters:
+            total, new = self.total[parameter], self.now[gradient_of[parameter]]
+            like, label = self.tensors[new], self.graph.tensors[parameter].name
+            added = self._tensor(
+                Tensor(
+                    name=f"sum:{label}{suffix}:0",
+                    size_bytes=like.size_bytes,
+                    shape=like.shape,
+                    dtype=like.dtype,
+                    alias_of=total,
+                )
+            )
+            self._op(
+                Op(
+                    name=f"sum:{label}{suffix}",
+                    kind="elementwise",
+                    target="aten.add_.Tensor",
+                    inputs=(total, new),
+                    outputs=(added,),
+                    attributes={"function": "add"},
+                    module=label.rpartition(".")[0],
+                    phase="backward",
+                )
+            )
+            self.total[parameter] = added
+
+    def _add_optimizer(self, optimizer: StepOptimizer, parameter: int) -> None:
+        like = self.graph.tensors[parameter]
+        states = states_of(optimizer, like)
+        old, gradient = self.now[parameter], self.total[parameter]
+        inputs = [old, gradient, *(self._tensor(state) for state in states)]
+        result = self._tensor(replace(like, name=f"{optimizer}:{like.name}:0", role="activation", alias_of=old))
+        self.tensors[result] = replace(self.tensors[result], is_output=True)
+        function = "adam" if optimizer.startswith("adam") else "sgd"
+        attributes: dict[str, object] = {"function": function}
+        if optimizer not in ("adam", "sgd"):
+            # The parameter and the states are read and written, the gradient is read.
+            both = like.size_bytes + sum(state.size_bytes for state in states)
+            attributes["bytes_moved"] = 2 * both + self.tensors[gradient].size_bytes
+        computed_from = {self.producer.get(tensor, -1) for tensor in inputs}
+        self._op(
+            Op(
+                name=f"{optimizer}:{like.name}",
+                kind="optimizer",
+                inputs=tuple(inputs),
+                outputs=(result,),
+                controls=tuple(sorted(set(self.readers.get(self.base[old], ())) - computed_from)),
+                attributes=attributes,
+                module=like.name.rpartition(".")[0],
+                phase="optimizer",
+            )
+        )
+
+    def _tensor(self, tensor: Tensor) -> int:
+        index = len(self.tensors)
+        self.tensors.append(tensor)
+        self.base.append(index if tensor.alias_of is None else self.base[tensor.alias_of])
+        return index
+
+    def _op(self, op: Op) -> int:
+        index = len(self.ops)
+        self.ops.append(op)
+        self.producer.update(dict.fromkeys(op.outputs, index))
+        for tensor in op.inputs if op.kind != "view" else ():
+            self.readers.setdefault(self.base[tensor], []).append(index)
+        return index
+
+
+def held_at_peak(graph: Graph) -> tuple[int, set[int]]:
+    """The most bytes that are held when the ops of a graph run one by one in its order on one device, and the tensors
+    that own them."""
+    lives = list(_lives(graph))
+    change = [0] * (len(graph.ops) + 1)
+    for tensor, begin, end in lives:
+        change[begin] += graph.tensors[tensor].held_bytes
+        change[end + 1] -= graph.tensors[tensor].held_bytes
+    held, peak, at = 0, -1, 0
+    for index, op in enumerate(graph.ops):
+        held += change[index]
+        if held + op.workspace_bytes > peak:
+            peak, at = held + op.workspace_bytes, index
+    return peak, {tensor for tensor, begin, end in lives if begin <= at <= end}
+
+
+def _lives(graph: Graph) -> Iterator[tuple[int, int, int]]:
+    """Each tensor that owns memory, with the first and the last op while which it is held."""
+    base, last_op = graph.base_of, len(graph.ops) - 1
+    last: dict[int, int] = {}
+    for index, op in enumerate(graph.ops):
+        for tensor in (*op.outputs, *(op.inputs if op.kind != "view" else ())):
+            last[base[tensor]] = index
+    for tensor, record in enumerate(graph.tensors):
+        if record.is_output:
+            last[base[tensor]] = last_op
+    for tensor, record in enumerate(graph.tensors):
+        if record.alias_of is None:
+            resident = graph.producer_of[tensor] < 0
+            yield tensor, (0 if resident else graph.producer_of[tensor]), (last_op if resident else last[tensor])
