@@ -11,6 +11,7 @@ from placewright.version import VERSION
 
 if TYPE_CHECKING:
     from placewright.api import (
+        alternatives,
         compile,
         compile_onnx,
         fit,
@@ -53,6 +54,7 @@ __all__ = [
     "RankError",
     "Tensor",
     "__version__",
+    "alternatives",
     "compile",
     "compile_onnx",
     "export_plan",
@@ -81,7 +83,17 @@ __all__ = [
 _MODULE_OF = {
     **dict.fromkeys(
         (
-            *("compile", "compile_onnx", "fit", "frontier", "inductor_options", "inductor_pass", "inspect", "load"),
+            *(
+                "alternatives",
+                "compile",
+                "compile_onnx",
+                "fit",
+                "frontier",
+                "inductor_options",
+                "inductor_pass",
+                "inspect",
+                "load",
+            ),
             *("plan", "profile", "save"),
         ),
         "placewright.api",

@@ -94,4 +94,37 @@ def test_ops_that_take_no_time_have_a_frontier() -> None:
 def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:
     found = placewright.frontier(network(), "h100", args=torch.randn(512, 32), training=True, evaluations=5)
     names = [rival.name for rival in found.facts.rivals]
-    assert names == ["everything kept", "6 blocks checkpointed", "3 blocks checkpointed"]
+    assert names == [
+        "everything kept",
+        "6 blocks checkpointed",
+        "3 blocks checkpointed",
+        "torch.compile, budget 0.75",
+        "torch.compile, budget 0.5",
+        "torch.compile, budget 0.25",
+        "batch 256 x 2, accumulated",
+        "batch 128 x 4, accumulated",
+    ]
+    kept, rivals = found.facts.rivals[0], found.facts.rivals[1:]
+    assert all(rival.planned_time_ns <= rival.step_time_ns for rival in rivals)
+    for rival in rivals[-2:]:
+        # The same samples in more ops take no less time, and half of them at once need less memory.
+        assert rival.step_time_ns > kept.step_time_ns
+        assert rival.peak_bytes < kept.peak_bytes
+    # A smaller budget runs more again.
+    reruns = [rival.num_reruns for rival in rivals[2:5]]
+    assert reruns == sorted(reruns)
+    assert reruns[-1] > 0
+    assert all(rival.peak_bytes <= kept.peak_bytes for rival in rivals[2:5])
+
+
+def test_a_module_that_refuses_other_batches_has_no_accumulation_on_its_frontier() -> None:
+    class Fixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x.reshape(512, 32))
+
+    found = placewright.frontier(Fixed(), "h100", args=torch.randn(512, 32), training=True, evaluations=5)
+    assert not [rival.name for rival in found.facts.rivals if "accumulated" in rival.name]

@@ -6,8 +6,10 @@ from placewright.api.functions import as_machine, inspect, load, plan, save
 from placewright.api.onnx_running import compile_onnx
 from placewright.api.ordering import inductor_options, inductor_pass
 from placewright.api.running import compile, profile
+from placewright.api.training_setups import alternatives
 
 __all__ = [
+    "alternatives",
     "as_machine",
     "compile",
     "compile_onnx",

@@ -12,9 +12,11 @@ from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
 from placewright.api.functions import as_graph, as_machine
 from placewright.api.questions import Answer, answer
+from placewright.api.training_setups import PassCaptures, is_torch_module
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
+from placewright.importers.forward_backward import training_step
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
@@ -36,6 +38,10 @@ _NUM_LIMITS = 10
 _NUM_HALVINGS = 4
 #: Numbers of blocks that are tried: all, half of them, a quarter and so on.
 _NUM_BLOCKINGS = 4
+#: Of PyTorch's `activation_memory_budget`; 1 is without one.
+_BUDGETS = (0.75, 0.5, 0.25)
+#: Up to which of the numbers of passes that are known.
+_NUM_ACCUMULATIONS = 3
 
 
 def frontier(
@@ -98,15 +104,21 @@ def frontier(
     problem = make_problem(with_workspaces(graph, times), machine, measured=times)
     some_may_run_again(problem, keep := globs("keep", keep))
     budget = rerun_evaluations(problem) if evaluations is None else evaluations
+    problem = replace(problem, memory_limits_bytes=(None,))
     searches = _Searches(
-        problem=replace(problem, memory_limits_bytes=(None,)),
+        problem=problem,
         budget=Budget(evaluations=whole_number("evaluations", budget, 1, UNLIMITED)),
         seed=whole_number("seed", seed, 0, 2**64 - 1),
         keep=keep,
         on_progress=on_progress,
         interrupted=interrupted,
     )
-    found = _found(searches)
+    rivals = list(_blockings(problem))
+    if training and is_torch_module(model):
+        rivals += _budgets(model, args, kwargs or {}, problem)
+    if training and times is None and is_torch_module(model):
+        rivals += _accumulations(PassCaptures(model, args, kwargs or {}), problem)
+    found = _found(searches, rivals)
     return answer(found, frontier_table(found))
 
 
@@ -138,12 +150,11 @@ class _Searches:
         return replace(self.problem, memory_limits_bytes=(limit,))
 
 
-def _found(searches: _Searches) -> Frontier:
+def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier:
     problem = searches.problem
     once = _Runs(metrics=measure(problem, in_order(problem)), num_reruns=0)
-    blockings = list(_blockings(problem))
     peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem)
-    others = {each.metrics.peak_memory_bytes for _, each in blockings}
+    others = {each.metrics.peak_memory_bytes for _, each in rivals}
     runs = [once, *(searches.within(limit) for limit in sorted(others) if limit < peak)]
     runs += _smallest(searches, least, min(each.metrics.peak_memory_bytes for each in runs))
     smallest = min(each.metrics.peak_memory_bytes for each in runs)
@@ -163,7 +174,7 @@ def _found(searches: _Searches) -> Frontier:
         least_possible_op=op,
         least_found_bytes=smallest,
         points=tuple(_point(searches, limit, _fastest(runs, limit), once) for limit in limits),
-        rivals=tuple(_rival(name, each, runs, once) for name, each in (("everything kept", once), *blockings)),
+        rivals=tuple(_rival(name, each, runs, once) for name, each in (("everything kept", once), *rivals)),
         seed=searches.seed,
     )
 
@@ -228,3 +239,25 @@ def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
         checked = with_reruns(problem, reruns)
         metrics = measure(checked, in_order(checked))
         yield f"{counted(count, 'block')} checkpointed", _Runs(metrics=metrics, num_reruns=len(reruns))
+
+
+def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem) -> Iterator[tuple[str, _Runs]]:
+    """What PyTorch's partitioner would compute again."""
+    from placewright.api.memory_budgets import budget_reruns
+
+    for budget, reruns in budget_reruns(model, args, kwargs, problem, _BUDGETS):
+        checked = with_reruns(problem, reruns)
+        metrics = measure(checked, in_order(checked))
+        yield f"torch.compile, budget {budget:g}", _Runs(metrics=metrics, num_reruns=len(reruns))
+
+
+def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[str, _Runs]]:
+    """The same samples in several passes, whose gradients are added up; of a module that can be captured for them."""
+    for count in captures.accumulations[1:_NUM_ACCUMULATIONS]:
+        try:
+            graph = training_step(captures.get(count, None), "adam", count)
+        except InputError:
+            return
+        whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
+        name = f"batch {captures.samples // count} x {count}, accumulated"
+        yield name, _Runs(metrics=measure(whole, in_order(whole)), num_reruns=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,12 +17,31 @@ def fit(
     devices: Annotated[
         str,
         typer.Option(
-            "--devices", "-d", metavar="MACHINE", show_default=False, help="One device: h100, a100-80g, or a file."
+            "--devices",
+            "-d",
+            metavar="MACHINE",
+            show_default=False,
+            help="One device: h100, a100-80g, or a file. With --alternatives several, each looked at alone.",
         ),
     ],
     training: Annotated[
         bool, typer.Option("--training", help="Of FILE.py:FUNCTION a training step: forward, backward and optimizer.")
     ] = False,
+    alternatives: Annotated[
+        bool,
+        typer.Option(
+            "--alternatives",
+            help="Of FILE.py:FUNCTION also what else fits: batches, bfloat16, optimizers, gradient accumulation.",
+        ),
+    ] = False,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Of --alternatives: 8GiB. By default all there is.", show_default=False),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of --alternatives: 30s. By default 60 s.", show_default=False),
+    ] = None,
     keep: Keep = None,
     measured: Measured = None,
     dim: Dims = None,
@@ -36,6 +55,8 @@ def fit(
 ) -> int:
     """What a step takes within each memory limit when ops run again."""
     from placewright import api
+    from placewright.analysis.alternatives import Alternatives
+    from placewright.analysis.frontier import Frontier
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import print_json, print_parts
@@ -43,31 +64,54 @@ def fit(
     from placewright.importers.python_source import made_by
     from placewright.importers.sources import names_code, place_of
     from placewright.report.frontier import write_frontier_report
+    from placewright.support.errors import InputError
+    from placewright.terminal.alternatives_table import alternatives_table
     from placewright.terminal.frontier_table import frontier_table
 
     check_outputs({"--report": report}, inputs=[place_of(model), devices, measured])
+    for option, value in (("--memory-limit", memory_limit), ("--time-limit", time_limit)):
+        if value is not None and not alternatives:
+            raise InputError(f"{option} is for --alternatives; the table without it is of all limits")
+    if alternatives and not names_code(model):
+        raise InputError("--alternatives captures a module for other batches, so it needs FILE.py:FUNCTION")
+    machine = api.as_machine(devices)
     with Interruption() as interrupted:
         with watched(model, "step-time") as on_progress:
-            module, arguments = made_by(model) if training and names_code(model) else (model, ())
-            found = api.frontier(
-                module,
-                devices,
-                args=arguments,
-                training=training,
-                keep=keep or (),
-                evaluations=evaluations,
-                seed=seed,
-                measured=measured,
-                dims=parse_dims(dim),
-                on_progress=on_progress,
-                interrupted=interrupted,
-            ).facts
+            is_code = (training or alternatives) and names_code(model)
+            module, arguments = made_by(model) if is_code else (model, ())
+            shared: dict[str, Any] = {
+                "args": arguments,
+                "keep": keep or (),
+                "evaluations": evaluations,
+                "seed": seed,
+                "on_progress": on_progress,
+                "interrupted": interrupted,
+            }
+            tried: Alternatives | None = None
+            if alternatives:
+                limits: dict[str, Any] = {"memory_limit": memory_limit, "time_limit": time_limit or "60s"}
+                tried = api.alternatives(module, machine, **limits, **shared).facts
+            found: Frontier | Alternatives
+            if tried is not None and machine.num_devices > 1:
+                found = tried
+            else:
+                frontier = api.frontier(
+                    module,
+                    machine,
+                    training=training or alternatives,
+                    measured=measured,
+                    dims=parse_dims(dim),
+                    **shared,
+                ).facts
+                found = replace(frontier, alternatives=tried)
         written: dict[str, str] = {}
         if report is not None:
             write_frontier_report(found, report)
             written[str(report)] = "report"
         if as_json:
             print_json(asdict(found))
+        elif isinstance(found, Alternatives):
+            print_parts(*alternatives_table(found, written))
         else:
             print_parts(*frontier_table(found, written))
         return INTERRUPTED if interrupted() else 0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placewright.analysis.alternatives import Alternatives
 from placewright.analysis.comparison import Comparison
 from placewright.analysis.explain import Explanation
 from placewright.analysis.frontier import Frontier
@@ -183,7 +184,7 @@ class BenchReport:
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
     "map": MapSummary,
-    "fit": Frontier,
+    "fit": Frontier | Alternatives,
     "show": PlanSummary | MapSummary,
     "inspect": Inspection,
     "explain": Explanation | MapExplanation,

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
+from placewright.analysis.alternatives import Alternatives
 from placewright.analysis.frontier import Frontier
+from placewright.report.alternatives import alternatives_html, alternatives_section
 from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
 from placewright.report.parts import figure, page
 from placewright.support.files import write_atomically
@@ -17,12 +19,13 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 920.0, 380.0, 80.0, 40.0, 18.0, 
 _NUM_TICKS = 5
 
 
-def write_frontier_report(found: Frontier, path: str | Path) -> None:
+def write_frontier_report(found: Frontier | Alternatives, path: str | Path) -> None:
     """Write the page: one HTML file that loads nothing over the network.
 
     Raises InputError when the file cannot be written.
     """
-    write_atomically(path, frontier_html(found).encode("utf-8", "replace"))
+    text = alternatives_html(found) if isinstance(found, Alternatives) else frontier_html(found)
+    write_atomically(path, text.encode("utf-8", "replace"))
 
 
 def frontier_html(found: Frontier) -> str:
@@ -36,6 +39,7 @@ def frontier_html(found: Frontier) -> str:
         chart=_chart(found),
         points=_points(found),
         rivals=_rivals(found),
+        alternatives="" if found.alternatives is None else alternatives_section(found.alternatives),
     )
 
 

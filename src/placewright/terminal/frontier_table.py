@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from placewright.analysis.frontier import Frontier
 from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.terminal.alternatives_table import alternatives_table
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, printable, shortened
 
@@ -25,6 +26,9 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
     yield table(
         ["<without a plan", "peak", "step time", "more time", "ops run again", "plan within it"], _rivals(found)
     )
+    if found.alternatives is not None:
+        yield ""
+        yield from alternatives_table(found.alternatives)
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
 

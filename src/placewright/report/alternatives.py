@@ -1,0 +1,103 @@
+"""Ways to run a training step as a section of the page of limits, or as a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from string import Template
+
+from placewright.analysis.alternatives import (
+    Alternatives,
+    TrainingSetup,
+    about_words,
+    answer_words,
+    unchanged,
+    unchanged_words,
+)
+from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
+from placewright.report.parts import page
+from placewright.support.quantities import counted, format_bytes, format_time_ns
+
+#: What a peak is made of: the class of its part of the bar, what it is called, and the field.
+_PARTS = (
+    ("held-parameters", "parameters", "parameter_bytes"),
+    ("held-gradients", "gradients", "gradient_bytes"),
+    ("held-states", "optimizer's state", "optimizer_bytes"),
+    ("held-activations", "activations", "activation_bytes"),
+)
+
+
+def alternatives_html(found: Alternatives) -> str:
+    """The page as text."""
+    title = f"{found.model} on {found.machine}"
+    heading = [element("h1", title), element("p", "ways to run a training step", class_="facts")]
+    return Template(page("alternatives.html")).substitute(
+        title=escaped(title),
+        style=page("report.css"),
+        own_style=page("frontier.css"),
+        heading=joined(heading),
+        alternatives=alternatives_section(found),
+    )
+
+
+def alternatives_section(found: Alternatives) -> Markup:
+    """The best of them in a sentence, and all of them as a table with bars of what they hold."""
+    keys = (element("li", element("span", class_=f"key {kind}"), name) for kind, name, _ in _PARTS)
+    limit = element("li", element("span", class_="key limit-key"), "limit")
+    own = unchanged(found)
+    left_out = [element("p", f"Not tried: {sentence}", class_="muted note") for sentence in found.left_out]
+    return element(
+        "section",
+        element("h2", "What else fits", id="alternatives-heading"),
+        element("p", f"{_capital(answer_words(found))}.", class_="answer"),
+        "" if own is None else element("p", f"{_capital(unchanged_words(own))}."),
+        element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
+        element("ul", *keys, limit, class_="fit-keys"),
+        element("div", _table(found), class_="wide"),
+        *left_out,
+        aria_labelledby="alternatives-heading",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _table(found: Alternatives) -> Markup:
+    several = len({setup.device for setup in found.setups}) > 1
+    most = max((max(setup.peak_bytes, setup.limit_bytes) for setup in found.setups), default=1)
+    names = ["Batch", "Computed in", "Optimizer", "Recomputed", *(["On"] if several else [])]
+    headings = [*((name, "") for name in names), ("A sample", "number"), ("Step", "number"), ("Peak", "number")]
+    headings += [("Held at the peak", ""), ("What to write", "")]
+    return table(headings, (_row(setup, several, most) for setup in found.setups), "Ways to run a training step")
+
+
+def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
+    dtype = f"{setup.dtype} autocast" if setup.autocast else setup.dtype
+    over = "" if setup.fits else f"{format_bytes(setup.peak_bytes - setup.limit_bytes)} over"
+    return element(
+        "tr",
+        cell(setup.batch_words.replace("x", "×")),
+        cell(dtype),
+        cell(setup.optimizer),
+        cell(counted(setup.num_reruns, "op") if setup.recompute else ""),
+        cell(setup.device) if several else "",
+        number(format_time_ns(round(setup.time_per_sample_ns))),
+        number(format_time_ns(setup.step_time_ns)),
+        number(format_bytes(setup.peak_bytes), element("span", over, class_="over") if over else ""),
+        cell(_bar(setup, most)),
+        cell(element("details", element("summary", "code"), element("pre", setup.code))),
+        class_=None if setup.fits else "unfit",
+    )
+
+
+def _bar(setup: TrainingSetup, most: int) -> Markup:
+    """The peak by what it is made of, and the limit as a line across it."""
+    line = element("span", class_="limit-line", style=f"left:{setup.limit_bytes / most:.2%}")
+    told = ", ".join(f"{name} {format_bytes(getattr(setup, field))}" for _, name, field in _PARTS)
+    return element("div", *_pieces(setup, most), line, class_="held", role="img", title=told, aria_label=told)
+
+
+def _pieces(setup: TrainingSetup, most: int) -> Iterator[Markup]:
+    for kind, _, field in _PARTS:
+        if size := getattr(setup, field):
+            yield element("span", class_=kind, style=f"width:{size / most:.2%}")

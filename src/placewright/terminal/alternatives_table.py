@@ -1,0 +1,83 @@
+"""What `fit --alternatives` prints: ways to run a training step, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from placewright.analysis.alternatives import (
+    Alternatives,
+    TrainingSetup,
+    about_words,
+    answer_words,
+    unchanged,
+    unchanged_words,
+)
+from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.terminal.tables import heading, line, table
+from placewright.terminal.text import printable, shortened
+
+#: How many rows are shown of what fits, and of what does not.
+_MAX_FITTING, _MAX_OTHERS = 12, 4
+_COLUMNS = ("<batch", "<dtype", "<optimizer", "reruns", "a sample", "peak", "gradients", "states", "activations")
+
+
+def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
+    """The parts to print. written: what was written, by path."""
+    yield heading(answer_words(found))
+    own = unchanged(found)
+    if own is not None:
+        yield line(unchanged_words(own))
+    yield line(about_words(found))
+    yield line(found.basis, "dim")
+    fitting = [setup for setup in found.setups if setup.fits]
+    others = [setup for setup in found.setups if not setup.fits]
+    several = len({setup.device for setup in found.setups}) > 1
+    rows = [_row(setup, several) for setup in fitting[:_MAX_FITTING]]
+    if others:
+        empty = [""] * (len(_COLUMNS) - 1 + several)
+        rows += [["does not fit", *empty], *(_row(setup, several) for setup in others[:_MAX_OTHERS])]
+    yield table([*_COLUMNS, *(["<on"] if several else [])], rows)
+    yield from (line(note, "dim") for note in _notes(found, len(fitting) - _MAX_FITTING, len(others) - _MAX_OTHERS))
+    if fitting:
+        yield ""
+        yield line("the first of them, where `model` returns the loss and `batch` is the tuple of its arguments:")
+        yield from _code(fitting[0])
+    if own is not None:
+        yield line(f"with {own.optimizer} in {own.dtype}:")
+        yield from _code(own)
+    if written:
+        yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
+
+
+def _code(setup: TrainingSetup) -> Iterator[str]:
+    return (f"    {printable(text)}" for text in setup.code.splitlines())
+
+
+def _notes(found: Alternatives, more_fitting: int, more_others: int) -> Iterator[str]:
+    more = [
+        f"{count} more {'fit' if fits else 'do not'}"
+        for count, fits in ((more_fitting, True), (more_others, False))
+        if count > 0
+    ]
+    if more:
+        yield f"{' and '.join(more)}; --json and --report have all"
+    if any(setup.autocast for setup in found.setups):
+        yield "* under torch.autocast: parameters, gradients and states stay float32"
+    yield from (f"not tried: {sentence}" for sentence in found.left_out)
+
+
+def _row(setup: TrainingSetup, several: bool) -> Sequence[str]:
+    return [
+        setup.batch_words,
+        f"{setup.dtype}*" if setup.autocast else setup.dtype,
+        setup.optimizer,
+        f"{setup.num_reruns:,}",
+        format_time_ns(round(setup.time_per_sample_ns)),
+        format_bytes(setup.peak_bytes),
+        format_bytes(setup.gradient_bytes),
+        format_bytes(setup.optimizer_bytes),
+        format_bytes(setup.activation_bytes),
+        *([shortened(setup.device, 12)] if several else []),
+    ]
