@@ -118,7 +118,7 @@ def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:
 
 
 def test_a_module_that_refuses_other_batches_has_no_accumulation_on_its_frontier() -> None:
-    class Fixed(torch.nn.Module):
+    class Fixed(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.inner = network()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.analysis.relocation import Alternative, alternatives, group_of
+from placewright.analysis.rerun_explanation import RerunExplanation
 from placewright.graph import Graph, Op
 from placewright.plans.record import Plan, ScheduledOp
 from placewright.plans.retimed import tensor_name
@@ -71,6 +72,8 @@ class OpExplanation:
         In its own order.
     alternatives
         One per device, its own among them.
+    reruns
+        Why it runs again, each time that it does; of one that was asked for by its name, that one.
     """
 
     op: ScheduledOp
@@ -81,6 +84,7 @@ class OpExplanation:
     waited_for: str
     inputs: tuple[OpInput, ...]
     alternatives: tuple[Alternative, ...]
+    reruns: tuple[RerunExplanation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -132,7 +132,7 @@ class Plan(PlanRecord):
         Parameters
         ----------
         name
-            Of an op or a view, or the path of a module.
+            Of an op, a view or a tensor, or the path of a module. Of an op that runs again, what that is for is told.
         model
             As `check` takes it.
 
@@ -261,7 +261,8 @@ def why_there(
     plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
 ) -> OpExplanation | ModuleExplanation:
     """Why an op or a module of a plan stands where it does. model, name: as in `judge`, which says what it raises."""
-    from placewright.analysis.op_explanation import explain_op
+    from placewright.analysis.op_explanation import ModuleExplanation, explain_op
+    from placewright.analysis.rerun_explanation import explain_reruns
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times
     from placewright.rematerialization.reruns import rewritten
@@ -271,4 +272,15 @@ def why_there(
     found = rewritten(graph, plan.reruns)
     require_order(plan, found.graph, name=name)
     costs = estimate_costs(graph, plan.machine, recorded_times(plan))
-    return explain_op(plan, found.graph, costs.time_ns[list(found.op_of)], op)
+    explained = explain_op(plan, found.graph, costs.time_ns[list(found.op_of)], _maker(found.graph, op))
+    if isinstance(explained, ModuleExplanation):
+        return explained
+    return replace(explained, reruns=explain_reruns(plan, graph, costs.time_ns, explained.op.name))
+
+
+def _maker(graph: Graph, name: str) -> str:
+    """Of a name that only a tensor has, the op that makes it; else the name itself."""
+    if any(op.name == name for op in graph.ops):
+        return name
+    makers = (graph.producer_of[index] for index, tensor in enumerate(graph.tensors) if tensor.name == name)
+    return next((graph.ops[maker].name for maker in makers if maker >= 0), name)

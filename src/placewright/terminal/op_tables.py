@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.analysis.relocation import Alternative
+from placewright.analysis.rerun_explanation import RerunExplanation
 from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
@@ -37,8 +38,37 @@ def _op_tables(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
     waited = "; it waited for its launch" if op.waits_for == WAITS_FOR_LAUNCH else waited
     yield line(f"{where} was free from {format_time_ns(found.device_free_ns)}{waited}")
     yield from _inputs(plan, found)
+    for rerun in found.reruns:
+        yield ""
+        yield from (line(sentence) for sentence in rerun_words(plan, rerun))
     yield ""
     yield from _alternatives(plan, found.alternatives, op.device)
+
+
+def rerun_words(plan: Plan, rerun: RerunExplanation) -> Iterator[str]:
+    """What a rerun is for, what it costs, and what leaving it out would, a sentence each."""
+    readers = ", ".join(f"'{shortened(name, 32)}'" for name in rerun.readers[:_MAX_NAMES])
+    more = f" and {len(rerun.readers) - _MAX_NAMES:,} more" if len(rerun.readers) > _MAX_NAMES else ""
+    # A rerun may stand directly before another one, and the op behind both.
+    where = f"before '{shortened(rerun.before, 32)}'"
+    read = f", for {readers}{more}" if rerun.readers and set(rerun.readers) != {rerun.before} else ""
+    yield f"'{shortened(rerun.name, 40)}' runs it again {where}{read}; that takes {format_time_ns(rerun.time_ns)}."
+    tensors = ", ".join(f"'{shortened(name, 32)}'" for name in rerun.tensors[:_MAX_NAMES])
+    are = "is" if len(rerun.tensors) == 1 else "are"
+    size, gone = format_bytes(rerun.size_bytes), format_time_ns(rerun.not_held_ns)
+    until = f"from the end of '{shortened(rerun.held_until, 32)}' on"
+    yield f"{tensors}, {size}, {are} not held {until}, over {counted(rerun.num_ops, 'op')} and {gone}."
+    peak = plan.metrics.peak_memory_bytes
+    more_bytes, less_time = rerun.peak_bytes_without - peak, plan.step_time_ns - rerun.step_time_ns_without
+    told = f"the peak would be {format_bytes(rerun.peak_bytes_without)}, "
+    if more_bytes:
+        told += f"{format_bytes(abs(more_bytes))} {'more' if more_bytes > 0 else 'less'}"
+    else:
+        told += "the same"
+    if rerun.bytes_over_limit_without:
+        told += f" and {format_bytes(rerun.bytes_over_limit_without)} over the limit"
+    time = "no shorter" if less_time <= 0 else f"{format_time_ns(less_time)} shorter"
+    yield f"Without this rerun {told}, and the step {time}."
 
 
 def _module_tables(plan: Plan, found: ModuleExplanation) -> Iterator[RenderableType]:

@@ -1,0 +1,134 @@
+"""Why an op runs again: what is not held meanwhile, what that costs, and what leaving it out would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.graph import Graph
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.problem.constraints import recorded_constraints
+from placewright.problem.objective import Metrics
+from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
+from placewright.rematerialization.solve import in_order, with_reruns
+from placewright.search.run.result import measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunExplanation:
+    """Why an op runs again.
+
+    Attributes
+    ----------
+    name
+        Of the run.
+    before
+        The op that comes next.
+    readers
+        The ops that read what it makes.
+    tensors
+        What of it is kept.
+    size_bytes
+        What these take, which is not held meanwhile.
+    held_until
+        The last op that reads what the run before made; then it is freed.
+    num_ops
+        How many ops run between that and this run.
+    not_held_ns
+        How long that is.
+    time_ns
+        What the run takes.
+    peak_bytes_without, step_time_ns_without, bytes_over_limit_without
+        What the plan would cost without this run, where what the run before made is held instead.
+    """
+
+    name: str
+    before: str
+    readers: tuple[str, ...]
+    tensors: tuple[str, ...]
+    size_bytes: int
+    held_until: str
+    num_ops: int
+    not_held_ns: int
+    time_ns: int
+    peak_bytes_without: int
+    step_time_ns_without: int
+    bytes_over_limit_without: int
+
+
+def explain_reruns(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) -> tuple[RerunExplanation, ...]:
+    """All reruns of the op of that name, or the rerun of that name.
+
+    graph: that the plan is for, without its reruns. time_ns: int64 [num graph ops, num devices].
+    """
+    chosen = [rerun for rerun in plan.reruns if name in (rerun.name, rerun.op)]
+    if not chosen:
+        return ()
+    found = rewritten(graph, plan.reruns)
+    return tuple(_explained(plan, graph, time_ns, rerun, found) for rerun in chosen)
+
+
+def _explained(
+    plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun, found: Rewritten
+) -> RerunExplanation:
+    runs = [op for op in found.graph.ops if op.kind != "view"]
+    place = {op.name: index for index, op in enumerate(runs)}
+    own = place[rerun.name]
+    original = {graph.tensors[tensor].name: tensor for tensor in range(len(graph.tensors))}
+    wanted = {original[tensor] for tensor in rerun.tensors}
+    until = max(_last_use(found, tensor, rerun.name, place) for tensor in wanted)
+    made = {tensor for tensor in runs[own].outputs if found.tensor_of[tensor] in wanted}
+    readers = [op.name for op in runs[own + 1 :] if not made.isdisjoint(found.graph.base_of[t] for t in op.inputs)]
+    times = {op.name: op for op in plan.ops}
+    without = _without(plan, graph, time_ns, rerun)
+    return RerunExplanation(
+        name=rerun.name,
+        before=rerun.before,
+        readers=tuple(readers),
+        tensors=rerun.tensors,
+        size_bytes=sum(graph.tensors[tensor].held_bytes for tensor in wanted),
+        held_until=runs[until].name,
+        num_ops=own - until - 1,
+        not_held_ns=times[rerun.name].start_ns - times[runs[until].name].finish_ns,
+        time_ns=times[rerun.name].finish_ns - times[rerun.name].start_ns,
+        peak_bytes_without=without.peak_memory_bytes,
+        step_time_ns_without=without.step_time_ns,
+        bytes_over_limit_without=without.bytes_over_limit,
+    )
+
+
+def _last_use(found: Rewritten, tensor: int, rerun: str, place: dict[str, int]) -> int:
+    """The last run that makes or reads what stood for a tensor of the graph before a rerun of its op."""
+    earlier = set[int]()
+    last = -1
+    for op in found.graph.ops:
+        if op.name == rerun:
+            break
+        earlier |= set(_copies(found, op.outputs, tensor))
+        touches = any(found.graph.base_of[each] in earlier for each in (*op.inputs, *op.outputs))
+        if op.kind != "view" and touches:
+            last = place[op.name]
+    return last
+
+
+def _copies(found: Rewritten, tensors: Sequence[int], of: int) -> Iterator[int]:
+    return (tensor for tensor in tensors if found.tensor_of[tensor] == of)
+
+
+def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun) -> Metrics:
+    """What the plan costs without one of its reruns."""
+    problem = Problem(
+        graph=graph,
+        machine=plan.machine,
+        time_ns=time_ns,
+        objective=plan.objective,
+        control=plan.control,
+        memory_limits_bytes=plan.memory_limits_bytes,
+        constraints=recorded_constraints(plan.configuration),
+    )
+    changed = with_reruns(problem, tuple(each for each in plan.reruns if each is not rerun))
+    return measure(changed, in_order(changed))
