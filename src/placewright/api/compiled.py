@@ -70,7 +70,7 @@ class Compiled:
     Attributes
     ----------
     plan
-        The plan of the latest call.
+        The plan of the latest call; of a copy that has not been called, that of what it was copied from.
     num_compiled_regions
         How many runs of its ops Inductor computes.
     """
@@ -97,6 +97,8 @@ class Compiled:
         self._num_changes = 0
         #: Whether a plan so far depends on where in its memory an argument begins.
         self._reads_offsets = False
+        #: Whether the module has been in training mode since it is planned.
+        self._was_in_training = planner.model.training
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
@@ -129,11 +131,14 @@ class Compiled:
             "planner": self._planner,
             "inductor": self._inductor,
             "measure_placements": self._measure_placements,
+            "latest": (self.plan, self.num_compiled_regions),
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Starts anew."""
-        Compiled.__init__(self, **state)
+        given = dict(state)
+        self.plan, self.num_compiled_regions = given.pop("latest")
+        Compiled.__init__(self, **given)
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would."""
@@ -200,7 +205,7 @@ class Compiled:
         Raises
         ------
         InputError
-            For a plan that was given to be run as it is, and as `compare` raises it.
+            For a plan that was given to be run as it is or whose ops run again, and as `compare` raises it.
         """
         self._refuse_optimizer("calibrate")
         if self._planner.is_recorded:
@@ -210,6 +215,9 @@ class Compiled:
         if len({device.kind for device in self._planner.machine.devices}) > 1:
             raise InputError("calibrate takes op times from a run, which has them for devices of one kind only")
         made, tensors = self._made_for(args, kwargs)
+        if made.module.step.plan.reruns:
+            raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
+        options = self._planner.options_beside(self._bytes_beside(tensors))
         program, parameters = made.program, made.module.parameters.now()
         workers = Workers(cores_by_device(self._planner.machine)[:1])
         with self._planner.kept_times() as folder:
@@ -222,11 +230,22 @@ class Compiled:
                 workers.close()
             for_all = partial(TorchStep, program, workers=self._workers, places=self._planner.places)
             files = folder / f"{name}-run"
-            every = Calibration(made.graph, for_all, parameters, tensors, files, self._planner.options, steps)
+            every = Calibration(made.graph, for_all, parameters, tensors, files, options, steps)
             plan, made.rounds = every.best(Plan.of(made.module.step.plan))
         made.module = self._running(program, plan, parameters, tensors)
         self.plan = plan
         return made.rounds
+
+    def _check_mode(self) -> None:
+        """Raises InputError for a training step of a module that was set to evaluation since it is planned."""
+        if not self._planner.training:
+            return
+        if self._was_in_training and not self._planner.model.training:
+            raise InputError(
+                "the module is in evaluation mode by now, and a call of what was compiled is a training step; call the "
+                "module itself to evaluate it, and train() before the next step"
+            )
+        self._was_in_training = self._planner.model.training
 
     def _refuse_optimizer(self, what: str) -> None:
         if self._planner.optimizer is not None:
@@ -276,9 +295,11 @@ class Compiled:
     def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """What a plan is made for, and the tensors among the arguments.
 
-        Raises InputError for an argument that may hold tensors, or whatever else a plan would have to look at.
+        Raises InputError for an argument that may hold tensors, or whatever else a plan would have to look at, and for
+        a training step in evaluation mode.
         """
         planner = self._planner
+        self._check_mode()
         with self._lock:
             self._forget_what_changed()
         leaves, structure = flatten_arguments(planner.model, args, kwargs)
@@ -294,7 +315,26 @@ class Compiled:
             str(structure),
             modes,
             _context(),
+            self._bytes_beside(tensors),
         ), tensors
+
+    def _bytes_beside(self, tensors: Sequence[Any]) -> int:
+        """Of the gradients that a training step within a memory limit finds: its own are added to them at its end."""
+        if not self._planner.training or self._planner.optimizer is not None or self._planner.limit is None:
+            return 0
+        holders = {id(tensor): tensor for tensor in (*self._planner.model.parameters(), *tensors)}.values()
+        found = (tensor.grad for tensor in holders if tensor.is_leaf)
+        return sum(gradient.nbytes for gradient in found if gradient is not None and not gradient.is_sparse)
+
+    def _with_room(self, key: Any) -> Made | None:
+        """What was made for a call with fewer gradients beside it, where its plan has room for those of this one."""
+        limit, beside = self._planner.limit, key[-1]
+        for known, made in self._made.items():
+            if beside and known[:-1] == key[:-1] and known[-1] < beside:
+                peak = made.module.step.plan.peak_bytes[0]
+                if limit is not None and peak + beside <= limit:
+                    return made
+        return None
 
     def _forget_what_changed(self) -> None:
         """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
@@ -317,6 +357,8 @@ class Compiled:
         key, tensors = self._key(args, kwargs)
         with self._lock:
             made = self._made.get(key)
+            if made is None and (made := self._with_room(key)) is not None:
+                self._made[key] = made
             if made is None:
                 # Other threads write to tensors that are made meanwhile.
                 with torch.inference_mode(False):
@@ -337,7 +379,8 @@ class Compiled:
         planner = self._planner
         program = planner.program(args, kwargs, inductor=self._inductor)
         parameters = planner.parameters(program)
-        options = planner.options
+        beside = self._bytes_beside(tensors)
+        options = planner.options_beside(beside)
         if self._measure_placements and planner.given is None:
             options = Runner(
                 program=program,
@@ -346,7 +389,7 @@ class Compiled:
                 optimizer=planner.optimizer,
                 workers=self._workers,
             ).options(dict(options))
-        plans = planner.plans(program, tensors, options)
+        plans = planner.plans(program, tensors, options, beside)
         module = self._running(program, plans.plan, parameters, tensors)
         return Made(program=program, module=module, alone=plans.alone, graph=plans.graph)
 

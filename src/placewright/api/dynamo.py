@@ -19,6 +19,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from placewright.analysis.advice import shortage_words
 from placewright.api.compiled import MAX_PLANS
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
@@ -67,8 +68,8 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     Raises
     ------
     InputError
-        Without devices, where one does not exist here, with the option `measured` or `cuda_graph`, or for an op that
-        a plan cannot run.
+        Without devices, where one does not exist here, with the option `measured` or `cuda_graph`, for an op that a
+        plan cannot run, or where no plan is found that keeps a memory limit.
     """
     try:
         with kernels_kept():
@@ -208,6 +209,8 @@ class _PlannedGraph:
                     found = self._profile.measure(self._program, self._machine, (), inputs, places=self._places)
                     times = write_times(found, self._machine, Path(folder), "op-times")
                     plan = make_plan(self._program.graph, self._machine, measured=times.shared, **self._options)
+                if self._options.get("memory_limit") is not None and plan.status == "infeasible":
+                    raise InputError(shortage_words(plan))
                 self._step = TorchStep(self._program, plan, self._workers, self._places)
                 if self._inductor:
                     with unchanged(self._step.overwritten((), inputs)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from placewright.analysis.advice import shortage_words
 from placewright.api.arguments import bytes_or_none
 from placewright.api.running import compile
 from placewright.support.errors import InputError, shown
@@ -38,9 +37,10 @@ def fit(
         Run in training mode. All of its parameters and buffers lie on one device: the CPU, or one GPU.
     args, kwargs
         What it is called with; one tensor stands for a tuple of it. Other shapes are planned when they first come, and
-        where nothing fits they run over the limit, as `plan.status` says then.
+        refused as here where nothing fits.
     memory_limit
-        Bytes, or text like "8GiB", for parameters, gradients, activations and the optimizer's states together.
+        Bytes, or text like "8GiB", for parameters, gradients, activations and the states of `optimizer` together.
+        Gradients that are there before a step count as well; where they come first, the step is planned anew.
     loss
         Makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.
@@ -67,7 +67,9 @@ def fit(
     >>> step = placewright.fit(model, (inputs, labels), "8GiB", optimizer=optimizer)  # doctest: +SKIP
     >>> loss = step(inputs, labels)  # doctest: +SKIP
     """
-    compiled = compile(
+    if (limit := bytes_or_none("memory_limit", memory_limit)) is None:
+        raise InputError("memory_limit is None; it must be bytes or a size like '8GiB'")
+    return compile(
         model,
         args,
         devices=_device_of(model),
@@ -75,13 +77,9 @@ def fit(
         training=True,
         loss=loss,
         optimizer=optimizer,
-        memory_limit=bytes_or_none("memory_limit", memory_limit),
+        memory_limit=limit,
         **options,
     )
-    if compiled.plan.status == "infeasible":
-        compiled.close()
-        raise InputError(shortage_words(compiled.plan))
-    return compiled
 
 
 def _device_of(model: nn.Module) -> str:

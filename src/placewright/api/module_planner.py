@@ -16,7 +16,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from placewright.analysis.advice import shortage_words
 from placewright.api.functions import plan as make_plan
+from placewright.api.memory_limits import memory_limits
 from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
@@ -35,6 +37,7 @@ from placewright.plans.record import Plan as PlanRecord
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
+from placewright.support.quantities import format_bytes
 from placewright.verification.reruns import about_reruns
 
 
@@ -97,6 +100,20 @@ class ModulePlanner:
         self.places = self.local_places = places_of([device.name for device in self.machine.devices])
 
     @property
+    def limit(self) -> int | None:
+        """The memory limit of a plan of one device that is made here, in bytes; None where there is none."""
+        asked = self.options.get("memory_limit")
+        if asked is None or self.given is not None or self.machine.num_devices > 1:
+            return None
+        return next(iter((memory_limits(asked, self.machine) or {}).values()), None)
+
+    def options_beside(self, held: int) -> Mapping[str, Any]:
+        """The options of a plan of one device for a step that finds gradients of so many bytes."""
+        if not held or self.limit is None:
+            return self.options
+        return {**self.options, "memory_limit": max(0, self.limit - held)}
+
+    @property
     def is_recorded(self) -> bool:
         """Whether steps are replays of a CUDA graph."""
         return self.machine.launch == "graphs"
@@ -122,11 +139,19 @@ class ModulePlanner:
         """The module's parameters and buffers as they are now, in the order of the program's."""
         return Parameters(program).now()
 
-    def plans(self, program: TorchProgram, tensors: Sequence[Any], options: Mapping[str, Any] | None = None) -> Plans:
-        """Plans with times that are measured now, unless they are known. options: instead of the planner's own.
+    def plans(
+        self,
+        program: TorchProgram,
+        tensors: Sequence[Any],
+        options: Mapping[str, Any] | None = None,
+        beside: int = 0,
+    ) -> Plans:
+        """Plans with times that are measured now, unless they are known.
 
-        Raises InputError where the plan that was given is for another module or other shapes, or a tensor lies where no
-        device can read it.
+        options: instead of the planner's own. beside: bytes of gradients for which these leave room.
+
+        Raises InputError where the plan that was given is for another module or other shapes, a tensor lies where no
+        device can read it, or no plan is found that keeps the memory limit.
         """
         parameters = self.parameters(program)
         check_readable(dict(zip(program.parameters.values(), parameters, strict=True)), self.places)
@@ -143,6 +168,9 @@ class ModulePlanner:
             times = self._times(program, parameters, tensors, folder)
             alone = make_plan(graph, first_device(self.machine), measured=times.alone, solver="input-order")
             plan = self.given or make_plan(graph, self.machine, measured=times.shared, **options)
+            if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
+                there = f"; {format_bytes(beside)} of gradients that are there before count, too" if beside else ""
+                raise InputError(f"{shortage_words(plan)}{there}")
             # The file that was named is for the shapes that came first.
             self._measured = None
             return Plans(plan=Plan.of(plan), alone=alone, graph=with_workspaces(graph, times.shared))

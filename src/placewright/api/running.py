@@ -84,7 +84,8 @@ def compile(
         here and learns from the time it takes, instead of simulating it: ten steps, the first of which does not count.
         For small networks, on CPU devices, and with `evaluations` or `time_limit`.
     options
-        As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on.
+        As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on. What keeps no
+        `memory_limit` that is given is refused, now or when other shapes come; a plan over its limit runs as `plan`.
 
     Returns
     -------
@@ -96,7 +97,8 @@ def compile(
     MissingExtraError
         Without PyTorch.
     InputError
-        When a device does not exist here, PyTorch cannot trace the module, or an option is wrong.
+        When a device does not exist here, PyTorch cannot trace the module, an option is wrong, or no plan is found that
+        keeps a memory limit.
     DeviceError
         When a device has too little memory, or a GPU fails; steps raise it too.
     """

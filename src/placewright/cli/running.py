@@ -149,7 +149,6 @@ def _run_module(
     show: Show,
 ) -> Run:
     from placewright import api
-    from placewright.analysis.advice import shortage_words
     from placewright.export.run_trace import write_run_trace
     from placewright.importers.python_source import made_by
     from placewright.report import write_report
@@ -159,8 +158,6 @@ def _run_module(
     module, arguments = made_by(source)
     show("capturing the module, timing its ops and planning")
     with api.compile(module, arguments, **options) as compiled:
-        if options["memory_limit"] is not None and compiled.plan.status == "infeasible":
-            raise InputError(shortage_words(compiled.plan))
         if calibrate:
             show("running the plan and planning again")
             compiled.calibrate(*arguments, steps=steps)

@@ -13,6 +13,7 @@ from torch import nn
 
 import placewright
 from placewright.api import functions
+from placewright.execution.pytorch.program import make_program
 from placewright.plans.assemble import assemble_plan
 from placewright.rematerialization import solve
 from placewright.rematerialization.reruns import Rerun
@@ -114,14 +115,13 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
     with placewright.compile(copy.deepcopy(model), (x,), devices="cpu:0", training=True, loss=square) as whole:
         peak = max(whole.plan.peak_bytes)
     held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), x))
-    shares = []
-    for share in (0.8, 0.6, 0.45):
+    for share in (0.8, 0.6):
         ours, eager = copy.deepcopy(model), copy.deepcopy(model)
         limit = int(held + share * (peak - held))
         with placewright.compile(
             ours, (x,), devices="cpu:0", training=True, loss=square, memory_limit=limit, evaluations=20
         ) as planned:
-            shares.append(len(planned.plan.reruns))
+            assert planned.plan.reruns
             for number in range(2):
                 torch.manual_seed(number)
                 found, drawn = planned(x), torch.rand(1)
@@ -133,12 +133,11 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
                 assert torch.equal(wanted, got), key
                 if wanted.grad is not None:
                     assert torch.equal(wanted.grad, got.grad), key
-            if planned.plan.status == "infeasible":
-                continue
             assert max(planned.plan.peak_bytes) <= limit
-            (made,) = planned._made.values()
-            assert made.module.step.peak_bytes(made.module.parameters.now(), [x]) <= limit * 1.01
-    assert shares[0] > 0
+            assert len(planned._made) == 2, "the second step finds gradients, for which its plan leaves room"
+            for (*_, gradients), made in planned._made.items():
+                step = made.module.step
+                assert gradients + step.peak_bytes(made.module.parameters.now(), [x]) <= limit * 1.01
 
 
 def test_an_optimizer_that_is_planned_steps_as_in_eager() -> None:
@@ -162,7 +161,7 @@ def test_a_plan_with_reruns_is_saved_and_run_again(tmp_path: Any) -> None:
     torch.manual_seed(0)
     model, x = Residual(), torch.randn(4, 3, 24, 24)
     options: dict[str, Any] = {"devices": "cpu:0", "training": True, "loss": square}
-    with placewright.compile(copy.deepcopy(model), (x,), **options, memory_limit="500KB") as planned:
+    with placewright.compile(copy.deepcopy(model), (x,), **options, memory_limit="600KB") as planned:
         assert planned.plan.reruns
         placewright.save(planned.plan, tmp_path / "plan.json")
     read = placewright.load(tmp_path / "plan.json")
@@ -191,7 +190,8 @@ class Counting(nn.Module):
 
 def test_a_plan_whose_rerun_would_read_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(64, 8)
-    options: dict[str, Any] = {"devices": "cpu:0", "training": True, "loss": square}
+    options: dict[str, Any] = {"training": True, "loss": square}
+    graph = make_program(Counting(), (x,), {}, **options, sums_in_place=True, inputs_stay=True).graph
     # Such a file fits its graph by its fingerprint, so that only what the runs read can tell.
     rerun = Rerun(name="mul@2", op="mul", before="tanh_backward", tensors=("mul:0",))
 
@@ -203,8 +203,7 @@ def test_a_plan_whose_rerun_would_read_something_else_is_refused(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(solve, "_reruns", lambda *_: iter([rerun]))
         patched.setattr(functions, "assemble_plan", with_reruns)
-        with placewright.compile(Counting(), x, **options, memory_limit=100) as compiled:
-            plan = compiled.plan
+        plan = placewright.plan(graph, "cpu", memory_limit=100)
     assert plan.reruns == (rerun,)
     with pytest.raises(InputError, match="cannot be run as it is: op 'mul@2' does not read what 'mul' reads"):
-        placewright.compile(Counting(), x, **options, plan=plan)
+        placewright.compile(Counting(), x, devices="cpu:0", plan=plan, **options)

@@ -11,11 +11,12 @@ from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
-from placewright.execution.pytorch.runnable import check_hooks
+from placewright.execution.pytorch.runnable import AVERAGED, check_hooks
 from placewright.importers.torch_calls import BACKEND
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
@@ -64,6 +65,7 @@ class PlannedModule(Generic[OneStep]):
             for update in self._updates:
                 update.check(self.parameters.named(update.name))
             if program.training:
+                _check_backward_may_run()
                 _check_inputs_of_training(tensors)
                 check_hooks({name: parameters[place] for name, place in self._trained.items()})
                 for update in self._updates[:1]:
@@ -213,6 +215,18 @@ def without_backward(results: Sequence[Any], differentiable: Sequence[bool], own
 
 def _all_state(program: TorchProgram) -> Sequence[Any]:
     return (*program.state, *program.constant_state)
+
+
+def _check_backward_may_run() -> None:
+    """Raises InputError where a training step is called as no module could be trained, or all gradients would not be
+    averaged."""
+    if not torch.is_grad_enabled():
+        raise InputError(
+            "a call of what was compiled is a training step, and gradients are switched off here, as by "
+            "torch.no_grad(); call the module itself to evaluate it"
+        )
+    if DistributedDataParallel._active_ddp_module is not None:
+        raise InputError(f"DistributedDataParallel would not average the gradients of a planned step; {AVERAGED}")
 
 
 def _check_inputs_of_training(tensors: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,11 @@ _WITH_BODIES = frozenset(
     }
 )
 _WRAPPERS = (DataParallel, DistributedDataParallel, FullyShardedDataParallel)
+#: What to do instead where several processes train.
+AVERAGED = (
+    "plan the module without it, and average the gradients after each step yourself, or let it wrap what torch.compile "
+    "makes of the module"
+)
 
 
 def check_module(model: Any, *, training: bool) -> None:
@@ -49,7 +55,7 @@ def check_module(model: Any, *, training: bool) -> None:
         if isinstance(module, _WRAPPERS):
             raise InputError(
                 f"{where} is a {type(module).__name__}, whose exchange of tensors is no part of a planned step; "
-                "compile the module in it"
+                f"{AVERAGED if training else 'compile the module in it'}"
             )
         for attribute, kind in HOOKS.items():
             for hook in getattr(module, attribute).values():
@@ -60,6 +66,21 @@ def check_module(model: Any, *, training: bool) -> None:
             raise InputError(f"all modules have a hook ({attribute}), which planned steps do not call; remove it")
     if training:
         check_hooks(dict(model.named_parameters()))
+        _check_not_wrapped(model)
+
+
+def _check_not_wrapped(model: nn.Module) -> None:
+    """Raises InputError where a DistributedDataParallel holds a parameter of the module: what it does to gradients is
+    known to no tensor and no module but itself."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    own = {id(parameter) for parameter in model.parameters()}
+    for held in gc.get_objects():
+        if issubclass(type(held), DistributedDataParallel) and not own.isdisjoint(map(id, held.parameters())):
+            raise InputError(
+                "the module is in a DistributedDataParallel, which would not average the gradients of a planned step; "
+                f"{AVERAGED}"
+            )
 
 
 def check_hooks(tensors: dict[str, Any]) -> None:
