@@ -105,11 +105,16 @@ def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:
         "batch 128 x 4, accumulated",
     ]
     kept, rivals = found.facts.rivals[0], found.facts.rivals[1:]
-    assert all(rival.planned_time_ns <= rival.step_time_ns for rival in rivals)
+    for rival in rivals[:-2]:
+        assert rival.planned_time_ns is not None
+        assert rival.planned_time_ns <= rival.step_time_ns
     for rival in rivals[-2:]:
         # The same samples in more ops take no less time, and half of them at once need less memory.
         assert rival.step_time_ns > kept.step_time_ns
         assert rival.peak_bytes < kept.peak_bytes
+        # A plan of one pass is another step: within as much memory it may be slower, or there is none.
+        if rival.peak_bytes < found.facts.least_possible_bytes:
+            assert rival.planned_time_ns is None
     # A smaller budget runs more again.
     reruns = [rival.num_reruns for rival in rivals[2:5]]
     assert reruns == sorted(reruns)

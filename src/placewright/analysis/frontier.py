@@ -44,19 +44,24 @@ class Rival:
     Attributes
     ----------
     name
-        "everything kept", or how many blocks are checkpointed.
+        "everything kept"; how many blocks are checkpointed; of a PyTorch module also the `activation_memory_budget` of
+        torch.compile, whose choice is timed op by op as all else here is, and gradient accumulation, where the module
+        can be captured for smaller batches.
+    accumulation
+        How many forward and backward passes make a step.
     peak_bytes, step_time_ns, extra_time, num_reruns
         As of a point.
     planned_time_ns
-        What the best plan that was found within its peak takes.
+        What the best plan that was found within its peak takes; null where none was.
     """
 
     name: str
+    accumulation: int
     peak_bytes: int
     step_time_ns: int
     extra_time: float
     num_reruns: int
-    planned_time_ns: int
+    planned_time_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,10 +124,14 @@ def frontier(
 
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
-    """Of a plan: what it takes, and how many ops run again."""
+    """Of a step: what it takes, and how many ops run again.
+
+    accumulation: how many passes it has; with several it is no plan of the captured step.
+    """
 
     metrics: Metrics
     num_reruns: int
+    accumulation: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +159,7 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
     once = _Runs(metrics=measure(problem, in_order(problem)), num_reruns=0)
     peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem)
     others = {each.metrics.peak_memory_bytes for _, each in rivals}
-    runs = [once, *(searches.within(limit) for limit in sorted(others) if limit < peak)]
+    runs = [once, *(searches.within(limit) for limit in sorted(others) if least <= limit < peak)]
     runs += _smallest(searches, least, min(each.metrics.peak_memory_bytes for each in runs))
     smallest = min(each.metrics.peak_memory_bytes for each in runs)
     limits = sorted({smallest + (peak - smallest) * step // (_NUM_LIMITS - 1) for step in range(_NUM_LIMITS)})
@@ -173,7 +177,7 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
         least_possible_bytes=least,
         least_possible_op=op,
         least_found_bytes=smallest,
-        points=tuple(_point(searches, limit, _fastest(runs, limit), once) for limit in limits),
+        points=tuple(_point(searches, limit, runs, once) for limit in limits),
         rivals=tuple(_rival(name, each, runs, once) for name, each in (("everything kept", once), *rivals)),
         seed=searches.seed,
     )
@@ -191,15 +195,18 @@ def _smallest(searches: _Searches, least: int, known: int) -> Iterator[_Runs]:
         limit = (least + known) // 2
 
 
-def _fastest(runs: Sequence[_Runs], limit: int) -> _Runs:
-    """Of those within a limit, whichever limit they were searched for."""
+def _fastest(runs: Sequence[_Runs], limit: int) -> _Runs | None:
+    """Of those within a limit, whichever limit they were searched for; None where there are none."""
     return min(
         (each for each in runs if each.metrics.peak_memory_bytes <= limit),
-        key=lambda each: each.metrics.fitness("step-time"),
+        key=lambda each: (each.metrics.step_time_ns, each.metrics.peak_memory_bytes),
+        default=None,
     )
 
 
-def _point(searches: _Searches, limit: int, runs: _Runs, once: _Runs) -> FrontierPoint:
+def _point(searches: _Searches, limit: int, found: Sequence[_Runs], once: _Runs) -> FrontierPoint:
+    runs = _fastest(found, limit)
+    assert runs is not None, limit
     time, before = runs.metrics.step_time_ns, once.metrics.step_time_ns
     least = max(before, bound_of_reruns(searches.limited(limit), fits=True).value)
     return FrontierPoint(
@@ -216,13 +223,15 @@ def _point(searches: _Searches, limit: int, runs: _Runs, once: _Runs) -> Frontie
 
 def _rival(name: str, own: _Runs, runs: Sequence[_Runs], once: _Runs) -> Rival:
     peak = own.metrics.peak_memory_bytes
+    planned = _fastest([*runs, own] if own.accumulation == 1 else runs, peak)
     return Rival(
         name=name,
+        accumulation=own.accumulation,
         peak_bytes=peak,
         step_time_ns=own.metrics.step_time_ns,
         extra_time=_more(own.metrics.step_time_ns, once.metrics.step_time_ns),
         num_reruns=own.num_reruns,
-        planned_time_ns=_fastest([*runs, own], peak).metrics.step_time_ns,
+        planned_time_ns=None if planned is None else planned.metrics.step_time_ns,
     )
 
 
@@ -260,4 +269,4 @@ def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[s
             return
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
         name = f"batch {captures.samples // count} x {count}, accumulated"
-        yield name, _Runs(metrics=measure(whole, in_order(whole)), num_reruns=0)
+        yield name, _Runs(metrics=measure(whole, in_order(whole)), num_reruns=0, accumulation=count)

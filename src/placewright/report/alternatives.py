@@ -52,7 +52,7 @@ def alternatives_section(found: Alternatives) -> Markup:
         "" if own is None else element("p", f"{_capital(unchanged_words(own))}."),
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
         element("ul", *keys, limit, class_="fit-keys"),
-        element("div", _table(found), class_="wide"),
+        element("div", _table(found), class_="setups"),
         *left_out,
         aria_labelledby="alternatives-heading",
     )

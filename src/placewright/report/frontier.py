@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.analysis.alternatives import Alternatives
-from placewright.analysis.frontier import Frontier
+from placewright.analysis.frontier import Frontier, Rival
 from placewright.report.alternatives import alternatives_html, alternatives_section
 from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
 from placewright.report.parts import figure, page
@@ -95,13 +95,16 @@ def _chart(found: Frontier) -> Markup:
         element("polyline", points=_places(scale, proven), class_="proven"),
         element("polyline", points=_places(scale, best), class_="best"),
         *(_dot(scale, size, time, "best-dot", "planned") for size, time in best),
-        *(_dot(scale, each.peak_bytes, each.step_time_ns, "rival-dot", each.name) for each in found.rivals),
+        *(_rival_dot(scale, each) for each in found.rivals),
         viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
         role="img",
     )
-    keys = (("best-key", "planned"), ("proven-key", "no plan is faster (proven)"), ("rival-key", "without a plan"))
+    keys = [("best-key", "planned"), ("proven-key", "no plan is faster (proven)"), ("rival-key", "without a plan")]
+    several = any(each.accumulation > 1 for each in found.rivals)
+    keys += [("accumulated-key", "gradients accumulated")] if several else []
     shown = (element("li", element("span", class_=f"key {kind}"), text) for kind, text in keys)
-    impossible = element("li", element("span", class_="key ground-key"), "no plan fits (proven)")
+    no_plan = "no plan of one pass fits (proven)" if several else "no plan fits (proven)"
+    impossible = element("li", element("span", class_="key ground-key"), no_plan)
     return joined([element("ul", *shown, impossible, class_="fit-keys"), drawing])
 
 
@@ -132,6 +135,11 @@ def _dot(scale: _Scale, size: int, time: int, kind: str, name: str) -> Markup:
     return element("circle", told, cx=f"{scale.x(size):.1f}", cy=f"{scale.y(time):.1f}", r="4", class_=kind)
 
 
+def _rival_dot(scale: _Scale, rival: Rival) -> Markup:
+    kind = "rival-dot" if rival.accumulation == 1 else "accumulated-dot"
+    return _dot(scale, rival.peak_bytes, rival.step_time_ns, kind, rival.name)
+
+
 def _points(found: Frontier) -> Markup:
     headings = ("Limit", "Of the peak", "Step time", "More time", "At least (proven)", "Ops run again")
     rows = [
@@ -159,7 +167,7 @@ def _rivals(found: Frontier) -> Markup:
             number(format_time_ns(rival.step_time_ns)),
             number(f"{rival.extra_time:.1%}"),
             number(f"{rival.num_reruns:,}"),
-            number(format_time_ns(rival.planned_time_ns)),
+            number("none found" if rival.planned_time_ns is None else format_time_ns(rival.planned_time_ns)),
         )
         for rival in found.rivals
     ]

@@ -23,23 +23,27 @@ _MAX_FITTING, _MAX_OTHERS = 12, 4
 _COLUMNS = ("<batch", "<dtype", "<optimizer", "reruns", "a sample", "peak", "gradients", "states", "activations")
 
 
-def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """The parts to print. written: what was written, by path."""
+def alternatives_table(
+    found: Alternatives, written: Mapping[str, str] | None = None, *, basis: bool = True
+) -> Iterator[RenderableType]:
+    """The parts to print. written: what was written, by path. basis: whether what the times rest on is said."""
     yield heading(answer_words(found))
     own = unchanged(found)
     if own is not None:
         yield line(unchanged_words(own))
     yield line(about_words(found))
-    yield line(found.basis, "dim")
+    if basis:
+        yield line(found.basis, "dim")
     fitting = [setup for setup in found.setups if setup.fits]
     others = [setup for setup in found.setups if not setup.fits]
     several = len({setup.device for setup in found.setups}) > 1
-    rows = [_row(setup, several) for setup in fitting[:_MAX_FITTING]]
+    shown = list(_first_of_each_sort(fitting))[:_MAX_FITTING]
+    rows = [_row(setup, several) for setup in shown]
     if others:
         empty = [""] * (len(_COLUMNS) - 1 + several)
         rows += [["does not fit", *empty], *(_row(setup, several) for setup in others[:_MAX_OTHERS])]
     yield table([*_COLUMNS, *(["<on"] if several else [])], rows)
-    yield from (line(note, "dim") for note in _notes(found, len(fitting) - _MAX_FITTING, len(others) - _MAX_OTHERS))
+    yield from (line(note, "dim") for note in _notes(found, len(fitting) - len(shown), len(others) - _MAX_OTHERS))
     if fitting:
         yield ""
         yield line("the first of them, where `model` returns the loss and `batch` is the tuple of its arguments:")
@@ -49,6 +53,16 @@ def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = 
         yield from _code(own)
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
+
+
+def _first_of_each_sort(setups: Sequence[TrainingSetup]) -> Iterator[TrainingSetup]:
+    """Of those that differ in the number of accumulated passes alone, the first."""
+    seen = set()
+    for setup in setups:
+        sort = (setup.device, setup.dtype, setup.autocast, setup.optimizer, setup.recompute, setup.accumulation > 1)
+        if sort not in seen:
+            seen.add(sort)
+            yield setup
 
 
 def _code(setup: TrainingSetup) -> Iterator[str]:

@@ -28,7 +28,7 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
     )
     if found.alternatives is not None:
         yield ""
-        yield from alternatives_table(found.alternatives)
+        yield from alternatives_table(found.alternatives, basis=False)
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
 
@@ -62,5 +62,5 @@ def _rivals(found: Frontier) -> Iterator[list[str]]:
             format_time_ns(rival.step_time_ns),
             change(rival.step_time_ns, found.step_time_ns),
             f"{rival.num_reruns:,}",
-            format_time_ns(rival.planned_time_ns),
+            "none found" if rival.planned_time_ns is None else format_time_ns(rival.planned_time_ns),
         ]
