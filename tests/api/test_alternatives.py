@@ -180,6 +180,21 @@ def test_what_there_was_no_time_for_is_said() -> None:
     assert len(facts.left_out) == 7
 
 
+class Idle(Loss):
+    """Has a parameter that nothing reads, of which a capture warns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = torch.nn.Parameter(torch.randn(3))
+
+
+def test_what_every_capture_warns_of_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    found("1GiB", Idle(), args=batch(8), optimizers=["sgd"])
+    own = [record.getMessage() for record in caplog.records if record.name.startswith("placewright")]
+    assert len(own) == 1
+    assert "the loss does not depend on 1 of the parameters (idle)" in own[0]
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -55,6 +55,27 @@ def test_the_command_prints_the_same_as_json(placewright: Placewright, net: str)
     assert {each["device"] for each in several["setups"]} == {"cpu0", "gpu0"}
 
 
+def test_a_warning_is_printed_once(placewright: Placewright, net: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        NET.replace(
+            "        super().__init__()\n",
+            "        super().__init__()\n        self.w = torch.nn.Parameter(torch.ones(3))\n",
+        )
+    )
+    options = ("--alternatives", "--memory-limit", "1MiB", "--evaluations", "5")
+    outcome = placewright("fit", net, "-d", "h100", *options)
+    assert outcome.code == 0
+    assert len(outcome.err.splitlines()) == 1
+    assert "the loss does not depend on 1 of the parameters (w)" in outcome.err
+
+
+def test_a_jax_function_is_refused(placewright: Placewright, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def build():\n    return (lambda x: (x * x).sum()), (1.0,)\n")
+    outcome = placewright("fit", f"{tmp_path / 'net.py'}:build", "-d", "h100", "--alternatives")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "alternatives are of a PyTorch module" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

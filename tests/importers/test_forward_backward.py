@@ -8,7 +8,7 @@ import pytest
 
 import placewright
 from placewright.api.functions import as_machine
-from placewright.graph import Graph, Tensor
+from placewright.graph import Graph, Op, Tensor
 from placewright.importers.forward_backward import (
     ForwardBackward,
     held_at_peak,
@@ -57,6 +57,27 @@ def test_what_is_held_at_the_peak_is_what_a_simulation_says(accumulation: int, s
     peak, alive = held_at_peak(graph)
     assert peak == measured(graph).peak_memory_bytes
     assert peak == sum(graph.tensors[tensor].held_bytes for tensor in alive)  # no workspaces
+
+
+def test_a_view_that_nothing_reads_holds_nothing() -> None:
+    graph = Graph(
+        name="idle view",
+        ops=(
+            Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
+            Op(name="b", kind="elementwise", inputs=(0,), outputs=(1,), time_ns=1),
+            Op(name="c", kind="elementwise", inputs=(1,), outputs=(2,), time_ns=1),
+            Op(name="shown", kind="view", inputs=(0,), outputs=(3,)),
+        ),
+        tensors=(
+            Tensor(name="a:0", size_bytes=100),
+            Tensor(name="b:0", size_bytes=10),
+            Tensor(name="c:0", size_bytes=20, is_output=True),
+            Tensor(name="shown:0", size_bytes=100, alias_of=0),
+        ),
+    )
+    # a and b while b runs; then a is gone, for all that a view shows it.
+    assert held_at_peak(graph) == (110, {0, 1})
+    assert measured(graph).peak_memory_bytes == 110
 
 
 def one_layer(batch: int = 4) -> ForwardBackward:

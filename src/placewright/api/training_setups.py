@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.graph import Graph
+from placewright.importers import builder
 from placewright.importers.forward_backward import (
     ForwardBackward,
     StepOptimizer,
@@ -205,6 +208,7 @@ class PassCaptures:
         floating = [each.dtype for each in model.parameters() if each.dtype.is_floating_point]
         self.dtype = str(floating[0] if floating else torch.float32).removeprefix("torch.")
         self._known: dict[tuple[int, str | None], ForwardBackward] = {}
+        self._warned: set[str] = set()
 
     @property
     def accumulations(self) -> list[int]:
@@ -226,8 +230,28 @@ class PassCaptures:
                 for leaf in self._leaves
             ]
             args, kwargs = pytree.tree_unflatten(leaves, self._structure)
-            self._known[key] = forward_backward(self.model, args, kwargs, loss=self._loss, autocast=autocast)
+            with _each_warning_once(self._warned):
+                self._known[key] = forward_backward(self.model, args, kwargs, loss=self._loss, autocast=autocast)
         return self._known[key]
+
+
+@contextmanager
+def _each_warning_once(known: set[str]) -> Iterator[None]:
+    """Meanwhile captures do not log what is in `known`, to which goes what they do log."""
+    logger = logging.getLogger(builder.__name__)
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if message in known:
+            return False
+        known.add(message)
+        return True
+
+    logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_new)
 
 
 @dataclass(frozen=True, kw_only=True)

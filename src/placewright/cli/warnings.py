@@ -13,13 +13,17 @@ _MAX_SHOWN = 5
 
 
 class _Handler(logging.Handler):
-    """Shows the first warnings and counts the rest."""
+    """Shows the first warnings, each once, and counts the rest."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
+        self._seen: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() in self._seen:
+            return
+        self._seen.add(record.getMessage())
         self.count += 1
         if self.count <= _MAX_SHOWN:
             print(f"placewright: {record.levelname.lower()}: {printable(record.getMessage())}", file=sys.stderr)

@@ -261,7 +261,8 @@ def _lives(graph: Graph) -> Iterator[tuple[int, int, int]]:
     base, last_op = graph.base_of, len(graph.ops) - 1
     last: dict[int, int] = {}
     for index, op in enumerate(graph.ops):
-        for tensor in (*op.outputs, *(op.inputs if op.kind != "view" else ())):
+        # A view holds nothing by itself, only for what reads it.
+        for tensor in (*op.inputs, *op.outputs) if op.kind != "view" else ():
             last[base[tensor]] = index
     for tensor, record in enumerate(graph.tensors):
         if record.is_output:
