@@ -38,6 +38,8 @@ _NUM_LIMITS = 10
 _NUM_HALVINGS = 4
 #: Numbers of blocks that are tried: all, half of them, a quarter and so on.
 _NUM_BLOCKINGS = 4
+#: Larger modules are not captured again for what PyTorch would compute again and for smaller batches: that takes long.
+_MOST_OPS = 2000
 #: Of PyTorch's `activation_memory_budget`; 1 is without one.
 _BUDGETS = (0.75, 0.5, 0.25)
 #: Up to which of the numbers of passes that are known.
@@ -114,10 +116,10 @@ def frontier(
         interrupted=interrupted,
     )
     rivals = list(_blockings(problem))
-    if training and is_torch_module(model):
+    if training and is_torch_module(model) and len(graph.ops) <= _MOST_OPS:
         rivals += _budgets(model, args, kwargs or {}, problem)
-    if training and times is None and is_torch_module(model):
-        rivals += _accumulations(PassCaptures(model, args, kwargs or {}), problem)
+        if times is None:
+            rivals += _accumulations(PassCaptures(model, args, kwargs or {}), problem)
     found = _found(searches, rivals)
     return answer(found, frontier_table(found))
 
