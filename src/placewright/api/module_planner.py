@@ -77,6 +77,7 @@ class ModulePlanner:
         if given is not None:
             check_device_count(given, machine)
         check_module(model, training=training)
+        memory_limits(options.get("memory_limit"), machine)
         if optimizer is not None:
             check_hooks_of(optimizer)
         self.model = model

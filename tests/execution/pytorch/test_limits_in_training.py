@@ -1,0 +1,561 @@
+"""Training loops whose steps run ops again under a memory limit leave what the same loops leave in eager.
+
+With the own executor (`placewright.fit`) bit by bit; with Inductor and `DistributedDataParallel` see
+test_limits_with_inductor.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rank_cases import todo
+from torch import nn
+
+import placewright
+from placewright.analysis.outcome import limit_words
+from placewright.execution.pytorch import profile as profiling
+from placewright.support.errors import InputError
+
+pytestmark = pytest.mark.heavy
+ROWS, COLUMNS = 64, 16
+torch.library.register_autograd("placewright_tests::act", lambda _, gradient: gradient.clone())
+
+
+@pytest.fixture(autouse=True)
+def _ops_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "_PASSES_NS", 0)
+    monkeypatch.setattr(profiling, "_MIN_PASSES", 1)
+
+
+class Attention(nn.Module):
+    """Rows attend to each other in groups of eight, in heads that are views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(COLUMNS, 3 * COLUMNS)
+
+    def forward(self, x: Any) -> Any:
+        heads = (each.reshape(-1, 8, 4, 4).transpose(1, 2) for each in self.qkv(x).chunk(3, dim=-1))
+        q, k, v = heads
+        scores = torch.dropout((q @ k.transpose(-1, -2)).softmax(-1), 0.1, self.training)
+        return (scores @ v).transpose(1, 2).reshape(x.shape)
+
+
+class Half(nn.Module):
+    """A product in bfloat16, by an autocast of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(COLUMNS, COLUMNS)
+
+    def forward(self, x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.layer(x).float()
+
+
+class Counting(nn.Module):
+    """Scales by how often it was called in training, which a buffer holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.ones(()))
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.calls += 1
+        return x / self.calls.clone()
+
+
+PARTS: list[Callable[[], nn.Module]] = [
+    lambda: nn.Sequential(nn.Linear(COLUMNS, COLUMNS), nn.Tanh()),
+    lambda: nn.Sequential(nn.Linear(COLUMNS, 2 * COLUMNS), nn.GELU(), nn.Linear(2 * COLUMNS, COLUMNS)),
+    lambda: nn.Sequential(nn.Linear(COLUMNS, COLUMNS), nn.ReLU(inplace=True)),
+    lambda: nn.BatchNorm1d(COLUMNS),
+    lambda: nn.LayerNorm(COLUMNS),
+    lambda: nn.Dropout(0.3),
+    Attention,
+    Half,
+    Counting,
+]
+
+
+class Net(nn.Module):
+    """Parts drawn from a seed, one after the other, some with a shortcut and some used twice."""
+
+    def __init__(self, seed: int, depth: int = 6, ways: Sequence[str] = ("plain", "added", "added", "twice")) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        torch.manual_seed(seed)
+        self.first = nn.Linear(COLUMNS, COLUMNS)
+        self.parts = nn.ModuleList(draw.choice(PARTS)() for _ in range(depth))
+        self.ways = [draw.choice(ways) for _ in self.parts]
+        self.last = nn.Linear(COLUMNS, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.sin(self.first(x))
+        for part, way in zip(self.parts, self.ways, strict=True):
+            found = part(part(x)) if way == "twice" else part(x)
+            x = torch.tanh(found) if way == "plain" else x + found
+        return self.last(x)
+
+
+def square(out: Any) -> Any:
+    return out.float().square().mean()
+
+
+def batch(number: int, rows: int = ROWS) -> torch.Tensor:
+    return torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(number))
+
+
+def fitted(model: nn.Module, share: float = 0.35, **options: Any) -> Any:
+    """The model's step on a batch, within a limit that makes ops run again.
+
+    share: where the limit lies, between the least that is found and what each op running once takes; higher up where
+    nothing is found there.
+    """
+    given: dict[str, Any] = {"loss": square, "solver": "input-order", **options}
+    with placewright.fit(copy.deepcopy(model), batch(0), "1GiB", **{**given, "optimizer": None}) as roomy:
+        assert roomy.plan.reruns == ()
+        (made,) = roomy._made.values()
+        peak, machine = roomy.plan.peak_bytes[0], roomy.plan.machine
+    least = placewright.plan(made.graph, machine, memory_limit=1, solver="input-order").peak_bytes[0]
+    states = 0
+    if "optimizer" in given:
+        step = placewright.compile(model, batch(0), devices="cpu:0", training=True, **given)
+        step.close()
+        states = step.plan.peak_bytes[0] - peak
+    while True:
+        try:
+            step = placewright.fit(model, batch(0), int(states + least + share * (peak - least)), **given)
+        except InputError:
+            share += 0.2
+            continue
+        assert step.plan.reruns
+        return step
+
+
+def eager_step(model: nn.Module, x: torch.Tensor, loss: Callable[[Any], Any] = square) -> torch.Tensor:
+    value: torch.Tensor = loss(model(x))
+    value.backward()
+    return value.detach()
+
+
+def assert_alike(model: nn.Module, reference: nn.Module) -> None:
+    """Parameters, gradients and buffers are equal to the last bit."""
+    named = dict([*reference.named_parameters(), *reference.named_buffers()])
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        assert torch.equal(tensor, named[name]), name
+        assert (tensor.grad is None) == (named[name].grad is None), name
+        assert tensor.grad is None or torch.equal(tensor.grad, named[name].grad), name
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+}
+OFTEN = ((1, "momentum"), (2, "adam"))
+SEEDS = [*OFTEN, *(pytest.param(n, ("momentum", "adam")[n % 2], marks=pytest.mark.long) for n in range(3, 43))]
+
+
+@pytest.mark.parametrize(("seed", "kind"), SEEDS)
+@pytest.mark.parametrize("planned", [False, True], ids=["stepped outside", "planned"])
+def test_an_optimizer_makes_the_steps_that_it_makes_in_eager(seed: int, kind: str, planned: bool) -> None:
+    model, reference = Net(seed), Net(seed)
+    own, theirs = OPTIMIZERS[kind](model.parameters()), OPTIMIZERS[kind](reference.parameters())
+    with fitted(model, optimizer=own) if planned else fitted(model) as step:
+        for number in range(4):
+            torch.manual_seed(number)
+            loss, drawn = step(batch(number)), torch.rand(1)
+            torch.manual_seed(number)
+            assert torch.equal(loss, eager_step(reference, batch(number)))
+            assert torch.equal(drawn, torch.rand(1))
+            if not planned:
+                assert_alike(model, reference)
+                own.step()
+                own.zero_grad()
+            theirs.step()
+            theirs.zero_grad()
+            assert_alike(model, reference)
+        assert step.plan.reruns
+        assert len(step._made) == 1
+
+
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 26))])
+def test_autocast_around_the_call_and_a_scaled_loss_are_those_of_eager(seed: int) -> None:
+    # Eager casts a layer that is used twice once.
+    model, reference = (Net(seed, ways=("plain", "added")) for _ in range(2))
+    scalers = [torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1) for _ in range(2)]
+    scaler, theirs = scalers
+    for each in scalers:
+        each.scale(torch.zeros(()))  # Makes the scale.
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (model, reference)]
+
+    def scaled(by: Any) -> Callable[[Any], Any]:
+        return lambda out: by.scale(square(out))
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        step = fitted(model, loss=scaled(scaler))
+    with step:
+        for number in range(3):
+            torch.manual_seed(number)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = step(batch(number))
+            torch.manual_seed(number)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                wanted = scaled(theirs)(reference(batch(number)))
+            wanted.backward()
+            assert torch.equal(loss, wanted)
+            assert_alike(model, reference)
+            for each, optimizer in zip(scalers, optimizers, strict=True):
+                each.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 0.5)
+                each.step(optimizer)
+                each.update()
+                optimizer.zero_grad()
+            assert_alike(model, reference)
+        assert scaler.get_scale() == theirs.get_scale() > 4
+        assert step.plan.reruns
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(50, 60))])
+def test_accumulated_gradients_are_those_of_eager_and_count_towards_the_limit(seed: int, set_to_none: bool) -> None:
+    model, reference = Net(seed), Net(seed)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (model, reference)]
+
+    def third(out: Any) -> Any:
+        return square(out) / 3
+
+    share = 0.8  # Of a small network the gradients are a large part.
+    with fitted(model, share, loss=third) as step:
+        limit = step.plan.memory_limits_bytes[0]
+        for number in range(6):
+            torch.manual_seed(number)
+            loss = step(batch(number))
+            torch.manual_seed(number)
+            assert torch.equal(loss, eager_step(reference, batch(number), third))
+            assert_alike(model, reference)
+            if number % 3 == 2:
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=set_to_none)
+        held = sum(parameter.nbytes for parameter in model.parameters())
+        assert [gradients for *_, gradients in step._made] == [0, held]
+        for (*_, gradients), made in step._made.items():
+            assert made.module.step.plan.reruns
+            assert gradients + made.module.step.peak_bytes(made.module.parameters.now(), [batch(0)]) <= limit
+
+
+def test_gradients_that_leave_no_room_are_named_before_anything_runs() -> None:
+    model = Net(1)
+    with fitted(model, 0.0) as step:
+        step(batch(0))
+        before = copy.deepcopy(model.state_dict())
+        with pytest.raises(
+            InputError, match=r"missing on cpu:0.*; 1\d\.\d KiB of gradients that are there before count"
+        ):
+            step(batch(1))
+        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+        model.zero_grad()
+        step(batch(1))
+
+
+def test_a_plan_with_room_for_the_gradients_that_are_there_is_taken_again() -> None:
+    with placewright.fit(Net(1), batch(0), "1GiB", loss=square) as step:
+        for _ in range(2):
+            step(batch(0))
+        assert len(set(map(id, step._made.values()))) == 1
+
+
+def test_the_last_smaller_batch_is_planned_anew_and_a_larger_one_refused_where_it_does_not_fit() -> None:
+    model, reference = Net(1), Net(1)
+    with fitted(model, 0.1) as step:
+        limit = step.plan.memory_limits_bytes[0]
+        for number, rows in enumerate((ROWS, ROWS, 24, ROWS, 24)):
+            model.zero_grad()
+            reference.zero_grad()
+            torch.manual_seed(number)
+            loss = step(batch(number, rows))
+            torch.manual_seed(number)
+            assert torch.equal(loss, eager_step(reference, batch(number, rows)))
+            assert_alike(model, reference)
+            assert step.plan.peak_bytes[0] <= limit
+            assert step.plan.reruns or rows < ROWS
+        assert len(step._made) == 2
+        model.zero_grad()
+        reference.zero_grad()
+        torch.manual_seed(9)
+        with pytest.raises(InputError, match=r"^no plan (can fit|was found that fits): .* missing on cpu:0"):
+            step(batch(0, 8 * ROWS))
+        assert_alike(model, reference)
+        loss = step(batch(0))
+        torch.manual_seed(9)
+        assert torch.equal(loss, eager_step(reference, batch(0)))
+        assert_alike(model, reference)
+
+
+def test_validation_between_steps_is_the_modules_and_a_step_there_is_refused() -> None:
+    model, reference = Net(1), Net(1)
+    with fitted(model) as step:
+        for number in range(2):
+            for each in (model, reference):
+                each.zero_grad()
+            torch.manual_seed(number)
+            loss = step(batch(number))
+            torch.manual_seed(number)
+            assert torch.equal(loss, eager_step(reference, batch(number)))
+            before = copy.deepcopy(model)
+            before.zero_grad()
+            for parameter, copied in zip(model.parameters(), before.parameters(), strict=True):
+                copied.grad = None if parameter.grad is None else parameter.grad.clone()
+            with torch.no_grad(), pytest.raises(InputError, match="is a training step, and gradients are switched off"):
+                step(batch(number))
+            assert step.eval() is step
+            reference.eval()
+            with pytest.raises(InputError, match="the module is in evaluation mode by now, and a call"):
+                step(batch(number))
+            assert_alike(model, before)
+            with torch.no_grad():
+                assert torch.equal(model(batch(7)), reference(batch(7)))
+            step.train()
+            reference.train()
+        assert step.plan.reruns
+
+
+def test_a_module_that_was_in_evaluation_when_it_was_planned_is_trained() -> None:
+    model, reference = Net(2).eval(), Net(2)
+    with fitted(model) as step:
+        torch.manual_seed(0)
+        loss = step(batch(0))
+        assert not model.training
+        torch.manual_seed(0)
+        assert torch.equal(loss, eager_step(reference, batch(0)))
+
+
+def test_a_checkpoint_from_the_middle_goes_on_as_if_nobody_had_stopped() -> None:
+    model, reference = Net(2), Net(2)
+    own, theirs = OPTIMIZERS["adam"](model.parameters()), OPTIMIZERS["adam"](reference.parameters())
+    file = io.BytesIO()
+
+    def run(step: Any, optimizer: torch.optim.Optimizer, numbers: range) -> None:
+        for number in numbers:
+            torch.manual_seed(number)
+            step(batch(number))
+            optimizer.step()
+            optimizer.zero_grad()
+
+    run(lambda x: eager_step(reference, x), theirs, range(4))
+    with fitted(model) as step:
+        run(step, own, range(2))
+        torch.save({"model": step.state_dict(), "optimizer": own.state_dict()}, file)
+        run(step, own, range(2, 4))
+        assert_alike(model, reference)
+        # Back to the middle, in the same step.
+        read = torch.load(io.BytesIO(file.getvalue()))
+        step.load_state_dict(read["model"])
+        own.load_state_dict(read["optimizer"])
+        run(step, own, range(2, 4))
+        assert_alike(model, reference)
+    other = Net(2)
+    with torch.no_grad():
+        other.first.weight.zero_()
+    resumed = OPTIMIZERS["adam"](other.parameters())
+    with fitted(other) as step:
+        read = torch.load(io.BytesIO(file.getvalue()))  # An optimizer takes what it is given as its own.
+        step.load_state_dict(read["model"])
+        resumed.load_state_dict(read["optimizer"])
+        run(step, resumed, range(2, 4))
+    assert_alike(other, reference)
+
+
+def pickled(step: Any) -> Any:
+    return pickle.loads(pickle.dumps(step))
+
+
+def saved(step: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(step, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, saved, pytest.param(pickled, marks=pytest.mark.long)])
+def test_a_copy_of_a_step_knows_its_plan_and_trains_on_its_own(copied: Callable[[Any], Any]) -> None:
+    model, reference = Net(1), Net(1)
+    with fitted(model) as step, copied(step) as other:
+        assert other.plan == step.plan
+        assert other.num_compiled_regions == 0
+        torch.manual_seed(0)
+        found = other(batch(0))
+        assert other.plan.reruns
+        assert all(parameter.grad is None for parameter in model.parameters())
+        torch.manual_seed(0)
+        assert torch.equal(found, eager_step(reference, batch(0)))
+        gradients = [parameter.grad for parameter in other.parameters()]
+        for mine, wanted in zip(gradients, reference.parameters(), strict=True):
+            assert torch.equal(mine, wanted.grad)
+
+
+class Acting(nn.Module):
+    """Layers around an op that does something else when it is told to, which runs again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.ModuleList(nn.Linear(COLUMNS, COLUMNS) for _ in range(3))
+        self.after = nn.ModuleList(nn.Linear(COLUMNS, COLUMNS) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.before:
+            x = torch.tanh(layer(x))
+        x = torch.ops.placewright_tests.act(x)
+        for layer in self.after:
+            x = torch.nn.functional.dropout(torch.tanh(layer(x)), 0.2)
+        return x
+
+
+def live_bytes() -> int:
+    """Of all tensors that anything holds."""
+    gc.collect()
+    held = [each.untyped_storage() for each in gc.get_objects() if type(each) in (torch.Tensor, nn.Parameter)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in held}.values())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()], ids=["an error", "Ctrl-C"])
+def test_a_step_that_ends_half_way_holds_nothing_and_the_next_one_is_right(error: BaseException) -> None:
+    torch.manual_seed(0)
+    model = Acting()
+    reference = copy.deepcopy(model)
+    made: list[int] = []
+
+    def fail() -> None:
+        made.append(live_bytes())
+        raise error
+
+    with fitted(model) as step:
+        step(batch(0))
+        model.zero_grad()
+        before = live_bytes()
+        for _ in range(2):
+            todo[:] = [fail]
+            try:
+                step(batch(0))
+            except type(error):
+                pass
+            else:
+                pytest.fail("the op did not raise")
+            error.__traceback__ = error.__context__ = None
+            assert live_bytes() == before
+            assert all(parameter.grad is None for parameter in model.parameters())
+        assert min(made) > before
+        for number in range(2):
+            torch.manual_seed(number)
+            loss = step(batch(number))
+            torch.manual_seed(number)
+            assert torch.equal(loss, eager_step(reference, batch(number)))
+        assert_alike(model, reference)
+
+
+LIMITS: dict[Any, str] = {
+    -1: r"memory_limit is -1; it must be a whole number from 0 to \d+",
+    float("nan"): r"memory_limit is nan; it must be a whole number",
+    float("inf"): r"memory_limit is inf; it must be a whole number",
+    1.5: r"memory_limit is 1.5; it must be a whole number",
+    True: r"memory_limit is True; it must be a whole number",
+    None: r"memory_limit is None; it must be bytes or a size like '8GiB'",
+    "abc": r"size 'abc' is not understood; write it like 10GiB or 80GB",
+    "": r"size '' is not understood",
+    "-8GiB": r"size '-8GiB' is not understood",
+    "nan": r"size 'nan' is not understood",
+    "8 apples": r"size '8 apples' has the unknown unit 'apples'",
+    "8Gb": r"size '8Gb' is in bits; write GB or GiB for bytes",
+    "9999999999PiB": r"size '9999999999PiB' is too large",
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=repr)
+def test_limits_that_are_none_are_refused_in_a_sentence(limit: Any) -> None:
+    refused: list[Callable[[], Any]] = [
+        lambda: placewright.fit(Net(1), None, limit),
+        lambda: placewright.inductor_options(memory_limit=limit),
+    ]
+    if limit is not None:
+        refused.append(lambda: placewright.compile(Net(1), None, devices="cpu:0", training=True, memory_limit=limit))
+    for make in refused:
+        with pytest.raises(InputError, match=f"^{LIMITS[limit]}"):
+            make()
+
+
+@pytest.mark.parametrize(
+    "limit", ["8 GiB", pytest.param("8GB", marks=pytest.mark.long), pytest.param(2**33, marks=pytest.mark.long)]
+)
+def test_a_limit_above_the_peak_changes_nothing_and_the_plan_says_so(limit: Any) -> None:
+    model, reference = Net(2), Net(2)
+    with placewright.fit(model, batch(0), limit, loss=square) as step:
+        assert step.plan.reruns == ()
+        assert limit_words(step.plan).startswith("the memory limit changes nothing: the captured order needs ")
+        torch.manual_seed(0)
+        loss = step(batch(0))
+    torch.manual_seed(0)
+    assert torch.equal(loss, eager_step(reference, batch(0)))
+    assert_alike(model, reference)
+
+
+@pytest.mark.parametrize("limit", [0, "1KiB"])
+def test_a_limit_below_the_largest_op_is_refused_before_anything_runs(limit: Any) -> None:
+    model = Net(1)
+    before = copy.deepcopy(model)
+    training: dict[str, Any] = {"training": True, "loss": square}
+    makes: list[Callable[[], Any]] = [
+        lambda: placewright.fit(model, batch(0), limit, loss=square),
+        lambda: placewright.compile(model, batch(0), devices="cpu:0", memory_limit=limit, **training),
+        lambda: placewright.compile(model, batch(0), devices="cpu:0", memory_limit=limit),
+    ]
+    for make in makes:
+        torch.manual_seed(3)
+        with pytest.raises(InputError, match=r"no plan (can fit|was found that fits): .* missing on cpu:0; every plan"):
+            make()
+        drawn = torch.rand(1)
+        torch.manual_seed(3)
+        assert torch.equal(drawn, torch.rand(1))
+        assert_alike(model, before)
+
+
+def test_a_plan_over_its_limit_runs_where_it_is_given() -> None:
+    model, x = nn.Sequential(nn.Linear(COLUMNS, COLUMNS), nn.Tanh()), batch(0)
+    over = placewright.plan(copy.deepcopy(model), "cpu", args=x, memory_limit=1)
+    assert over.status == "infeasible"
+    with placewright.compile(model, x, devices="cpu:0", plan=over) as compiled, torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_backend_refuses_graphs_over_the_limit_and_runs_those_within(training: bool) -> None:
+    torch.compiler.reset()
+    model, reference = nn.Sequential(nn.Linear(COLUMNS, COLUMNS), nn.Tanh()), None
+    reference = copy.deepcopy(model)
+    options = {"devices": "cpu:0", "memory_limit": "1KiB"}
+    over = torch.compile(model, backend="placewright", options=options)
+    with torch.set_grad_enabled(training), pytest.raises(InputError, match="missing on cpu:0"):
+        over(batch(0))
+    torch.compiler.reset()
+    within = torch.compile(model, backend="placewright", options={**options, "memory_limit": "1MiB"})
+    with torch.set_grad_enabled(training):
+        found, wanted = within(batch(0)), reference(batch(0))
+    assert torch.equal(found, wanted)
+    if training:
+        square(found).backward()
+        square(wanted).backward()
+    assert_alike(model, reference)
+
+
+def test_what_runs_again_is_not_calibrated(tmp_path: Path) -> None:
+    with fitted(Net(1), profile=tmp_path) as step, pytest.raises(InputError, match="which ops that run again have"):
+        step.calibrate(batch(0))

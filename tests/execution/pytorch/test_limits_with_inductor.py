@@ -1,0 +1,238 @@
+"""Training loops whose steps Inductor compiles within a memory limit, and processes that average their gradients."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from rank_cases import todo
+from test_limits_in_training import COLUMNS, OPTIMIZERS, ROWS, Net, batch, eager_step, fitted, square
+from test_ranks import free_port
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import placewright
+from placewright.api.inductor_memory import FittedGraph
+from placewright.support.errors import InputError
+
+pytestmark = pytest.mark.heavy
+Graphs = list[FittedGraph]
+
+
+class Layers(nn.Module):
+    """Products with shortcuts and normalizations, without anything that draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(COLUMNS, COLUMNS), nn.GELU(), nn.LayerNorm(COLUMNS)) for _ in range(4)
+        )
+        self.last = nn.Linear(COLUMNS, 3)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.last(x)
+
+
+def compiled(model: nn.Module, limit: int | str, **more: Any) -> tuple[Any, Graphs]:
+    """The module within a limit, and the records of its graphs."""
+    torch._dynamo.reset()
+    options = placewright.inductor_options(memory_limit=limit)
+    call = torch.compile(model, options={**options, "fx_graph_cache": False}, **more)
+    return call, options["custom_partitioner_fn"].graphs
+
+
+#: Three quarters of what a step of `Layers` on 256 rows takes by PyTorch's own choice.
+ROWS_HERE, LIMIT = 4 * ROWS, 170_000
+
+
+def assert_close(model: nn.Module, reference: nn.Module, tolerance: float = 1e-5) -> None:
+    for (name, found), wanted in zip(model.named_parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(
+            found, wanted, rtol=tolerance, atol=tolerance, msg=lambda text, at=name: f"{at} {text}"
+        )
+        assert (found.grad is None) == (wanted.grad is None)
+        if wanted.grad is not None:
+            torch.testing.assert_close(found.grad, wanted.grad, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "set_to_none"), [("momentum", True), pytest.param("adam", False, marks=pytest.mark.long)]
+)
+def test_loops_with_accumulation_validation_and_a_last_batch_train_as_in_eager(kind: str, set_to_none: bool) -> None:
+    model, reference = Layers(), Layers()
+    call, graphs = compiled(model, LIMIT, dynamic=False)
+    for each, step in ((model, call), (reference, reference)):
+        optimizer = OPTIMIZERS[kind](each.parameters())
+        for number in range(6):
+            rows = ROWS_HERE if number < 5 else 24
+            eager_step(step, batch(number, rows), lambda out: square(out) / 2)
+            if number % 2:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=set_to_none)
+                each.eval()
+                with torch.no_grad():
+                    torch.testing.assert_close(step(batch(9)), each(batch(9)))
+                each.train()
+    assert_close(model, reference)
+    assert graphs[0].plan.reruns
+    assert len(graphs) == 2, "the last batch is planned for itself"
+    assert all(graph.plan.peak_bytes[0] <= LIMIT for graph in graphs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("inside", [False, True])
+def test_autocast_around_the_call_and_in_forward_stays_within_its_tolerance(inside: bool) -> None:
+    class Half(Layers):
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return super().forward(x)
+
+    model = Half() if inside else Layers()
+    reference = copy.deepcopy(model)
+    call, graphs = compiled(model, LIMIT, dynamic=False)
+    for each, step in ((model, call), (reference, reference)):
+        optimizer = OPTIMIZERS["momentum"](each.parameters())
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        for number in range(3):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not inside):
+                loss = square(step(batch(number, ROWS_HERE)))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    assert_close(model, reference, 5e-2)
+    assert graphs[0].plan.reruns
+
+
+@pytest.mark.long
+def test_open_sizes_and_limits_that_nothing_keeps_are_refused_at_each_call() -> None:
+    model = Layers()
+    before = copy.deepcopy(model)
+    call, graphs = compiled(model, "1KiB", dynamic=False)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"no plan was found for a training step within 1\.00 KiB"):
+            call(batch(0))
+    call, graphs = compiled(model, LIMIT, dynamic=True)
+    with pytest.raises(InputError, match=r"torch.compile\(..., dynamic=False\) plans per shape"):
+        call(batch(0))
+    assert graphs == []
+    assert_close(model, before, 0.0)
+
+
+@pytest.mark.long
+def test_a_second_shape_that_is_left_open_by_default_is_refused() -> None:
+    call, graphs = compiled(Layers(), LIMIT)
+    square(call(batch(0, ROWS_HERE))).backward()
+    assert graphs[0].plan.reruns
+    with pytest.raises(InputError, match=r"torch.compile\(..., dynamic=False\) plans per shape"):
+        call(batch(0, 24))
+
+
+class Acting(Layers):
+    """Layers before an op that raises when it is told to, which no rerun repeats as long as all fits beside it."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.ops.placewright_tests.act(super().forward(x))
+
+
+def fail() -> None:
+    raise RuntimeError("no more")
+
+
+@pytest.mark.long
+def test_a_step_that_raises_leaves_the_next_one_right_and_a_copy_trains_on_its_own() -> None:
+    model = Acting()
+    reference, x = copy.deepcopy(model), batch(0, ROWS_HERE)
+    call, graphs = compiled(model, LIMIT, dynamic=False)
+    eager_step(call, x)
+    assert graphs[0].plan.reruns
+    other = copy.deepcopy(call)
+    other.zero_grad()
+    model.zero_grad()
+    todo[:] = [fail]
+    with pytest.raises(RuntimeError, match="no more"):
+        eager_step(call, x)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    for each in (call, other, reference):
+        eager_step(each, x)
+    assert_close(model, reference)
+    assert_close(other._orig_mod, reference)
+
+
+def refused(make: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def gradients_of(model: nn.Module) -> list[torch.Tensor]:
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    return found
+
+
+def own_executor(rank: int) -> None:
+    """DistributedDataParallel around, in and beside a planned step is refused; gradients averaged by hand are its."""
+    reference = DistributedDataParallel(Net(1))
+    torch.manual_seed(rank)
+    loss = eager_step(reference, batch(rank))
+    wanted = gradients_of(reference)
+    model = Net(1)
+    with fitted(model) as step:
+        torch.manual_seed(rank)
+        assert torch.equal(step(batch(rank)), loss)
+        for parameter, average in zip(model.parameters(), wanted, strict=True):
+            dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
+            assert torch.equal(parameter.grad, average)
+        model.zero_grad()
+        around = DistributedDataParallel(step)
+        refused(
+            lambda: around(batch(rank)), "DistributedDataParallel would not average the gradients of a planned step"
+        )
+        assert all(parameter.grad is None for parameter in model.parameters())
+    around = DistributedDataParallel(Net(1))
+    limit = step.plan.memory_limits_bytes[0]
+    refused(lambda: placewright.fit(around, batch(0), limit), "is a DistributedDataParallel, whose exchange of tensors")
+    refused(
+        lambda: placewright.fit(around.module, batch(0), limit), "the module is in a DistributedDataParallel, which"
+    )
+
+
+def with_torch_compile(rank: int) -> None:
+    """Inductor within a limit, inside of DistributedDataParallel and around it, has its gradients."""
+    reference = DistributedDataParallel(Layers())
+    eager_step(reference, batch(rank, ROWS_HERE))
+    wanted = gradients_of(reference)
+    for around in (False, True):
+        model = Layers()
+        if around:
+            call, graphs = compiled(DistributedDataParallel(model), LIMIT, dynamic=False)
+        else:
+            inner, graphs = compiled(model, LIMIT, dynamic=False)
+            call = DistributedDataParallel(inner)
+        eager_step(call, batch(rank, ROWS_HERE))
+        assert graphs[0].plan.reruns
+        for gradient, average in zip(gradients_of(model), wanted, strict=True):
+            torch.testing.assert_close(gradient, average)
+
+
+def on_rank(rank: int, port: int, cases: Sequence[Callable[[int], None]]) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    try:
+        for case in cases:
+            case(rank)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("case", [own_executor, pytest.param(with_torch_compile, marks=pytest.mark.long)])
+def test_two_processes_have_the_gradients_of_distributed_data_parallel(case: Callable[[int], None]) -> None:
+    torch.multiprocessing.spawn(on_rank, (free_port(), [case]), 2)
