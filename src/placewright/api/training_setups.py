@@ -430,7 +430,7 @@ def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, reco
         lines.append(f'model.forward = torch.autocast("{kind}", dtype=torch.bfloat16)(model.forward)')
     lines.append(f"optimizer = {_OPTIMIZERS[optimizer][1]}")
     parts = f"for part in zip(*(each.chunk({count}) for each in batch)):"
-    # What `fit` does not know of takes its place: an optimizer that it cannot plan, and gradients of other passes.
+    # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
     knows_optimizer = count == 1 and optimizer != "adam8bit"
     if recompute and knows_optimizer:
         lines.append(f"step = placewright.fit(model, batch, {way.place.limit_bytes}, optimizer=optimizer)")
@@ -441,7 +441,6 @@ def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, reco
         if count == 1:
             lines += [f"step = placewright.fit(model, batch, {rest})", "step(*batch)"]
         else:
-            rest -= sum(way.passes.graph.tensors[gradient].held_bytes for _, gradient in way.passes.gradients)
             lines += [
                 f"first = tuple(each.chunk({count})[0] for each in batch)",
                 f"step = placewright.fit(model, first, {rest}, loss=lambda loss: loss / {count})",
