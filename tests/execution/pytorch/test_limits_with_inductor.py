@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import placewright
 from placewright.api.inductor_memory import FittedGraph
+from placewright.execution.pytorch.runnable import check_module
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
@@ -203,6 +204,8 @@ def own_executor(rank: int) -> None:
     refused(
         lambda: placewright.fit(around.module, batch(0), limit), "the module is in a DistributedDataParallel, which"
     )
+    around = around.module
+    check_module(around, training=True)
 
 
 def with_torch_compile(rank: int) -> None:

@@ -75,8 +75,14 @@ def _check_not_wrapped(model: nn.Module) -> None:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return
     own = {id(parameter) for parameter in model.parameters()}
-    for held in gc.get_objects():
-        if issubclass(type(held), DistributedDataParallel) and not own.isdisjoint(map(id, held.parameters())):
+
+    def is_wrapped() -> bool:
+        wrappers = (each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel))
+        return any(not own.isdisjoint(map(id, wrapper.parameters())) for wrapper in wrappers)
+
+    if is_wrapped():
+        gc.collect()  # Nobody may hold it any more.
+        if is_wrapped():
             raise InputError(
                 "the module is in a DistributedDataParallel, which would not average the gradients of a planned step; "
                 f"{AVERAGED}"
