@@ -150,8 +150,14 @@ def test_devices_are_looked_at_one_by_one_and_equal_ones_once() -> None:
     assert len(sorts) == 2
     # 8-bit Adam is for GPUs.
     kinds = {(each.device, each.optimizer) for each in facts.setups if each.optimizer == "8-bit Adam"}
-    assert kinds == {("gpu0", "8-bit Adam")}
-    assert " on gpu0: " in answer_words(facts)
+    assert kinds == {("h100", "8-bit Adam")}
+    assert " on h100: " in answer_words(facts)
+
+
+def test_devices_of_one_kind_with_different_limits_are_named() -> None:
+    limits = {"gpu0": "1GiB", "gpu1": "2GiB"}
+    facts = found(limits, devices="2xh100", optimizers=["sgd"], args=batch(8))
+    assert {(each.device, each.limit_bytes) for each in facts.setups} == {("gpu0", 2**30), ("gpu1", 2**31)}
 
 
 class Fixed(Loss):

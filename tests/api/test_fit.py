@@ -98,9 +98,9 @@ def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:
         "everything kept",
         "6 blocks checkpointed",
         "3 blocks checkpointed",
-        "torch.compile, budget 0.75",
-        "torch.compile, budget 0.5",
-        "torch.compile, budget 0.25",
+        "budget 0.75 of torch.compile",
+        "budget 0.5 of torch.compile",
+        "budget 0.25 of torch.compile",
         "batch 256 x 2, accumulated",
         "batch 128 x 4, accumulated",
     ]

@@ -28,7 +28,7 @@ class TrainingSetup:
     num_reruns
         How many, in one pass.
     device
-        Its name.
+        Its kind; where several of the machine have the same, its name.
     limit_bytes
         What there is.
     fits
@@ -143,8 +143,7 @@ def answer_words(found: Alternatives) -> str:
     if not found.setups:
         return "nothing was tried"
     best = found.setups[0]
-    several = len({setup.device for setup in found.setups}) > 1
-    where = f" on {best.device}" if several else ""
+    where = _where(found, best)
     if best.fits:
         time = format_time_ns(round(best.time_per_sample_ns))
         return f"fastest that fits in {format_bytes(best.limit_bytes)}: {best.words}{where}: {time} a sample"
@@ -152,6 +151,11 @@ def answer_words(found: Alternatives) -> str:
     return (
         f"nothing that was tried fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
     )
+
+
+def _where(found: Alternatives, setup: TrainingSetup) -> str:
+    """On which device, where there are several."""
+    return f" on {setup.device}" if len({each.device for each in found.setups}) > 1 else ""
 
 
 def unchanged(found: Alternatives) -> TrainingSetup | None:
@@ -162,10 +166,10 @@ def unchanged(found: Alternatives) -> TrainingSetup | None:
     return None if best is None or best is found.setups[0] else best
 
 
-def unchanged_words(setup: TrainingSetup) -> str:
+def unchanged_words(found: Alternatives, setup: TrainingSetup) -> str:
     """That one, in one line."""
     time = format_time_ns(round(setup.time_per_sample_ns))
-    return f"with {setup.optimizer} in {setup.dtype}: {setup.batch_and_reruns}: {time} a sample"
+    return f"with {setup.optimizer} in {setup.dtype}: {setup.batch_and_reruns}{_where(found, setup)}: {time} a sample"
 
 
 def about_words(found: Alternatives) -> str:

@@ -259,7 +259,7 @@ def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem)
     for budget, reruns in budget_reruns(model, args, kwargs, problem, _BUDGETS):
         checked = with_reruns(problem, reruns)
         metrics = measure(checked, in_order(checked))
-        yield f"torch.compile, budget {budget:g}", _Runs(metrics=metrics, num_reruns=len(reruns))
+        yield f"budget {budget:g} of torch.compile", _Runs(metrics=metrics, num_reruns=len(reruns))
 
 
 def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[str, _Runs]]:

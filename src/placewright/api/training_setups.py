@@ -29,7 +29,7 @@ from placewright.importers.forward_backward import (
     last_pass,
     training_step,
 )
-from placewright.machine import Machine
+from placewright.machine import Device, Machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.proofs import some_may_run_again
@@ -144,15 +144,11 @@ def alternatives(
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A device that is looked at. machine: of it alone."""
+    """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own."""
 
     machine: Machine
     limit_bytes: int
-
-    @property
-    def name(self) -> str:
-        """The device's."""
-        return self.machine.devices[0].name
+    name: str
 
     @property
     def autocast(self) -> str:
@@ -162,15 +158,20 @@ class _Place:
 
 def _places(machine: Machine, limits: Mapping[str, int]) -> Iterator[_Place]:
     """Each sort of device once. Raises InputError for one whose memory is not known."""
-    seen = []
+    seen: list[tuple[Device, int]] = []
+    found: list[tuple[int, int]] = []
     for index, device in enumerate(machine.devices):
         sizes = [size for size in (limits.get(device.name), device.memory_bytes) if size is not None]
         if not sizes:
             raise InputError(f"what memory '{shown(device.name)}' has is not known; give a memory limit")
-        sort = replace(device, name=""), min(sizes)
-        if sort not in seen:
+        if (sort := (replace(device, name=""), min(sizes))) not in seen:
             seen.append(sort)
-            yield _Place(machine=only(machine, index), limit_bytes=min(sizes))
+            found.append((index, min(sizes)))
+    kinds = [machine.devices[index].kind for index, _ in found]
+    for index, limit in found:
+        device = machine.devices[index]
+        name = device.kind if kinds.count(device.kind) == 1 else device.name
+        yield _Place(machine=only(machine, index), limit_bytes=limit, name=name)
 
 
 def is_torch_module(model: Any) -> bool:

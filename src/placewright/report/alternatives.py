@@ -49,7 +49,7 @@ def alternatives_section(found: Alternatives) -> Markup:
         "section",
         element("h2", "What else fits", id="alternatives-heading"),
         element("p", f"{_capital(answer_words(found))}.", class_="answer"),
-        "" if own is None else element("p", f"{_capital(unchanged_words(own))}."),
+        "" if own is None else element("p", f"{_capital(unchanged_words(found, own))}."),
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
         element("ul", *keys, limit, class_="fit-keys"),
         element("div", _table(found), class_="setups"),

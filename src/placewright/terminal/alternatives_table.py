@@ -15,12 +15,14 @@ from placewright.analysis.alternatives import (
     unchanged_words,
 )
 from placewright.support.quantities import format_bytes, format_time_ns
-from placewright.terminal.tables import heading, line, table
+from placewright.terminal.tables import heading, line, table, width
 from placewright.terminal.text import printable, shortened
 
 #: How many rows are shown of what fits, and of what does not.
 _MAX_FITTING, _MAX_OTHERS = 12, 4
-_COLUMNS = ("<batch", "<dtype", "<optimizer", "reruns", "a sample", "peak", "gradients", "states", "activations")
+_COLUMNS = ("<batch", "<dtype", "<optimizer", "reruns", "a sample", "peak")
+#: What the peak is made of, where there is no column for devices and so many characters are there for a line.
+_PARTS, _ROOM = ("gradients", "states", "activations"), 96
 
 
 def alternatives_table(
@@ -30,7 +32,7 @@ def alternatives_table(
     yield heading(answer_words(found))
     own = unchanged(found)
     if own is not None:
-        yield line(unchanged_words(own))
+        yield line(unchanged_words(found, own))
     yield line(about_words(found))
     if basis:
         yield line(found.basis, "dim")
@@ -38,11 +40,13 @@ def alternatives_table(
     others = [setup for setup in found.setups if not setup.fits]
     several = len({setup.device for setup in found.setups}) > 1
     shown = list(_first_of_each_sort(fitting))[:_MAX_FITTING]
-    rows = [_row(setup, several) for setup in shown]
+    parts = width() >= _ROOM and not several
+    columns = [*_COLUMNS, *(_PARTS if parts else ()), *(["<on"] if several else [])]
+    rows = [_row(setup, parts, several) for setup in shown]
     if others:
-        empty = [""] * (len(_COLUMNS) - 1 + several)
-        rows += [["does not fit", *empty], *(_row(setup, several) for setup in others[:_MAX_OTHERS])]
-    yield table([*_COLUMNS, *(["<on"] if several else [])], rows)
+        label = ["does not fit", *[""] * (len(columns) - 1)]
+        rows += [label, *(_row(setup, parts, several) for setup in others[:_MAX_OTHERS])]
+    yield table(columns, rows)
     yield from (line(note, "dim") for note in _notes(found, len(fitting) - len(shown), len(others) - _MAX_OTHERS))
     if fitting:
         yield ""
@@ -82,7 +86,8 @@ def _notes(found: Alternatives, more_fitting: int, more_others: int) -> Iterator
     yield from (f"not tried: {sentence}" for sentence in found.left_out)
 
 
-def _row(setup: TrainingSetup, several: bool) -> Sequence[str]:
+def _row(setup: TrainingSetup, parts: bool, several: bool) -> list[str]:
+    sizes = (setup.gradient_bytes, setup.optimizer_bytes, setup.activation_bytes)
     return [
         setup.batch_words,
         f"{setup.dtype}*" if setup.autocast else setup.dtype,
@@ -90,8 +95,6 @@ def _row(setup: TrainingSetup, several: bool) -> Sequence[str]:
         f"{setup.num_reruns:,}",
         format_time_ns(round(setup.time_per_sample_ns)),
         format_bytes(setup.peak_bytes),
-        format_bytes(setup.gradient_bytes),
-        format_bytes(setup.optimizer_bytes),
-        format_bytes(setup.activation_bytes),
+        *(map(format_bytes, sizes) if parts else ()),
         *([shortened(setup.device, 12)] if several else []),
     ]
