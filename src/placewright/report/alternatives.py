@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from string import Template
 
 from placewright.analysis.alternatives import (
@@ -53,9 +53,19 @@ def alternatives_section(found: Alternatives) -> Markup:
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
         element("ul", *keys, limit, class_="fit-keys"),
         element("div", _table(found), class_="setups"),
+        *_codes([setup for setup in (*found.setups[:1], own) if setup is not None and setup.fits]),
         *left_out,
         aria_labelledby="alternatives-heading",
     )
+
+
+def _codes(setups: Sequence[TrainingSetup]) -> Iterator[Markup]:
+    """The code of some of them, to be seen at once."""
+    for setup in setups:
+        yield element("h3", f"{_capital(setup.words)}: what to write")
+        yield element("pre", setup.code)
+    if setups:
+        yield element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note")
 
 
 def _capital(text: str) -> str:
