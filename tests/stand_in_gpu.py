@@ -248,6 +248,25 @@ class Device:
             self.recorder.log.append(("copy", self.name, "host", stream.number))
             return made
 
+    def room_for(self, row: Any) -> Any:
+        with self.recorder.lock, torch.utils._python_dispatch._disable_current_modes():
+            stream = self.current_stream()
+            stream.learns(self.recorder.host())
+            made = _rubbish(row)
+            self.bytes += made.nbytes
+            self.recorder.owns(made, self, stream)
+            return made
+
+    def fill(self, room: Any, row: Any) -> None:
+        with self.recorder.lock, torch.utils._python_dispatch._disable_current_modes():
+            stream = self.current_stream()
+            stream.learns(self.recorder.host())
+            assert address(row) in self.recorder.pinned, "a copy from memory that the device cannot read by itself"
+            stream.ticks()
+            self.recorder.writes(room, stream, "a copy")
+            self._launch_copy(room, row, stream)
+            self.recorder.log.append(("copy", "host", self.name, stream.number))
+
     def _launch_copy(self, made: Any, row: Any, stream: Stream) -> None:
         done: list[bool] = []
 

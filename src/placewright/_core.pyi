@@ -486,7 +486,7 @@ class RematerializationSearch:
     Runs of ops that keep a memory limit; see placewright.rematerialization.
     """
 
-    def __init__(self, *, problem: Problem, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], again_before: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int) -> None: ...
+    def __init__(self, *, problem: Problem, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], again_before: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int, may_move: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, link_there: tuple[int, int] = (0, 0), link_back: tuple[int, int] = (0, 0), host_limit: int = 4611686018427387904) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """
@@ -505,9 +505,9 @@ class RematerializationSearch:
     @property
     def best_peak_bytes(self) -> int: ...
 
-    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]]:
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
         """
-        The best so far: the op of each run, and which of the pieces of memory that it makes are kept, as bits; all of a first run.
+        The best so far. The op of each run, and which of the pieces of memory that it makes are kept, as bits; all of a first run. Where the op is -1, a tensor has left the device, with 0 kept, or begins to come back, with 1.
         """
 
 class LevelProblem:

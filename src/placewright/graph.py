@@ -17,6 +17,10 @@ from placewright.support.quantities import QUANTITY_LIMIT, counted
 TensorRole = Literal["activation", "parameter", "constant"]
 Phase = Literal["", "forward", "backward", "optimizer"]
 
+#: Targets of ops of kind "copy" that move a tensor to the host's memory and back: at the host, which has got the tensor
+#: or hands it back; at the device, which may free it.
+HOST_TARGET, LEAVE_TARGET = "placewright.host", "placewright.leave"
+
 #: Every op kind, with what it stands for. Costs have one formula per kind; learners read kinds as categories.
 #: The attributes a kind carries are listed in docs/formats.md.
 OP_KINDS: Mapping[str, str] = MappingProxyType(

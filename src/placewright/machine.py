@@ -15,6 +15,8 @@ from placewright.support.suggestion import did_you_mean
 TransferModel = Literal["blocking", "overlapped"]
 LaunchMode = Literal["host-thread", "device-threads", "graphs"]
 MAX_DEVICES = 64
+#: The kind of a device that is memory of the host, to which tensors are moved; nothing else runs there.
+HOST_KIND = "host"
 #: One Python thread launches for all GPUs, and so will the executor of plans.
 DEFAULT_LAUNCH: LaunchMode = "host-thread"
 
@@ -81,6 +83,11 @@ class Device:
     def family(self) -> str:
         """The name without the number at its end: "gpu" of "gpu0"."""
         return self.name.rstrip("0123456789") or self.name
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is memory of the host, to which tensors are moved."""
+        return self.kind == HOST_KIND
 
     @property
     def is_cpu(self) -> bool:

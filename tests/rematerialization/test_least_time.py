@@ -35,7 +35,7 @@ def found(problem: Problem) -> Runs | None:
     ops = np.arange(problem.core.num_ops, dtype=np.int32)
     search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=again_before(problem), seed=0)
     search.advance(20)
-    return search.best() if search.best_bytes_over_limit == 0 else None
+    return search.best()[:2] if search.best_bytes_over_limit == 0 else None
 
 
 @settings(max_examples=30)

@@ -1,4 +1,5 @@
-// The ops of one device in a given order, and the pieces of memory that they read and make: what may run again.
+// The ops of one device in a given order, and the pieces of memory that they read and make: what may run again, and
+// what may be moved to the host's memory and back.
 #pragma once
 
 #include <span>
@@ -8,31 +9,54 @@
 
 namespace placewright {
 
-// Ops are numbered by their place in the order, storages by the op that makes them.
+// The host's memory and the two links that join it with the device.
+struct HostMemory {
+    int64_t latency_there_ns = 0, latency_back_ns = 0;
+    int64_t inverse_bandwidth_there = 0, inverse_bandwidth_back = 0;  // in 2^-32 ns per byte
+    int64_t limit = Problem::kNoLimit;
+};
+
+// Ops are numbered by their place in the order, storages by the op that makes them. Behind the ops stand two places for
+// each storage that may be moved: at the first it has left the device, at the second it begins to come back.
 struct OrderedOps {
     // order: the ops of a problem with one device. again_before: by op of the problem, the op, in the same numbering,
     // from which on it cannot run again since something that it needs has been overwritten; num_ops where there is
     // none, -1 where it can never run again.
-    OrderedOps(const Problem& problem, std::span<const int32_t> order, std::span<const int32_t> again_before);
+    // may_move: by tensor of the problem 1 for what may be moved to the host; empty where there is none.
+    OrderedOps(const Problem& problem, std::span<const int32_t> order, std::span<const int32_t> again_before,
+               std::span<const uint8_t> may_move = {}, const HostMemory& host = {});
 
     int32_t num_ops() const { return static_cast<int32_t>(op.size()); }
     int32_t num_storages() const { return static_cast<int32_t>(bytes.size()); }
     // What a run takes beside the pieces of memory that it reads and makes.
     int64_t scratch(int32_t place, bool is_first) const { return workspace[place] + (is_first ? 0 : beside[place]); }
     bool may_run_again(int32_t place, int32_t now) const { return now < again_until[place]; }
+    bool is_op(int32_t place) const { return place < num_ops(); }
+    bool is_leave(int32_t place) const { return !is_op(place) && (place - num_ops()) % 2 == 0; }
+    bool is_back(int32_t place) const { return !is_op(place) && (place - num_ops()) % 2 == 1; }
+    int32_t moved_storage(int32_t place) const { return moved[(place - num_ops()) / 2]; }
+    int32_t leave_place(int32_t storage) const { return num_ops() + 2 * number_of_moved[storage]; }
+    int32_t back_place(int32_t storage) const { return leave_place(storage) + 1; }
+    bool may_move(int32_t storage) const { return number_of_moved[storage] >= 0; }
+    bool has_host() const { return !moved.empty(); }
 
-    std::vector<int32_t> op;           // [place] in the problem
-    std::vector<int64_t> time_ns;      // [place]
-    std::vector<int64_t> workspace;    // [place]
-    std::vector<int64_t> beside;       // [place] what a later run takes for what a first run writes in place
-    std::vector<int32_t> again_until;  // [place] it may run again before this place is reached
-    Csr reads;                         // place -> storages that were made before and that it reads or writes to
-    Csr makes;                         // place -> storages
-    std::vector<int32_t> maker;        // [storage] place
-    std::vector<int64_t> bytes;        // [storage]
-    std::vector<uint8_t> stays;        // [storage] 1: to the end of the step
-    std::vector<uint8_t> may_go;       // [storage] 1: it may be dropped, and made again by its maker
-    Csr readers;                       // storage -> places that read it, ascending
+    std::vector<int32_t> op;                 // [place] in the problem
+    std::vector<int64_t> time_ns;            // [place]
+    std::vector<int64_t> workspace;          // [place]
+    std::vector<int64_t> beside;             // [place] what a later run takes for what a first run writes in place
+    std::vector<int32_t> again_until;        // [place] it may run again before this place is reached
+    Csr reads;                               // place -> storages that were made before and that it reads or writes to
+    Csr makes;                               // place -> storages
+    std::vector<int32_t> maker;              // [storage] place
+    std::vector<int32_t> tensor;             // [storage] the tensor of the problem that owns it
+    std::vector<int64_t> bytes;              // [storage]
+    std::vector<uint8_t> stays;              // [storage] 1: to the end of the step
+    std::vector<uint8_t> may_go;             // [storage] 1: it may be dropped, and made again by its maker
+    Csr readers;                             // storage -> ops that read it, ascending
+    std::vector<int32_t> moved;              // storages that may be moved
+    std::vector<int32_t> number_of_moved;    // [storage] its place among them, or -1
+    std::vector<int64_t> there_ns, back_ns;  // [storage] what a move takes
+    HostMemory host;
     int64_t resident_bytes = 0;
     int64_t limit = Problem::kNoLimit;
 };

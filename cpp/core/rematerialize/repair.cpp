@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <tuple>
+#include <utility>
 
 namespace placewright {
 
@@ -9,12 +12,17 @@ namespace {
 
 constexpr int32_t kMostTakenOut = 12;  // later runs, at once
 constexpr int32_t kLongestChain = 64;  // ops that run again for one
+constexpr uint32_t kRetimed = 3;       // of so many changes, one puts moves where nothing waits for them
+constexpr int32_t kFarthest = 40;      // places that one is put from where it was
+constexpr int32_t kInVain = 40;        // rounds of a repair after which there is no less too much
 constexpr int32_t kMostPutIn = 400;    // chains, in one repair
+constexpr double kMoveShare = 0.01;    // of the time a move takes: what it costs where nothing waits for it
 
 }  // namespace
 
-void RunsRepair::look(const OpRuns& runs) {
+void RunsRepair::look(const OpRuns& runs, bool waits) {
     judge_.look(runs);
+    if (ops_.has_host()) judge_.time(runs, waits);
     const auto level = judge_.level();
     over_.clear();
     over_sum_.assign(1, 0);
@@ -36,14 +44,21 @@ void RunsRepair::ruin(OpRuns& runs, const RandomStream& stream) {
     for (size_t at = 0; at < runs.size(); ++at)
         if (!runs[at].is_first) later.push_back(static_cast<int32_t>(at));
     if (later.empty()) return;
-    const auto chosen = static_cast<int32_t>(stream.below(0, static_cast<uint32_t>(later.size())));
-    if (stream.below(1, 6) == 0) {
-        const int32_t at = later[chosen], maker = runs[at].place;
-        int32_t least = at;
-        while (least > 0 && runs[least - 1].place != maker && at - least < 40) --least;
-        const auto to = least + static_cast<int32_t>(stream.below(2, static_cast<uint32_t>(at - least + 1)));
-        std::rotate(runs.begin() + to, runs.begin() + at, runs.begin() + at + 1);
+    auto chosen = static_cast<int32_t>(stream.below(0, static_cast<uint32_t>(later.size())));
+    const bool is_move = !ops_.is_op(runs[later[chosen]].place);
+    if (stream.below(1, is_move ? 2 : 6) == 0) {
+        put_elsewhere(runs, later[chosen], stream);
+        if (ops_.has_host()) judge_.take_out_unread(runs);
         return;
+    }
+    if (ops_.has_host() && stream.below(5, kRetimed) == 0) {
+        retime(runs);
+        if (stream.below(6, 2) == 0) return;
+        later.clear();
+        for (size_t at = 0; at < runs.size(); ++at)
+            if (!runs[at].is_first) later.push_back(static_cast<int32_t>(at));
+        if (later.empty()) return;
+        chosen %= static_cast<int32_t>(later.size());
     }
     // Neighbours in time, with gaps.
     const auto count = 1 + static_cast<int32_t>(stream.below(3, kMostTakenOut));
@@ -56,18 +71,93 @@ void RunsRepair::ruin(OpRuns& runs, const RandomStream& stream) {
     judge_.take_out_unread(runs);
 }
 
-bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns) {
-    int64_t time_ns = 0;
+void RunsRepair::retime(OpRuns& runs) {
+    look(runs, false);
+    const auto begins = judge_.begins(), ends = judge_.ends();
+    const auto num_runs = static_cast<int32_t>(runs.size());
+    const auto first_from = [&](int64_t moment) {
+        return static_cast<int32_t>(std::lower_bound(begins.begin(), begins.end(), moment) - begins.begin());
+    };
+    std::vector<int32_t> at(num_runs);  // before which run each is put
+    for (int32_t run = 0; run < num_runs; ++run) at[run] = run;
+    // Backwards, since what is read later comes back later.
+    std::vector<std::pair<int32_t, int32_t>> returns;  // the first run that reads it, and the return
+    for (size_t number = 0; number < judge_.pieces().size(); ++number) {
+        const int32_t run = judge_.pieces()[number].begin;
+        if (!ops_.is_back(runs[run].place)) continue;
+        const int32_t reader = judge_.reader_after(static_cast<int32_t>(number), run);
+        if (reader >= 0) returns.emplace_back(reader, run);
+    }
+    std::ranges::sort(returns, std::greater{});
+    int64_t free_until = INT64_MAX;
+    for (const auto& [reader, run] : returns) {
+        const int32_t storage = ops_.moved_storage(runs[run].place);
+        free_until = std::min(free_until, begins[reader]) - ops_.back_ns[storage];
+        const auto in_time =
+            std::upper_bound(ends.begin(), ends.begin() + reader, free_until - ops_.host.latency_there_ns) -
+            ends.begin();
+        at[run] = std::max(judge_.leaves_at(storage) + 1, static_cast<int32_t>(in_time));
+    }
+    for (int32_t run = 0; run < num_runs; ++run) {
+        if (!ops_.is_leave(runs[run].place)) continue;
+        const int32_t storage = ops_.moved_storage(runs[run].place);
+        int32_t most = num_runs;
+        for (const auto& each : returns)
+            if (ops_.moved_storage(runs[each.second].place) == storage) most = std::min(most, at[each.second]);
+        at[run] = std::min(most, first_from(judge_.arrival(storage) + ops_.host.latency_back_ns));
+    }
+    std::vector<int32_t> in_turn(num_runs);
+    for (int32_t run = 0; run < num_runs; ++run) in_turn[run] = run;
+    // A move goes before the run that it is put before.
+    std::ranges::stable_sort(in_turn, {}, [&](int32_t run) {
+        const bool is_op = ops_.is_op(runs[run].place);
+        return std::tuple(at[run], is_op ? 2 : ops_.is_back(runs[run].place) ? 1 : 0);
+    });
+    OpRuns retimed;
+    retimed.reserve(runs.size());
+    for (int32_t run : in_turn) retimed.push_back(runs[run]);
+    runs = std::move(retimed);
+    judge_.take_out_unread(runs);
+}
+
+void RunsRepair::put_elsewhere(OpRuns& runs, int32_t at, const RandomStream& stream) const {
+    const int32_t own = runs[at].place;
+    int32_t least = at, most = at;
+    while (least > 0 && runs[least - 1].place != own && at - least < kFarthest) --least;
+    // A move to before what it needs is taken out later; an op runs again for what comes next.
+    while (!ops_.is_op(own) && most + 1 < static_cast<int32_t>(runs.size()) && most - at < kFarthest) ++most;
+    const auto to = least + static_cast<int32_t>(stream.below(2, static_cast<uint32_t>(most - least + 1)));
+    if (to <= at)
+        std::rotate(runs.begin() + to, runs.begin() + at, runs.begin() + at + 1);
+    else
+        std::rotate(runs.begin() + at, runs.begin() + at + 1, runs.begin() + to + 1);
+}
+
+bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns, bool may_wait) {
+    int64_t time_ns = 0, least_over = INT64_MAX;
+    int32_t least_at = 0;
     for (const OpRun& run : runs) time_ns += ops_.time_ns[run.place];
     for (int32_t round = 0;; ++round) {
-        look(runs);
+        look(runs, may_wait);
         if (over_.empty()) return true;
-        if (round == kMostPutIn) return false;
+        if (round == kMostPutIn || (ops_.has_host() && judge_.ends().back() >= longest_ns)) return false;
+        if (over_sum_.back() < least_over) least_over = over_sum_.back(), least_at = round;
+        if (round - least_at >= kInVain) return false;
         const auto level = judge_.level();
         const int32_t worst = *std::ranges::max_element(over_, {}, [&](int32_t at) { return level[at]; });
-        const Drop drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise);
+        Drop drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait);
+        if (drop.storage < 0 && !may_wait && ops_.has_host()) {
+            may_wait = true;
+            drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait);
+        }
         if (drop.storage < 0) {
             if (!move_ahead(runs, worst)) return false;
+            continue;
+        }
+        if (drop.is_move) {
+            put_in_move(runs, drop);
+            judge_.take_out_unread(runs);
+            if (!may_wait) retime(runs);
             continue;
         }
         if (!find_chain(drop.storage, drop.reader)) return false;
@@ -86,23 +176,38 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
             }
             added.push_back(run);
         }
+        std::vector<std::pair<int32_t, int32_t>> returns;
+        for (int32_t storage : fetched_)
+            returns.emplace_back(return_for(storage, judge_.leaves_at(storage), drop.reader).first, storage);
+        std::ranges::sort(returns, std::greater{});
         runs.insert(runs.begin() + drop.reader, added.begin(), added.end());
+        for (const auto& [at, storage] : returns)
+            runs.insert(runs.begin() + at, OpRun{ops_.back_place(storage), false, 1});
         judge_.take_out_unread(runs);
+        if (!returns.empty() && !may_wait) retime(runs);
     }
 }
 
 // Of what is held while a run runs that does not need it, the one whose dropping until its next reader frees the most,
 // counted where there is too much, for the time that it takes.
-RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise) {
+RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise,
+                                       bool may_wait) {
     Drop best;
     const auto pieces = judge_.pieces();
     for (size_t number = 0; number < pieces.size(); ++number) {
         const Piece& piece = pieces[number];
         if (piece.begin >= at) break;
-        if (piece.end <= at || !ops_.may_go[piece.storage] || ops_.bytes[piece.storage] == 0) continue;
+        const bool may_move = ops_.may_move(piece.storage);
+        if (piece.end <= at || !(ops_.may_go[piece.storage] || may_move) || ops_.bytes[piece.storage] == 0) continue;
         const auto index = static_cast<int32_t>(number);
         const int32_t from = judge_.reader_before(index, at + 1), to = judge_.reader_after(index, at);
-        if (from == at || to < 0 || !find_chain(piece.storage, to)) continue;
+        if (from == at || to < 0) continue;
+        if (may_move) {
+            Drop move = move_of(index, from, at, to);
+            if (noise > 0) move.score *= std::exp(noise * (2 * uniform(stream.bits(~(draw + number))) - 1));
+            if (move.score > best.score && (may_wait || !move.waits)) best = move;
+        }
+        if (!ops_.may_go[piece.storage] || !find_chain(piece.storage, to)) continue;
         auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
         // What the same op makes can go too, at no cost.
         for (int32_t other : ops_.makes[ops_.maker[piece.storage]]) {
@@ -114,6 +219,62 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
         if (score > best.score) best = {score, piece.storage, to, at};
     }
     return best;
+}
+
+// How a piece that is read by the run `from` and not before the run `to` is moved to be away at the run `at`. It leaves
+// as soon as it is expected in the host's memory, and comes back when that is expected to be early enough.
+RunsRepair::Drop RunsRepair::move_of(int32_t number, int32_t from, int32_t at, int32_t to) const {
+    const Piece& piece = judge_.pieces()[number];
+    const int32_t storage = piece.storage, left = judge_.leaves_at(storage);
+    const auto begins = judge_.begins(), ends = judge_.ends();
+    Drop drop{0, storage, to, at, true, -1, at, 0};
+    int32_t away = from + 1;
+    if (left < 0 || left > from) {
+        // Only what the first run made is moved there.
+        if (piece.before >= 0) return drop;
+        if (left < 0 && judge_.host_bytes() + ops_.bytes[storage] > ops_.host.limit) return drop;
+        const int64_t made = ends[piece.begin], takes = ops_.there_ns[storage];
+        int64_t arrives = judge_.arrival(storage);
+        if (left < 0) {
+            const auto& queue = judge_.there();
+            const auto behind = std::ranges::lower_bound(queue.begin, made) - queue.begin.begin();
+            arrives = std::max(made, behind == 0 ? 0 : queue.end[behind - 1]) + takes;
+            drop.cost_ns = double(std::max<int64_t>(0, takes - queue.idle(made, begins[at])));
+            drop.cost_ns += kMoveShare * double(takes);
+        }
+        arrives += ops_.host.latency_back_ns;
+        away = static_cast<int32_t>(std::lower_bound(begins.begin() + away, begins.begin() + at, arrives) -
+                                    begins.begin());
+        drop.cost_ns += double(std::max<int64_t>(0, arrives - begins[away]));
+        drop.leave = away;
+    }
+    const auto [back, waits_ns] = return_for(storage, at, to);
+    drop.back = back;
+    drop.cost_ns += double(waits_ns) + kMoveShare * double(ops_.back_ns[storage]);
+    drop.waits = drop.cost_ns >= kMoveShare * double(ops_.there_ns[storage] + ops_.back_ns[storage]) + 1;
+    drop.score = double(too_much_between(away, drop.back, ops_.bytes[storage])) / (drop.cost_ns + 1);
+    return drop;
+}
+
+std::pair<int32_t, int64_t> RunsRepair::return_for(int32_t storage, int32_t at, int32_t to) const {
+    const auto begins = judge_.begins(), ends = judge_.ends();
+    const int64_t needs = ops_.back_ns[storage] + ops_.host.latency_there_ns;
+    int32_t last = at, beyond = to;
+    while (last + 1 < beyond) {
+        const int32_t middle = (last + beyond) / 2;
+        (judge_.back().idle(ends[middle], begins[to]) >= needs ? last : beyond) = middle;
+    }
+    return {last + 1, std::max<int64_t>(0, needs - judge_.back().idle(ends[last], begins[to]))};
+}
+
+// Whether it is in the host's memory, and not on the device, when a run begins.
+bool RunsRepair::has_left(int32_t storage, int32_t before) const {
+    return ops_.may_move(storage) && judge_.leaves_at(storage) >= 0 && judge_.leaves_at(storage) < before;
+}
+
+void RunsRepair::put_in_move(OpRuns& runs, const Drop& drop) const {
+    runs.insert(runs.begin() + drop.back, OpRun{ops_.back_place(drop.storage), false, 1});
+    if (drop.leave >= 0) runs.insert(runs.begin() + drop.leave, OpRun{ops_.leave_place(drop.storage), false, 0});
 }
 
 // The last run that needs something before `at`, where nobody needs it from then until a later run; -1 where it is not
@@ -130,10 +291,11 @@ int32_t RunsRepair::held_from(int32_t storage, int32_t at, int32_t until) const 
 // Moves the later runs around one of them to before something was made that is held meanwhile, where that leaves less
 // too much. Their own results are then held for longer.
 bool RunsRepair::move_ahead(OpRuns& runs, int32_t at) {
-    if (runs[at].is_first) return false;
+    const auto is_again = [&](int32_t run) { return !runs[run].is_first && ops_.is_op(runs[run].place); };
+    if (!is_again(at)) return false;
     int32_t begin = at, end = at + 1;
-    while (begin > 0 && !runs[begin - 1].is_first) --begin;
-    while (end < static_cast<int32_t>(runs.size()) && !runs[end].is_first) ++end;
+    while (begin > 0 && is_again(begin - 1)) --begin;
+    while (end < static_cast<int32_t>(runs.size()) && is_again(end)) ++end;
     // Not before another run of one of these ops.
     int32_t least = 0;
     for (int32_t other = 0; other < begin; ++other)
@@ -158,6 +320,7 @@ bool RunsRepair::move_ahead(OpRuns& runs, int32_t at) {
 // held where that fits.
 bool RunsRepair::find_chain(int32_t storage, int32_t before) {
     chain_.clear();
+    fetched_.clear();
     chain_ns_ = 0;
     chain_depth_ = 0;
     return add_to_chain(storage, before);
@@ -170,6 +333,13 @@ bool RunsRepair::add_to_chain(int32_t storage, int32_t before) {
     if (++chain_depth_ + static_cast<int32_t>(chain_.size()) > kLongestChain) return false;
     for (int32_t read : ops_.reads[place]) {
         if (ops_.stays[read] || is_held(read, before)) continue;
+        if (ops_.has_host() && has_left(read, before)) {
+            if (std::ranges::find(fetched_, read) != fetched_.end()) continue;
+            fetched_.push_back(read);
+            chain_ns_ += return_for(read, judge_.leaves_at(read), before).second +
+                         int64_t(kMoveShare * double(ops_.back_ns[read]));
+            continue;
+        }
         const bool can_go = ops_.may_go[read] && ops_.may_run_again(ops_.maker[read], next_first_[before]);
         if (can_go && !would_fit(read, before) && !add_to_chain(read, before)) return false;
     }

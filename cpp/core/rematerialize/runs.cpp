@@ -111,18 +111,99 @@ RunsCost RunsJudge::cost(const OpRuns& runs) {
     out_.assign(runs.size(), 0);
     find_pieces(runs);
     RunsCost cost{0, peak(runs)};
-    for (const OpRun& run : runs) cost.time_ns += ops_.time_ns[run.place];
+    cost.time_ns = time(runs);
+    cost.host_bytes = host_bytes_;
     return cost;
+}
+
+// As the simulation of the plan has it (simulate/simulate.cpp): the host is a device that works off, in order, what has
+// arrived and what begins to come back; it hears of the device, and the device of it, a latency later.
+int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
+    int64_t clock = 0;
+    if (!ops_.has_host()) {
+        for (const OpRun& run : runs) clock += ops_.time_ns[run.place];
+        return clock;
+    }
+    leaves_at_.assign(ops_.num_storages(), -1);
+    host_bytes_ = 0;
+    for (size_t at = 0; at < runs.size(); ++at) {
+        if (!ops_.is_leave(runs[at].place)) continue;
+        const int32_t storage = ops_.moved_storage(runs[at].place);
+        leaves_at_[storage] = static_cast<int32_t>(at);
+        host_bytes_ += ops_.bytes[storage];
+    }
+    begins_.resize(runs.size());
+    ends_.resize(runs.size());
+    at_host_.assign(ops_.num_storages(), 0);
+    is_back_.assign(ops_.num_storages(), 0);
+    there_.clear();
+    back_.clear();
+    int64_t host_clock = 0;
+    for (size_t at = 0; at < runs.size(); ++at) {
+        const OpRun& run = runs[at];
+        begins_[at] = clock;
+        if (ops_.is_leave(run.place)) {
+            const int32_t storage = ops_.moved_storage(run.place);
+            host_clock = std::max(host_clock, at_host_[storage]);
+            if (waits) clock = std::max(clock, host_clock + ops_.host.latency_back_ns);
+        } else if (ops_.is_back(run.place)) {
+            const int32_t storage = ops_.moved_storage(run.place);
+            host_clock = std::max({host_clock, at_host_[storage], at == 0 ? 0 : clock + ops_.host.latency_there_ns});
+            const int64_t begin = std::max(back_.free_at(), host_clock);
+            back_.add(begin, is_back_[storage] = begin + ops_.back_ns[storage]);
+        } else {
+            for (int32_t storage : ops_.reads[run.place])
+                if (waits) clock = std::max(clock, is_back_[storage]);
+            begins_[at] = clock;
+            clock += ops_.time_ns[run.place];
+            uint64_t kept = run.kept;
+            for (int32_t storage : ops_.makes[run.place]) {
+                if (run.is_first || (kept & 1)) is_back_[storage] = 0;
+                kept >>= 1;
+                if (!run.is_first || leaves_at_[storage] < 0) continue;
+                const int64_t begin = std::max(there_.free_at(), clock);
+                there_.add(begin, at_host_[storage] = begin + ops_.there_ns[storage]);
+            }
+        }
+        ends_[at] = clock;
+    }
+    return clock;
+}
+
+void LinkTimes::clear() {
+    begin.clear();
+    end.clear();
+    busy.assign(1, 0);
+}
+
+void LinkTimes::add(int64_t from, int64_t to) {
+    begin.push_back(from);
+    end.push_back(to);
+    busy.push_back(busy.back() + to - from);
+}
+
+int64_t LinkTimes::busy_until(int64_t moment) const {
+    const auto done = std::ranges::upper_bound(end, moment) - end.begin();
+    const bool works = done < static_cast<int64_t>(begin.size()) && begin[done] < moment;
+    return busy[done] + (works ? moment - begin[done] : 0);
+}
+
+int64_t LinkTimes::idle(int64_t from, int64_t to) const {
+    return to <= from ? 0 : to - from - (busy_until(to) - busy_until(from));
 }
 
 // Pieces are those of the runs that are not out. Returns whether some run became so.
 bool RunsJudge::mark_unread(const OpRuns& runs) {
     bool found = false;
     auto piece = static_cast<int32_t>(pieces_.size());
+    state_.assign(ops_.num_storages(), 0);  // 1: comes back later
     for (auto at = static_cast<int32_t>(runs.size()) - 1; at >= 0; --at) {
         bool is_read = false;
         for (; piece > 0 && pieces_[piece - 1].begin == at; --piece) is_read |= num_readers_[piece - 1] > 0;
-        if (out_[at] || runs[at].is_first || is_read) continue;
+        if (out_[at] || runs[at].is_first) continue;
+        if (ops_.is_leave(runs[at].place)) is_read = state_[ops_.moved_storage(runs[at].place)] != 0;
+        if (is_read && ops_.is_back(runs[at].place)) state_[ops_.moved_storage(runs[at].place)] = 1;
+        if (is_read) continue;
         out_[at] = found = true;
         for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each) --num_readers_[read_[each]];
     }
@@ -134,7 +215,39 @@ void RunsJudge::take_out_marked(OpRuns& runs) {
     std::erase_if(runs, [&](const OpRun&) { return out_[at++] != 0; });
 }
 
+void RunsJudge::take_out_impossible_moves(OpRuns& runs) {
+    enum : uint8_t { kNotMade, kMade, kLeft, kMadeAgain };
+    state_.assign(ops_.num_storages(), kNotMade);
+    for (size_t at = 0; at < runs.size();) {
+        size_t end = at;
+        while (end < runs.size() && !ops_.is_op(runs[end].place)) ++end;
+        if (end - at > 1)
+            std::sort(runs.begin() + at, runs.begin() + end, [&](const OpRun& one, const OpRun& other) {
+                return std::pair(ops_.is_back(one.place), one.place) <
+                       std::pair(ops_.is_back(other.place), other.place);
+            });
+        at = std::max(end, at + 1);
+    }
+    std::erase_if(runs, [&](const OpRun& run) {
+        if (!ops_.is_op(run.place)) {
+            uint8_t& state = state_[ops_.moved_storage(run.place)];
+            if (ops_.is_back(run.place)) return state != kLeft;
+            if (state != kMade) return true;
+            state = kLeft;
+            return false;
+        }
+        uint64_t kept = run.kept;
+        for (int32_t storage : ops_.makes[run.place]) {
+            if (run.is_first) state_[storage] = kMade;
+            if (!run.is_first && (kept & 1) && state_[storage] == kMade) state_[storage] = kMadeAgain;
+            kept >>= 1;
+        }
+        return false;
+    });
+}
+
 void RunsJudge::take_out_unread(OpRuns& runs) {
+    if (ops_.has_host()) take_out_impossible_moves(runs);
     out_.assign(runs.size(), 0);
     find_pieces(runs);
     if (mark_unread(runs)) take_out_marked(runs);
@@ -144,7 +257,7 @@ void RunsJudge::keep_what_fits(OpRuns& runs) {
     out_.assign(runs.size(), 0);
     std::vector<int32_t> later;
     for (size_t at = 0; at < runs.size(); ++at)
-        if (!runs[at].is_first) later.push_back(static_cast<int32_t>(at));
+        if (!runs[at].is_first && !ops_.is_leave(runs[at].place)) later.push_back(static_cast<int32_t>(at));
     std::ranges::stable_sort(later, std::greater{}, [&](int32_t at) { return ops_.time_ns[runs[at].place]; });
     find_pieces(runs);
     peak(runs);
@@ -158,7 +271,9 @@ void RunsJudge::keep_what_fits(OpRuns& runs) {
         find_pieces(runs);
         peak(runs);
     }
-    if (found) take_out_marked(runs);
+    if (!found) return;
+    take_out_marked(runs);
+    if (ops_.has_host()) take_out_unread(runs);
 }
 
 }  // namespace placewright

@@ -1,4 +1,4 @@
-// An order in which ops run, some of them more than once, and what it costs.
+// An order in which ops run, some of them more than once, and memory moves to the host and back; and what it costs.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,13 @@
 namespace placewright {
 
 // One run of an op. A first run gives all that its op makes; a later one gives what is kept of it, instead of what an
-// earlier run gave, and the rest is freed when it ends.
+// earlier run gave, and the rest is freed when it ends. At the places behind the ops of OrderedOps a run is a moment:
+// at which memory has left the device, its move having begun when it was made; or at which it begins to come back, once
+// the run before has ended, and is given anew.
 struct OpRun {
     static constexpr uint64_t kAll = ~uint64_t{0};  // so many pieces of memory an op may make that runs again
 
-    int32_t place;  // of the op in the given order
+    int32_t place;  // of the op in the given order, or behind the ops
     bool is_first;
     uint64_t kept;  // bit i: the i-th of what the op makes
 };
@@ -24,6 +26,21 @@ using OpRuns = std::vector<OpRun>;
 struct RunsCost {
     int64_t time_ns = 0;
     int64_t peak_bytes = 0;
+    int64_t host_bytes = 0;  // all that is moved
+};
+
+// When a link carries something, in the order in which it does.
+struct LinkTimes {
+    std::vector<int64_t> begin, end, busy{0};  // busy: [k] how long it works for the first k
+
+    void clear();
+    void add(int64_t from, int64_t to);
+    int64_t free_at() const { return end.empty() ? 0 : end.back(); }
+    // How long it does nothing between two moments; 0 where the second is no later.
+    int64_t idle(int64_t from, int64_t to) const;
+
+  private:
+    int64_t busy_until(int64_t moment) const;
 };
 
 // Memory held by an op's result, or what is kept of a later run, from one run to another.
@@ -39,7 +56,8 @@ class RunsJudge {
     explicit RunsJudge(const OrderedOps& ops) : ops_(ops) {}
 
     RunsCost cost(const OpRuns& runs);
-    // Takes out later runs of which nothing is read.
+    // Takes out later runs of which nothing is read, and moves that cannot be: memory leaves once, as its first run
+    // made it, and comes back after that. Between two ops it leaves before other memory comes.
     void take_out_unread(OpRuns& runs);
     // Takes out later runs without which the peak stays below the limit, what an earlier run gave being kept instead.
     // The longest are tried first.
@@ -54,6 +72,16 @@ class RunsJudge {
     int32_t reader_after(int32_t piece, int32_t at) const;
     // The last run before `at` that reads a piece, or its begin.
     int32_t reader_before(int32_t piece, int32_t at) const;
+    // Finds when runs begin and end, and the links carry something; returns when the last has ended. waits: for moves;
+    // without, runs follow each other as if all were there in time.
+    int64_t time(const OpRuns& runs, bool waits = true);
+    std::span<const int64_t> begins() const { return begins_; }  // [run]
+    std::span<const int64_t> ends() const { return ends_; }      // [run]
+    const LinkTimes& there() const { return there_; }
+    const LinkTimes& back() const { return back_; }
+    int64_t arrival(int32_t storage) const { return at_host_[storage]; }      // in the host's memory
+    int32_t leaves_at(int32_t storage) const { return leaves_at_[storage]; }  // run, or -1
+    int64_t host_bytes() const { return host_bytes_; }
 
   private:
     void find_pieces(const OpRuns& runs);
@@ -61,6 +89,7 @@ class RunsJudge {
     bool fits_without(const OpRuns& runs, int32_t at);
     bool mark_unread(const OpRuns& runs);
     void take_out_marked(OpRuns& runs);
+    void take_out_impossible_moves(OpRuns& runs);
 
     const OrderedOps& ops_;
     std::vector<uint8_t> out_;  // [run] 1: as if it were not there
@@ -73,6 +102,14 @@ class RunsJudge {
     std::vector<int32_t> readers_begin_, readers_;  // runs, piece by piece
     std::vector<int64_t> delta_;
     std::vector<int64_t> level_;  // [run] bytes in use while it runs
+
+    // Where memory may be moved.
+    std::vector<int64_t> begins_, ends_;  // [run]
+    LinkTimes there_, back_;
+    std::vector<int64_t> at_host_, is_back_;  // [storage] when a move is done
+    std::vector<int32_t> leaves_at_;          // [storage] run
+    std::vector<uint8_t> state_;              // [storage]
+    int64_t host_bytes_ = 0;
 };
 
 }  // namespace placewright

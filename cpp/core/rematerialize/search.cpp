@@ -15,13 +15,15 @@ constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // rela
 constexpr double kPatience = 1.05;  // runs that take so many times the current ones are not looked at to their end
 constexpr double kMostTimes = 20;   // nor are those that take so many times what all ops take that run once
 constexpr double kNoise = 0.7;
+constexpr uint32_t kWaiting = 4;  // of so many changes, one lets ops wait for moves
 
 }  // namespace
 
 RematerializationSearch::RematerializationSearch(std::shared_ptr<const Problem> problem, std::span<const int32_t> order,
-                                                 std::span<const int32_t> again_before, uint64_t seed)
+                                                 std::span<const int32_t> again_before, uint64_t seed,
+                                                 std::span<const uint8_t> may_move, const HostMemory& host)
     : problem_(std::move(problem)),
-      ops_(*problem_, order, again_before),
+      ops_(*problem_, order, again_before, may_move, host),
       decoder_(ops_),
       judge_(ops_),
       repair_(ops_),
@@ -57,7 +59,7 @@ bool RematerializationSearch::change() {
     repair_.ruin(tried_, stream);
     const bool fits = current_fitness_.bytes_over_limit == 0;
     const double longest = fits ? kPatience * double(current_fitness_.objective) : kMostTimes * double(once_ns_);
-    return repair_.repair(tried_, drawn, kNoise, int64_t(longest));
+    return repair_.repair(tried_, drawn, kNoise, int64_t(longest), stream.below(7, kWaiting) == 0);
 }
 
 void RematerializationSearch::settle(double temperature) {
@@ -67,7 +69,8 @@ void RematerializationSearch::settle(double temperature) {
         judge_.keep_what_fits(tried_);
         cost = judge_.cost(tried_);
     }
-    const Fitness found{std::max<int64_t>(0, cost.peak_bytes - ops_.limit), cost.time_ns, cost.peak_bytes};
+    const int64_t over_host = std::max<int64_t>(0, cost.host_bytes - ops_.host.limit);
+    const Fitness found{over_host + std::max<int64_t>(0, cost.peak_bytes - ops_.limit), cost.time_ns, cost.peak_bytes};
     if (found < best_fitness_) {
         best_fitness_ = found;
         best_ = tried_;

@@ -14,9 +14,10 @@ namespace placewright {
 // which is accepted as in annealing (large neighbourhood search).
 class RematerializationSearch {
   public:
-    // order, again_before: as OrderedOps takes them. The order is kept for first runs.
+    // order, again_before, may_move, host: as OrderedOps takes them. The order is kept for first runs.
     RematerializationSearch(std::shared_ptr<const Problem> problem, std::span<const int32_t> order,
-                            std::span<const int32_t> again_before, uint64_t seed);
+                            std::span<const int32_t> again_before, uint64_t seed,
+                            std::span<const uint8_t> may_move = {}, const HostMemory& host = {});
 
     // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
     // change where it leads.

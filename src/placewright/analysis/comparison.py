@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from placewright.analysis.device_renaming import best_renaming
 from placewright.analysis.module_pattern import layer_of_ops
 from placewright.plans.record import Plan, ScheduledOp
+from placewright.rematerialization.reruns import names_of_move
 from placewright.support.errors import InputError
 
 
@@ -114,13 +115,14 @@ def compare(first: Plan, second: Plan) -> Comparison:
 
 
 def _first_runs(plan: Plan) -> list[ScheduledOp]:
-    again = {rerun.name for rerun in plan.reruns}
-    return [op for op in plan.ops if op.name not in again]
+    added = {rerun.name for rerun in plan.reruns}.union(*map(names_of_move, plan.moves))
+    return [op for op in plan.ops if op.name not in added]
 
 
 def _are_of_one_graph(first: Plan, second: Plan) -> bool:
-    """By the fingerprint, which is that of the graph with its reruns; where these differ, by the names of the ops."""
-    if first.reruns == second.reruns:
+    """By the fingerprint, which is that of the graph with its reruns and moves; where these differ, by the names of the
+    ops."""
+    if (first.reruns, first.moves) == (second.reruns, second.moves):
         return first.graph_fingerprint == second.graph_fingerprint and len(first.ops) == len(second.ops)
     names = [{op.name for op in _first_runs(plan)} for plan in (first, second)]
     return first.graph_name == second.graph_name and names[0] == names[1]

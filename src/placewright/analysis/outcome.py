@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from placewright.bounds.bound import BoundReason
+from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, OneDevice, Plan
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
@@ -37,6 +38,7 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "device",
     "tensors alive together spread over all devices": "in every order, at some moment, this much is in use",
     "tensors that must be dropped and made again": "in every order within the memory limit, so much must be run again",
+    "tensors that must be moved or made again": "within the memory limit so much must be run again or waited for",
     "proven by the solver": "the search tried all others or ruled them out",
 }
 
@@ -122,7 +124,7 @@ def gain_words(plan: Plan) -> str:
     one = plan.one_device
     if one is None or plan.status == "infeasible":
         return ""
-    if plan.reruns:
+    if plan.reruns or plan.moves:
         return rerun_words(plan)
     if one.metrics.bytes_over_limit:
         return "where no order tried fits one device"
@@ -135,8 +137,11 @@ def gain_words(plan: Plan) -> str:
 
 
 def rerun_words(plan: Plan) -> str:
-    """Of a plan whose ops run again: how many, what that gives and costs, and what it must cost at least."""
-    runs = f"by running {counted(len(plan.reruns), 'op')} again"
+    """Of a plan whose ops run again or whose tensors are moved: how many, what that gives and costs, and what it must
+    cost at least."""
+    ways = [f"running {counted(len(plan.reruns), 'op')} again"] if plan.reruns else []
+    ways += [f"moving {counted(len(plan.moves), 'tensor')} to the host"] if plan.moves else []
+    runs = f"by {' and '.join(ways)}"
     if plan.gain is not None and plan.extra_time is not None:
         gain = f"{share_words(plan.gain)} less than the captured order {runs}"
         return f"{gain}, for {share_words(plan.extra_time)} more time"
@@ -151,9 +156,10 @@ def rerun_words(plan: Plan) -> str:
 def limit_words(plan: Plan) -> str:
     """What a memory limit that was given for one device changes; empty where none was, or none is kept."""
     one = plan.one_device
-    if plan.status == "infeasible" or plan.machine.num_devices > 1 or not plan.configuration.get("memory_limit"):
+    several = parted(plan.machine)[0].num_devices > 1
+    if plan.status == "infeasible" or several or not plan.configuration.get("memory_limit"):
         return ""
-    if plan.reruns:
+    if plan.reruns or plan.moves:
         return rerun_words(plan)
     if one is None or one.order != "input-order":
         return ""

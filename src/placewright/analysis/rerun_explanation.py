@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import recorded_constraints
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
+from placewright.rematerialization.reruns import Move, Rerun, Rewritten, rewritten
 from placewright.rematerialization.solve import in_order, with_reruns
 from placewright.search.run.result import measure
 
@@ -68,7 +69,7 @@ def explain_reruns(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: s
     chosen = [rerun for rerun in plan.reruns if name in (rerun.name, rerun.op)]
     if not chosen:
         return ()
-    found = rewritten(graph, plan.reruns)
+    found = rewritten(graph, plan.reruns, plan.moves)
     return tuple(_explained(plan, graph, time_ns, rerun, found) for rerun in chosen)
 
 
@@ -84,7 +85,7 @@ def _explained(
     made = {tensor for tensor in runs[own].outputs if found.tensor_of[tensor] in wanted}
     readers = [op.name for op in runs[own + 1 :] if not made.isdisjoint(found.graph.base_of[t] for t in op.inputs)]
     times = {op.name: op for op in plan.ops}
-    without = _without(plan, graph, time_ns, rerun)
+    without = _without(plan, graph, time_ns, rerun, runs[own + 1 :])
     return RerunExplanation(
         name=rerun.name,
         before=rerun.before,
@@ -119,16 +120,30 @@ def _copies(found: Rewritten, tensors: Sequence[int], of: int) -> Iterator[int]:
     return (tensor for tensor in tensors if found.tensor_of[tensor] == of)
 
 
-def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun) -> Metrics:
-    """What the plan costs without one of its reruns."""
+def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun, later: Sequence[Op]) -> Metrics:
+    """What the plan costs without one of its reruns. later: the runs behind it; moves before it are before the next."""
+    machine, host = parted(plan.machine)
     problem = Problem(
         graph=graph,
-        machine=plan.machine,
-        time_ns=time_ns,
+        machine=machine,
+        time_ns=np.ascontiguousarray(time_ns[:, : machine.num_devices]),
         objective=plan.objective,
         control=plan.control,
-        memory_limits_bytes=plan.memory_limits_bytes,
+        memory_limits_bytes=plan.memory_limits_bytes[: machine.num_devices],
         constraints=recorded_constraints(plan.configuration),
     )
-    changed = with_reruns(problem, tuple(each for each in plan.reruns if each is not rerun))
+    following = next(op.name for op in later if op.target not in (HOST_TARGET, LEAVE_TARGET))
+
+    def now(name: str) -> str:
+        return following if name == rerun.name else name
+
+    moves = tuple(
+        Move(
+            tensor=move.tensor,
+            leaves_before=now(move.leaves_before),
+            returns_before=tuple(map(now, move.returns_before)),
+        )
+        for move in plan.moves
+    )
+    changed = with_reruns(problem, tuple(each for each in plan.reruns if each is not rerun), moves, host)
     return measure(changed, in_order(changed))

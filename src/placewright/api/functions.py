@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placewright.api.arguments import budget, constraints, globs, recorded_options, share, whole_number
-from placewright.api.memory_limits import memory_limits
+from placewright.api.memory_limits import host_and_limits
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
@@ -25,7 +25,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.rematerialization.proofs import some_may_run_again
+from placewright.rematerialization.proofs import some_may_move, some_may_run_again
 from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
@@ -86,7 +86,8 @@ def plan(
         What counts: "step-time" or "peak-memory".
     memory_limit
         Bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list with one
-        entry per device. The capacities of the devices hold as well.
+        entry per device. The capacities of the devices hold as well. "host" is the memory of the host, to which one GPU
+        can move tensors; it has no limit of its own.
     pins
         Device by glob over names of ops or modules: these run there.
     forbids
@@ -115,8 +116,9 @@ def plan(
     dims
         Sizes of the open dimensions of an ONNX file, by name.
     keep
-        Globs over names of ops or modules: these run once; ["*"] are all. Others may run again where one device has too
-        little memory for what they make to be held.
+        Globs over names of ops or modules: these run once, and what they make stays on the device; ["*"] are all. With
+        "recompute:" before a glob they run once, with "move:" what they make stays. Others may run again, and what they
+        make be moved to the host's memory and back, where one device has too little memory for all to be held.
     max_slowdown
         With the objective "peak-memory", on one device: ops may run again, as long as the step takes no more than this
         share longer than each op running once: 0.1 or "10%".
@@ -145,7 +147,7 @@ def plan(
     limits = budget(evaluations, time_limit, default_evaluations=5000)
     keep = globs("keep", keep)
     machine = as_machine(devices)
-    limited = memory_limits(memory_limit, machine)
+    host, limited = host_and_limits(memory_limit, machine)
     graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
     times = None if measured is None else Path(measured)
     problem = make_problem(
@@ -159,7 +161,8 @@ def plan(
     )
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
-    may_run_again = some_may_run_again(problem, keep)
+    host = host if some_may_move(problem, keep, host) else None
+    may_run_again = some_may_run_again(problem, keep) or host is not None
     slowdown = share("max_slowdown", max_slowdown)
     if slowdown is not None and objective != "peak-memory":
         raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
@@ -171,9 +174,9 @@ def plan(
     budget_again = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
     rerun = SearchRun(budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
-        again = least_memory(problem, rerun, slowdown, keep)
+        again = least_memory(problem, rerun, slowdown, keep, host)
     elif may_run_again and result.metrics.bytes_over_limit:
-        again = rematerialize(problem, rerun, keep)
+        again = rematerialize(problem, rerun, keep, host)
     options = {
         **recorded_options(model, dims, limits),
         "measured": None if measured is None else str(measured),
@@ -182,7 +185,9 @@ def plan(
         "max_slowdown": slowdown,
     }
     seconds = time.perf_counter() - began
-    return Plan.of(assemble_plan(problem, result, solver=solver, seconds=seconds, options=options, again=again))
+    return Plan.of(
+        assemble_plan(problem, result, solver=solver, seconds=seconds, options=options, again=again, host=host)
+    )
 
 
 def load(path: str | Path) -> Plan:

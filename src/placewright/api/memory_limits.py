@@ -6,10 +6,12 @@ It is "30GiB", "gpu0=30GiB,cpu=64GiB", accelerate's {0: "30GiB", "cpu": "64GiB"}
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placewright.api.arguments import bytes_or_none
 from placewright.machine import Machine
+from placewright.machines.host import HostMemory, usual_host, with_host
 from placewright.support.errors import InputError, shown
 from placewright.support.suggestion import did_you_mean
 
@@ -43,6 +45,20 @@ def memory_limits(value: Any, machine: Machine) -> dict[str, int] | None:
     return {device.name: chosen[device.name][1] for device in machine.devices if device.name in chosen}
 
 
+def host_and_limits(value: Any, machine: Machine) -> tuple[HostMemory | None, dict[str, int] | None]:
+    """The host's memory that a machine of one device can move tensors to, and the limits of its own devices.
+
+    What is given for "host" limits the former. Raises InputError as `memory_limits` does.
+    """
+    host = usual_host(machine)
+    if host is None or (isinstance(value, Sequence) and not isinstance(value, str)):
+        return host, memory_limits(value, machine)
+    limited = memory_limits(value, with_host(machine, host))
+    if limited is None:
+        return host, None
+    return replace(host, memory_bytes=limited.pop("host", None)), limited
+
+
 def _entries(value: Any) -> Iterable[tuple[str | int | None, int]]:
     """Which devices, None for those that no other entry names, and bytes."""
     pairs: list[tuple[Any, Any]] = [(None, value)]
@@ -64,7 +80,8 @@ def _named(key: str | int | None, machine: Machine) -> list[tuple[str, int]]:
     """Names of the devices that an entry is for, each with how precisely it names them."""
     devices = machine.devices
     if key is None:
-        others = [device for device in devices if not device.is_cpu] or devices
+        others = [device for device in devices if not (device.is_cpu or device.is_host)]
+        others = others or [device for device in devices if not device.is_host]
         return [(device.name, _REST) for device in others]
     text = str(key)
     if text in [device.name for device in devices]:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
 from placewright.api.functions import plan as make_plan
-from placewright.api.memory_limits import memory_limits
+from placewright.api.memory_limits import host_and_limits
 from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
@@ -31,6 +31,8 @@ from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
+from placewright.importers.torch_stand_in import tensors_of
+from placewright.importers.torch_trace import flatten_arguments
 from placewright.machine import Machine
 from placewright.plans.graph_match import match_graph, require_match, with_planned_workspaces
 from placewright.plans.record import Plan as PlanRecord
@@ -77,7 +79,7 @@ class ModulePlanner:
         if given is not None:
             check_device_count(given, machine)
         check_module(model, training=training)
-        memory_limits(options.get("memory_limit"), machine)
+        host_and_limits(options.get("memory_limit"), machine)
         if optimizer is not None:
             check_hooks_of(optimizer)
         self.model = model
@@ -106,13 +108,15 @@ class ModulePlanner:
         asked = self.options.get("memory_limit")
         if asked is None or self.given is not None or self.machine.num_devices > 1:
             return None
-        return next(iter((memory_limits(asked, self.machine) or {}).values()), None)
+        return next(iter((host_and_limits(asked, self.machine)[1] or {}).values()), None)
 
     def options_beside(self, held: int) -> Mapping[str, Any]:
         """The options of a plan of one device for a step that finds gradients of so many bytes."""
         if not held or self.limit is None:
             return self.options
-        return {**self.options, "memory_limit": max(0, self.limit - held)}
+        host, limited = host_and_limits(self.options["memory_limit"], self.machine)
+        on_host = {} if host is None or host.memory_bytes is None else {"host": host.memory_bytes}
+        return {**self.options, "memory_limit": {name: max(0, self.limit - held) for name in limited or {}} | on_host}
 
     @property
     def is_recorded(self) -> bool:
@@ -129,8 +133,10 @@ class ModulePlanner:
         made = partial(make_program, self.model, args, kwargs, training=self.training, loss=self.loss)
         if self.machine.num_devices > 1:
             return made(optimizer=self.optimizer)
-        on_host = self.places[0].driver is None
-        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=on_host)
+        # The caller holds what lies there already; the rest is copied, and freed after its last reader.
+        driver, tensors = self.places[0].driver, tensors_of(flatten_arguments(self.model, args, kwargs)[0])
+        stay = driver is None or all(driver.holds(tensor) for tensor in tensors)
+        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=stay)
         if self.given and match_graph(self.given, with_planned_workspaces(program.graph, self.given)):
             # A graph that was planned before it was to be run knows neither.
             return made(optimizer=self.optimizer)
@@ -163,7 +169,7 @@ class ModulePlanner:
         if self.given is not None:
             require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
             # The fingerprint says that these are the plan's reruns, not that they compute what the graph does.
-            for problem in about_reruns(graph, rewritten(graph, self.given.reruns))[:1]:
+            for problem in about_reruns(graph, rewritten(graph, self.given.reruns, self.given.moves))[:1]:
                 raise InputError(f"the plan cannot be run as it is: {problem}")
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)

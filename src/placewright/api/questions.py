@@ -265,14 +265,16 @@ def why_there(
     from placewright.analysis.rerun_explanation import explain_reruns
     from placewright.costs import estimate_costs
     from placewright.plans.provenance import find_graph, recorded_times
-    from placewright.rematerialization.reruns import rewritten
+    from placewright.rematerialization.reruns import of_runs, rewritten
     from placewright.verification.order import require_order
 
     graph = find_graph(plan, model, name=name, asked=_EXPLAIN_OP)
-    found = rewritten(graph, plan.reruns)
+    found = rewritten(graph, plan.reruns, plan.moves)
     require_order(plan, found.graph, name=name)
     costs = estimate_costs(graph, plan.machine, recorded_times(plan))
-    explained = explain_op(plan, found.graph, costs.time_ns[list(found.op_of)], _maker(found.graph, op))
+    explained = explain_op(
+        plan, found.graph, of_runs(costs.time_ns, found.op_of, plan.machine.num_devices), _maker(found.graph, op)
+    )
     if isinstance(explained, ModuleExplanation):
         return explained
     return replace(explained, reruns=explain_reruns(plan, graph, costs.time_ns, explained.op.name))

@@ -13,7 +13,7 @@ from placewright.bounds.peak_memory import (
     nothing_fits,
     spread_residents,
 )
-from placewright.bounds.rematerialization import least_limit, rematerialized_time
+from placewright.bounds.rematerialization import least_limit, moved_time, rematerialized_time
 from placewright.bounds.step_time import (
     critical_path,
     delayed_path,
@@ -38,6 +38,7 @@ __all__ = [
     "live_tensors",
     "lower_bound",
     "memory_floor_bytes",
+    "moved_time",
     "nothing_fits",
     "rematerialized_time",
     "shared_device",

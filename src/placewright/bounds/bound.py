@@ -17,6 +17,7 @@ BoundReason = Literal[
     "parameters and outputs spread over all devices",
     "tensors alive together spread over all devices",
     "tensors that must be dropped and made again",
+    "tensors that must be moved or made again",
     "proven by the solver",
 ]
 

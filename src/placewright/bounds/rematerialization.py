@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.bounds.bound import Bound
+from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.pieces import Bools, Ints, Pieces
+from placewright.problem.running_again import may_move
 
 Floats = NDArray[np.float64]
 
@@ -47,14 +49,90 @@ def rematerialized_time(problem: Problem, in_order: bool = False) -> Bound:
     return Bound(total + again, "tensors that must be dropped and made again")
 
 
-def least_limit(problem: Problem) -> tuple[int, str]:
+def moved_time(problem: Problem, host: HostMemory) -> Bound:
+    """The step time below which no plan that keeps the limit gets where tensors may be moved to the host, too.
+
+    problem: of one device. What is over the limit at an op k if all is held is gone then: moved there before and back
+    after it, or made again after it. So the step takes no less than what comes before k, or moving there, and what
+    comes after k and is made again, or moving back; and all ops. The cheapest parts that are made again are a knapsack,
+    of which fractions count; how much is moved is chosen for the best (docs/algorithms.md).
+    """
+    total = int(problem.time_ns[problem.lowered.graph_op, 0].sum())
+    memory = _Memory(problem, in_order=False)
+    moments = memory.moments()
+    moves = may_move(problem).astype(np.bool_)
+    best = total
+    for begin in range(0, len(moments), _COLUMNS):
+        some = moments[begin : begin + _COLUMNS]
+        seeds = np.zeros((memory.num_ops, len(some)), np.bool_)
+        seeds[some, np.arange(len(some))] = True
+        after, before = memory.after(seeds), memory.before(seeds)
+        reader, of = memory.readers(np.arange(len(memory.bytes)))
+        read_later, touched = np.zeros((2, len(memory.bytes), len(some)), np.bool_)
+        np.logical_or.at(read_later, of, after[reader])
+        np.logical_or.at(touched, of, seeds[reader])
+        needed = (read_later | memory.stays[:, None]) & before[memory.maker] & ~touched
+        until = memory.again_before[memory.maker]
+        too_late = (before | seeds)[np.minimum(until, memory.num_ops - 1)] & (until < memory.num_ops)[:, None]
+        can_be_made = memory.may_go[:, None] & ~too_late & needed
+        excess = memory.own_bytes[some] + memory.bytes @ needed - (memory.limit or 0)
+        for column, over in enumerate(excess.tolist()):
+            if over > 0:
+                again = np.flatnonzero(can_be_made[:, column])
+                movable = int(memory.bytes[moves & needed[:, column]].sum())
+                times = memory.time_ns @ before[:, column], memory.time_ns @ after[:, column]
+                best = max(best, _least_with_moves(memory, host, over, movable, again, total, *map(int, times)))
+    return Bound(best, "tensors that must be moved or made again")
+
+
+def _least_with_moves(
+    memory: _Memory, host: HostMemory, over: int, movable: int, again: Ints, total: int, before: int, after: int
+) -> int:
+    """The least time with so many bytes over the limit at an op. again: pieces that can be made again. before, after:
+    time of what comes before and after it in every order."""
+    makers, of = np.unique(memory.maker[again], return_inverse=True)
+    sizes = np.bincount(of, weights=memory.bytes[again], minlength=len(makers))
+    costs = memory.time_ns[makers].astype(np.float64)
+    in_turn = np.argsort(costs / np.maximum(sizes, 1), kind="stable")
+    # By bytes that are made again, what that takes at least.
+    made = np.append(0.0, np.cumsum(sizes[in_turn]))
+    takes = np.append(0.0, np.cumsum(costs[in_turn]))
+    there, back = (link.inverse_bandwidth / 2**32 for link in (host.there, host.back))
+
+    def least(moved: Floats) -> Floats:
+        again_ns = np.interp(over - moved, made, takes)
+        ways = (
+            total + again_ns,
+            moved * there + after + again_ns,
+            before + moved * back,
+            moved * (there + back),
+        )
+        found: Floats = np.maximum.reduce(ways)
+        return found
+
+    low, high = max(0.0, over - made[-1]), float(min(movable, over))
+    if low > high:
+        return total  # no plan keeps the limit
+    points = np.unique(np.clip(np.append(over - made, (low, high)), low, high))
+    # A convex function of what is moved: least between the neighbours of its least point.
+    place = int(least(points).argmin())
+    low, high = points[max(0, place - 1)], points[min(len(points) - 1, place + 1)]
+    for _ in range(200):
+        first, second = low + (high - low) / 3, high - (high - low) / 3
+        left, right = least(np.array([first, second]))
+        low, high = (low, second) if left <= right else (first, high)
+    return int(least(np.array([(low + high) / 2]))[0] * (1 - 1e-9)) - 1
+
+
+def least_limit(problem: Problem, host: HostMemory | None = None) -> tuple[int, str]:
     """The least limit on one device that is not proven to be too small whatever runs again, and the op that needs it.
 
     While an op runs, residents, its inputs, outputs and workspace are held, and whatever cannot be made again and was
-    made by an ancestor and is read by a descendant, or stays to the end. At the end all that stays is held.
+    made by an ancestor and is read by a descendant, or stays to the end. At the end all that stays is held. host: what
+    can be moved there need not be held.
     """
     memory = _Memory(problem, in_order=False)
-    needed = memory.own_bytes + memory.bound_bytes()
+    needed = memory.own_bytes + memory.bound_bytes(may_move(problem).astype(np.bool_) if host is not None else None)
     at_end = int(memory.resident_bytes + memory.bytes[memory.stays].sum())
     op = int(needed.argmax())
     if at_end > needed[op]:
@@ -119,11 +197,12 @@ class _Memory(Pieces):
                 reached[op] |= strictly[op]
         return np.unpackbits(strictly, axis=1, count=seeds.shape[1]).view(np.bool_)
 
-    def bound_bytes(self) -> Ints:
-        """Per op what is held beside its own while it runs whatever is dropped."""
+    def bound_bytes(self, can_go: Bools | None = None) -> Ints:
+        """Per op what is held beside its own while it runs whatever is dropped. can_go: pieces that can be moved."""
         found = np.zeros(self.num_ops, np.int64)
         until = self.again_before[self.maker]
-        pieces = np.flatnonzero((self.bytes > 0) & (~self.may_go | (self.last > until)))
+        is_bound = (self.bytes > 0) & (~self.may_go | (self.last > until))
+        pieces = np.flatnonzero(is_bound if can_go is None else is_bound & ~can_go)
         for begin in range(0, len(pieces), _COLUMNS):
             some = pieces[begin : begin + _COLUMNS]
             column = np.arange(len(some))

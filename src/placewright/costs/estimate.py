@@ -196,6 +196,9 @@ def _roofline_ns(
     rows = np.array([row_of[dtype] for dtype in dtypes], dtype=np.int64)
     times = np.empty((len(flops), machine.num_devices), dtype=np.int64)
     for column, device in enumerate(machine.devices):
+        if device.is_host:
+            times[:, column] = 0  # nothing runs there that takes time
+            continue
         peaks = np.array([peak_flops_per_s(device, dtype) or np.nan for dtype in distinct])
         bandwidth = (device.memory_bandwidth_bytes_per_s or np.nan) * device.bandwidth_efficiency
         compute_ns = np.where(flops > 0, flops * 1e9 / (peaks[rows] * device.compute_efficiency), 0)

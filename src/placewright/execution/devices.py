@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from placewright.machine import Device, Link, Machine
 from placewright.machines.detect import detect_cpu
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import counted
@@ -43,8 +44,8 @@ def device_names(devices: str | Sequence[str], known: re.Pattern[str], examples:
 
 def check_device_count(plan: Plan, machine: Machine) -> None:
     """Raises InputError unless a plan is for as many devices as a machine has, which are to stand for its own."""
-    if plan.machine.num_devices != machine.num_devices:
-        planned = counted(plan.machine.num_devices, "device")
+    if (computing := parted(plan.machine)[0].num_devices) != machine.num_devices:
+        planned = counted(computing, "device")
         raise InputError(f"the plan is for {planned}, and devices names {machine.num_devices}")
 
 

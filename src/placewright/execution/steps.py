@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.problem.lowering import lower
 from placewright.support.errors import InputError, shown
@@ -90,14 +90,46 @@ class TakeOver:
     channel: int
 
 
-Step: TypeAlias = Run | Send | Receive | Signal | Wait | Release | Region | HandOver | TakeOver
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Begin to copy a tensor to the host's memory."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Wait until that copy is made; the tensor may be released then."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Begin to bring such a copy back. tensor: what it is here; copy: the one that left."""
+
+    tensor: int
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Wait until it is here."""
+
+    tensor: int
+
+
+Step: TypeAlias = (
+    Run | Leave | Left | Fetch | Arrive | Send | Receive | Signal | Wait | Release | Region | HandOver | TakeOver
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """What the devices do.
 
-    of_device: the steps of each device, in its order. num_channels: of sends and signals together; each is used once.
+    of_device: the steps of each device that computes, in its order. num_channels: of sends and signals together; each
+    is used once.
     output_device: for each output of the graph, by index of the tensor, the device that holds it at the end.
     """
 
@@ -108,13 +140,17 @@ class Steps:
 
 def steps_of(plan: Plan, graph: Graph) -> Steps:
     """The steps of a plan for `graph`. Raises InputError when the plan puts an op where an input never arrives."""
-    devices = [_Device(graph, index) for index in range(plan.machine.num_devices)]
+    devices = [_Device(graph, index) for index, device in enumerate(plan.machine.devices) if not device.is_host]
     builder = _Builder(graph, devices)
     for step in in_turn(plan):
-        if isinstance(step, Transfer):
-            builder.move(step)
-        else:
+        if isinstance(step, ScheduledOp):
             builder.run(step)
+        elif step.destination == len(devices):
+            builder.leave(step)
+        elif step.source == len(devices):
+            builder.fetch(step)
+        else:
+            builder.move(step)
     output_device = builder.keep_outputs()
     builder.receive_the_rest()
     return Steps(
@@ -140,8 +176,9 @@ class _Device:
     """The steps of one device so far, and the tensors that it has.
 
     groups: an op with what it waits for and the signals after it, or a tensor that is sent. arrives: channel and source
-    of the tensors that are sent to it and not yet received. seen: of other devices, how many groups are known to be
-    done. before_latest: how many groups stand before its latest op, which is planned to finish at latest_finish_ns.
+    of the tensors that are sent to it and not yet received. fetched: those that come back from the host's memory. seen:
+    of other devices, how many groups are known to be done. before_latest: how many groups stand before its latest op,
+    which is planned to finish at latest_finish_ns.
     """
 
     def __init__(self, graph: Graph, index: int) -> None:
@@ -150,6 +187,7 @@ class _Device:
         self.waits: list[Step] = []
         self.present = {tensor for tensor, op in enumerate(graph.producer_of) if op < 0}
         self.arrives: dict[int, tuple[int, int]] = {}
+        self.fetched: set[int] = set()
         self.seen: dict[int, int] = {}
         self.before_latest = 0
         self.latest_finish_ns = 0
@@ -177,11 +215,17 @@ class _Builder:
         self.sent_at: list[int] = []
 
     def run(self, scheduled: ScheduledOp) -> None:
-        op, device = self.op_of[scheduled.name], self.devices[scheduled.device]
+        op = self.op_of[scheduled.name]
+        if self.graph.ops[op].target == HOST_TARGET:
+            return  # The device knows when to wait, and when something comes back.
+        device = self.devices[scheduled.device]
         for tensor in needs_of(op, self.graph):
             self.bring(tensor, device)
         for before in self.predecessors.get(op, ()):
             self.wait_for(before, device)
+        if self.graph.ops[op].target == LEAVE_TARGET:
+            device.add(Left(self.graph.ops[op].inputs[0]))
+            return
         device.before_latest, device.latest_finish_ns = len(device.groups), scheduled.finish_ns
         self.add_run(op, device)
 
@@ -194,6 +238,24 @@ class _Builder:
         channel = self.new_channel()
         self.sent_at.append(self.send(Send(tensor, destination.index, channel), source, transfer.start_ns))
         destination.arrives[tensor] = (channel, source.index)
+
+    def leave(self, transfer: Transfer) -> None:
+        """Right behind the op that makes it: the copy waits by itself."""
+        tensor, source = self.tensor_of[transfer.tensor], self.devices[transfer.source]
+        source.groups[self.done[self.graph.producer_of[tensor]][1] - 1].append(Leave(tensor))
+
+    def fetch(self, transfer: Transfer) -> None:
+        tensor, destination = self.tensor_of[transfer.tensor], self.devices[transfer.destination]
+        step = Fetch(tensor, self.graph.ops[self.graph.producer_of[tensor]].inputs[0])
+        self.insert(step, destination, transfer.start_ns)
+        destination.fetched.add(tensor)
+
+    def insert(self, step: Fetch, device: _Device, start_ns: int) -> None:
+        """Before the op that runs then, if one does."""
+        if start_ns < device.latest_finish_ns and device.before_latest > 0:
+            device.groups[device.before_latest - 1].append(step)
+        else:
+            device.add(step)
 
     def send(self, step: Send, source: _Device, start_ns: int) -> int:
         """Adds a step to the source; returns how many of its groups are done by then. A device cannot send in the midst
@@ -208,6 +270,10 @@ class _Builder:
     def bring(self, tensor: int, device: _Device) -> None:
         """Makes a tensor one that the device has: received, or a view of what it has."""
         if tensor in device.present:
+            return
+        if tensor in device.fetched:
+            device.waits.append(Arrive(tensor))
+            device.present.add(tensor)
             return
         if tensor in device.arrives:
             channel, source = device.arrives.pop(tensor)
@@ -229,6 +295,8 @@ class _Builder:
 
     def wait_for(self, op: int, device: _Device) -> None:
         """Orders the device's next step after an op, if nothing has done so yet."""
+        if self.graph.ops[op].target in (HOST_TARGET, LEAVE_TARGET):
+            return  # These wait where they stand.
         source, groups = self.done[op]
         if source == device.index or device.seen.get(source, 0) >= groups:
             return
@@ -297,7 +365,7 @@ def _with_releases(steps: Sequence[Step], graph: Graph, output_device: dict[int,
 def _touched(step: Step, graph: Graph) -> tuple[int, ...]:
     if isinstance(step, Run):
         return (*needs_of(step.op, graph), *graph.ops[step.op].outputs)
-    return (step.tensor,) if isinstance(step, Send | Receive) else ()
+    return (step.tensor,) if isinstance(step, Send | Receive | Leave | Left | Fetch | Arrive) else ()
 
 
 def needs_of(op: int, graph: Graph) -> tuple[int, ...]:

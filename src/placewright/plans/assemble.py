@@ -10,17 +10,18 @@ from typing import Any
 from placewright.bounds import Bound, least_limit, lower_bound, memory_floor_bytes
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
+from placewright.machines.host import HostMemory
 from placewright.plans import schedule
 from placewright.plans.buffers import buffers_and_curves
 from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
 from placewright.problem import Problem
-from placewright.problem.objective import status_of
+from placewright.problem.objective import Metrics, status_of
 from placewright.rematerialization.proofs import bound_of_reruns
-from placewright.rematerialization.reruns import Rerun
-from placewright.rematerialization.solve import Rematerialized
+from placewright.rematerialization.reruns import Move, Rerun
+from placewright.rematerialization.solve import Rematerialized, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
-from placewright.search.run.result import Result
+from placewright.search.run.result import Result, measure
 from placewright.version import VERSION
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,25 +37,32 @@ def assemble_plan(
     seconds: float,
     options: Mapping[str, Any] | None = None,
     again: Rematerialized | None = None,
+    host: HostMemory | None = None,
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
-    again: what ops that run again make of it; it counts where it is better."""
+    again: what ops that run again and tensors that are moved make of it; it counts where it is better. host: where they
+    may be moved to."""
     before = problem
     reruns: tuple[Rerun, ...] = ()
+    moves: tuple[Move, ...] = ()
     if again is None:
         bound, floor, floor_op = _bound(problem, result), memory_floor_bytes(problem), ""
     else:
-        floor, floor_op = least_limit(problem)
+        floor, floor_op = least_limit(problem, host)
         if again.result.metrics.fitness(before.objective) < result.metrics.fitness(before.objective):
-            problem, reruns = again.problem, again.reruns
+            problem, reruns, moves = again.problem, again.reruns, again.moves
             result = replace(again.result, baselines=result.baselines)
+        elif host is not None:
+            problem = with_reruns(problem, host=host)
+            result = replace(result, metrics=measure(problem, result.solution))
         limit = before.memory_limits_bytes[0]
         proven = limit is not None and floor > limit
         result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
-        bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0)
+        bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0, host=host)
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)
+    one_device = best_one_device(before, result)
     return Plan(
         graph_name=problem.graph.name,
         graph_fingerprint=problem.graph.fingerprint,
@@ -69,7 +77,7 @@ def assemble_plan(
         memory_curves=curves,
         metrics=result.metrics,
         baselines=tuple(
-            BaselineOutcome(name=baseline.method, metrics=baseline.metrics, seconds=baseline.seconds)
+            BaselineOutcome(name=baseline.method, metrics=_on(problem, baseline.metrics), seconds=baseline.seconds)
             for baseline in result.baselines
         ),
         lower_bound=bound.value,
@@ -88,11 +96,18 @@ def assemble_plan(
         warnings=_warnings(problem),
         version=VERSION,
         time_sources=_time_sources(problem, result),
-        one_device=best_one_device(before, result),
+        one_device=one_device and replace(one_device, metrics=_on(problem, one_device.metrics)),
         input_order_memory=_input_order_memory(before, result),
         reruns=reruns,
         memory_floor_op=floor_op,
+        moves=moves,
     )
+
+
+def _on(problem: Problem, metrics: Metrics) -> Metrics:
+    """What was measured without the host's memory, on the machine with it."""
+    without = (0,) * (problem.machine.num_devices - len(metrics.peak_bytes))
+    return replace(metrics, peak_bytes=metrics.peak_bytes + without, busy_ns=metrics.busy_ns + without)
 
 
 def _bound(problem: Problem, result: Result) -> Bound:

@@ -17,6 +17,7 @@ def check_consistency(plan: Plan) -> None:
     names = {op.name for op in plan.ops}
     _require(len(names) == len(plan.ops), "two ops have one name")
     _check_reruns(plan, names)
+    _check_moves(plan, names)
     _check_buffers(plan, num_devices, names)
     for transfer in plan.transfers:
         if transfer.producer not in names:
@@ -59,6 +60,19 @@ def _check_reruns(plan: Plan, names: set[str]) -> None:
                 raise InputError(f"the rerun '{shown(rerun.name)}' names '{shown(name)}', which is no op of the plan")
         if not set(again).isdisjoint((rerun.op, rerun.before)):
             raise InputError(f"the rerun '{shown(rerun.name)}' names another rerun where a first run belongs")
+
+
+def _check_moves(plan: Plan, names: set[str]) -> None:
+    """Each of another tensor, before ops of the plan, to a host's memory that is there."""
+    moved = [move.tensor for move in plan.moves]
+    _require(len(set(moved)) == len(moved), "two moves are of one tensor")
+    _require(not moved or plan.machine.devices[-1].is_host, "there are moves, and no memory of the host")
+    for move in plan.moves:
+        for name in (move.leaves_before, *move.returns_before):
+            if name not in names:
+                raise InputError(
+                    f"the move of '{shown(move.tensor)}' names '{shown(name)}', which is no op of the plan"
+                )
 
 
 def _check_buffers(plan: Plan, num_devices: int, names: set[str]) -> None:

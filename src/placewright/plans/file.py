@@ -30,7 +30,7 @@ from placewright.plans.record import (
     Transfer,
 )
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.reruns import Move, Rerun
 from placewright.support.errors import InputError, parser_message, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.garbage import collection_paused
@@ -40,7 +40,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 #: The lists of a plan that are written as one list per field.
-_COLUMNS: Mapping[str, type] = {"ops": ScheduledOp, "transfers": Transfer, "buffers": Buffer, "reruns": Rerun}
+_COLUMNS: Mapping[str, type] = {
+    "ops": ScheduledOp,
+    "transfers": Transfer,
+    "buffers": Buffer,
+    "reruns": Rerun,
+    "moves": Move,
+}
 #: What the plans of earlier versions do not say, with what stands for it.
 _ADDED: Mapping[str, Any] = {
     "time_sources": None,
@@ -48,6 +54,7 @@ _ADDED: Mapping[str, Any] = {
     "input_order_memory": None,
     "reruns": None,
     "memory_floor_op": "",
+    "moves": None,
 }
 #: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
 #: which may be the whole file.
@@ -124,7 +131,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
         value = getattr(plan, field.name)
-        if field.name in ("reruns", "memory_floor_op") and not value:
+        if field.name in ("reruns", "moves", "memory_floor_op") and not value:
             continue
         if field.name in _COLUMNS:
             columns = [column.name for column in fields(_COLUMNS[field.name])]
@@ -187,7 +194,7 @@ def _rows(key: str, kind: type, columns: Mapping[str, Sequence[Any]]) -> tuple[A
 def _model() -> type[BaseModel]:
     """What a plan file must hold, made from the fields of Plan."""
     columns: dict[str, Any] = {key: _record(kind, columns=True) for key, kind in _COLUMNS.items()}
-    columns["reruns"] = columns["reruns"] | None
+    columns |= {key: columns[key] | None for key in ("reruns", "moves")}
     replaced = {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns}
     return _record(Plan, replaced, added=_ADDED)
 

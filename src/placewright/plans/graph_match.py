@@ -38,8 +38,8 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
 
 
 def planned_graph(plan: Plan, graph: Graph) -> Graph:
-    """The graph as it is planned: with the plan's reruns as ops. Raises InputError as `rewritten` does."""
-    return rewritten(graph, plan.reruns).graph if plan.reruns else graph
+    """The graph as it is planned: with the plan's reruns and moves as ops. Raises InputError as `rewritten` does."""
+    return rewritten(graph, plan.reruns, plan.moves).graph if plan.reruns or plan.moves else graph
 
 
 def require_match(plan: Plan, graph: Graph, *, source: str, name: str = "the plan") -> None:

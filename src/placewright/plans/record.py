@@ -13,7 +13,7 @@ from placewright.bounds.bound import BoundReason
 from placewright.costs.estimate import TimeSources
 from placewright.machine import Machine
 from placewright.problem.objective import ControlMode, Metrics, Objective, Status
-from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.reruns import Move, Rerun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 BufferKind = Literal["tensor", "copy", "resident", "workspace"]
@@ -230,6 +230,8 @@ class Plan:
         Ops that run again, so that what they make need not be held meanwhile, in their order.
     memory_floor_op
         Where ops may run again: the op that needs `memory_floor_bytes` while it runs, whatever else runs again.
+    moves
+        Tensors that are moved to the host's memory and back. Where they were allowed, the last device is that memory.
     """
 
     graph_name: str
@@ -263,6 +265,7 @@ class Plan:
     input_order_memory: MemoryCurve | None = None
     reruns: tuple[Rerun, ...] = ()
     memory_floor_op: str = ""
+    moves: tuple[Move, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields, whether or not either plan can be asked questions (`api.questions.Plan`)."""
@@ -296,7 +299,7 @@ class Plan:
 
     @property
     def extra_time(self) -> float | None:
-        """Share of the time of the captured order that its reruns cost; None where nothing runs again."""
+        """Share of the time of the captured order that reruns and moves cost; None where there are none."""
         return self._beyond_captured(self.metrics.step_time_ns)
 
     @property
@@ -312,7 +315,7 @@ class Plan:
 
     def _beyond_captured(self, time_ns: int) -> float | None:
         captured = self.one_device
-        if not self.reruns or captured is None or not captured.metrics.step_time_ns:
+        if not (self.reruns or self.moves) or captured is None or not captured.metrics.step_time_ns:
             return None
         return time_ns / captured.metrics.step_time_ns - 1
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import Graph, Op
+from placewright.graph import HOST_TARGET, Graph, Op
 from placewright.machine import Machine
 from placewright.problem.lowering import Lowered
 from placewright.support.errors import InputError, shown
@@ -122,6 +122,9 @@ def _allowed_devices(
 ) -> dict[int, int]:
     everywhere = 2**machine.num_devices - 1
     allowed = dict.fromkeys(group, everywhere)
+    if (hosts := sum(1 << index for index, device in enumerate(machine.devices) if device.is_host)) > 0:
+        for op, graph_op in enumerate(lowered.graph_op.tolist()):
+            allowed[group[op]] &= hosts if graph.ops[graph_op].target == HOST_TARGET else everywhere & ~hosts
     rules = [(p, 1 << _device_index(machine, d), "pin") for p, d in constraints.pins]
     rules += [(p, everywhere & ~(1 << _device_index(machine, d)), "forbid") for p, d in constraints.forbids]
     for pattern, mask, what in rules:

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, Graph
 from placewright.support.arrays import sorted_unique
 from placewright.support.garbage import collection_paused
 
@@ -175,7 +175,8 @@ def _distinct(row: Int64, value: Int64, num_values: int) -> Pairs:
 
 def _carriers(arrays: _Arrays) -> Int64:
     """For each tensor the one a reader on another device would be sent: the smallest, then the earliest, along its
-    chain of views; a view of a resident leads to the resident itself."""
+    chain of views; a view of a resident leads to the resident itself, and one of what comes back from the host to the
+    whole of it."""
     graph = arrays.graph
     carrier = np.arange(len(graph.tensors))
     for index in np.flatnonzero(arrays.is_view).tolist():
@@ -185,8 +186,9 @@ def _carriers(arrays: _Arrays) -> Int64:
                 continue
             above = int(carrier[parent])
             smaller = graph.tensors[tensor].size_bytes < graph.tensors[above].size_bytes
-            resident = graph.producer_of[above] < 0
-            carrier[tensor] = tensor if smaller and not resident else above
+            maker = graph.producer_of[above]
+            comes_whole = maker < 0 or graph.ops[maker].target == HOST_TARGET
+            carrier[tensor] = tensor if smaller and not comes_whole else above
     return carrier
 
 

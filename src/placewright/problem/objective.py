@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from placewright.machine import Machine
 
 Objective = Literal["step-time", "peak-memory"]
 #: What a control dependency across devices means (docs/semantics.md).
@@ -22,7 +25,7 @@ class Metrics:
     step_time_ns
         When the last op finishes.
     peak_memory_bytes
-        The largest of `peak_bytes`.
+        The largest of `peak_bytes`, that of the host's memory left out.
     peak_bytes
         Per device the most memory in use.
     busy_ns
@@ -80,3 +83,8 @@ def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) ->
     if bytes_over_limit > 0:
         return "infeasible"
     return "optimal" if bound is not None and objective_value <= bound else "feasible"
+
+
+def largest_peak(machine: Machine, peak_bytes: Sequence[int]) -> int:
+    """The largest of the peaks of a machine's devices; the host's memory, to which tensors move, does not count."""
+    return max(peak for device, peak in zip(machine.devices, peak_bytes, strict=True) if not device.is_host)

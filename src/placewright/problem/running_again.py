@@ -1,4 +1,4 @@
-"""Which ops may run again, and until when."""
+"""Which ops may run again, and until when; and which tensors may be moved to the host."""
 
 from __future__ import annotations
 
@@ -42,6 +42,18 @@ def may_run_again(graph: Graph, op: Op) -> bool:
     overwritten = [graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None]
     are_statistics = op.kind == _STATISTICS and all(graph.producer_of[base] < 0 for base in overwritten)
     return op.kind not in _ONCE and op.target not in COLLECTIVES and (not overwritten or are_statistics)
+
+
+def may_move(problem: Problem) -> NDArray[np.uint8]:
+    """Per scheduled tensor 1 where it may be moved to the host and back: it has memory of its own, which nothing writes
+    to in place, and which is freed before the step ends. uint8 [num scheduled tensors]
+    """
+    lowered = problem.lowered
+    own = lowered.storage == np.arange(len(lowered.storage))
+    found = own & (lowered.graph_tensor >= 0) & (lowered.allocated_bytes > 0) & (lowered.live_out == 0)
+    found[lowered.storage[lowered.producer[lowered.storage] != lowered.producer]] = False
+    movable: NDArray[np.uint8] = found.astype(np.uint8)
+    return movable
 
 
 def _writers(graph: Graph, scheduled: list[int]) -> dict[int, list[int]]:

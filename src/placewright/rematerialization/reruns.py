@@ -1,12 +1,18 @@
-"""Which ops run again, and the graph in which every run is an op of its own."""
+"""Which ops run again and what is moved to the host, and the graph in which every run and move is an op of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from placewright.graph import Graph, Op
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
 from placewright.support.errors import InputError, shown
+
+AnyInt = TypeVar("AnyInt", bound=np.signedinteger)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +37,35 @@ class Rerun:
     tensors: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A tensor that is moved to the host's memory, and back for its later readers.
+
+    Attributes
+    ----------
+    tensor
+        What is moved, from its first run on; the move begins as soon as it is made.
+    leaves_before
+        The run, an op or a rerun, before which it has left the device.
+    returns_before
+        Runs before which it begins to come back, each time as soon as the run before has ended.
+    """
+
+    tensor: str
+    leaves_before: str
+    returns_before: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rewritten:
-    """A graph whose reruns are ops.
+    """A graph whose reruns and moves are ops.
 
     Attributes
     ----------
     graph
         Tensors of the original keep their places; those of reruns stand behind them.
     op_of
-        Per op the original one whose run it is, by index.
+        Per op the original one whose run it is, by index; -1 for those of moves.
     tensor_of
         Per tensor the original one whose content it has, by index.
     """
@@ -50,24 +75,39 @@ class Rewritten:
     tensor_of: tuple[int, ...]
 
 
-def rewritten(graph: Graph, reruns: Sequence[Rerun]) -> Rewritten:
-    """The graph with its reruns as ops: each reader gets what the latest run before it gave.
+def rewritten(graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move] = ()) -> Rewritten:
+    """The graph with its reruns and moves as ops: each reader gets what the latest run or return before it gave.
 
     The order of the graph is kept. A rerun waits for what its op waits for, and what overwrites something waits for
     the reruns that read it. Views of what was made again are made again, too.
-    Raises InputError naming the rerun whose op, tensor or place does not exist.
+
+    A move is an op on the host that reads the tensor, one on the device that waits for it and holds the tensor until
+    then, and one on the host for each return, which waits for the run before it and makes the tensor anew.
+    Raises InputError naming the rerun or move whose op, tensor or place does not exist.
     """
-    return _Rewriting(graph, reruns).done()
+    return _Rewriting(graph, reruns, moves).done()
 
 
 class _Rewriting:
-    def __init__(self, graph: Graph, reruns: Sequence[Rerun]) -> None:
+    def __init__(self, graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move]) -> None:
         self.graph = graph
         self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
         self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
         self.before: dict[int, list[tuple[Rerun, int, set[int]]]] = {}
         for rerun in reruns:
             self.before.setdefault(self._op(rerun, rerun.before), []).append(self._resolved(rerun))
+        #: Tensors that have left, and that begin to come back, before a run.
+        self.leaves: dict[str, list[int]] = {}
+        self.returns: dict[str, list[int]] = {}
+        self.run_names = {rerun.name for rerun in reruns}
+        for move in moves:
+            tensor = self._moved(move)
+            self.leaves.setdefault(move.leaves_before, []).append(tensor)
+            for name in move.returns_before:
+                self.returns.setdefault(name, []).append(tensor)
+        self.host_op: dict[int, int] = {}
+        self.number_of_return: dict[int, int] = {}
+        self.latest = -1
         self.ops: list[Op] = []
         self.op_of: list[int] = []
         self.tensors = list(graph.tensors)
@@ -92,10 +132,23 @@ class _Rewriting:
             raise InputError(f"the rerun '{shown(rerun.name)}' gives something that '{shown(rerun.op)}' does not make")
         return rerun, op, kept
 
+    def _moved(self, move: Move) -> int:
+        tensor = self.tensor_named.get(move.tensor, -1)
+        if tensor < 0 or self.graph.producer_of[tensor] < 0:
+            raise InputError(f"a move names the tensor '{shown(move.tensor)}', which no op of the graph makes")
+        if self.graph.tensors[tensor].alias_of is not None:
+            raise InputError(f"a move names the tensor '{shown(move.tensor)}', which has no memory of its own")
+        for name in (move.leaves_before, *move.returns_before):
+            if name not in self.op_named and name not in self.run_names:
+                raise InputError(f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which never runs")
+        return tensor
+
     def done(self) -> Rewritten:
         for index, op in enumerate(self.graph.ops):
             for rerun, original, kept in self.before.get(index, ()):
+                self._move_before(rerun.name)
                 self._run_again(rerun.name, original, kept)
+            self._move_before(op.name)
             inputs = op.inputs if op.kind == "view" else tuple(map(self._now, op.inputs))
             self.place_of[index] = len(self.ops)
             controls = [self.place_of[control] for control in op.controls]
@@ -108,8 +161,41 @@ class _Rewriting:
         )
 
     def _add(self, original: int, op: Op) -> None:
+        if op.kind != "view" and op.target != HOST_TARGET:
+            self.latest = len(self.ops)
         self.ops.append(op)
         self.op_of.append(original)
+
+    def _move_before(self, name: str) -> None:
+        """What leaves before a run, then what begins to come back. The host gets only what the first run made."""
+        for tensor in self.leaves.get(name, ()):
+            own = self.graph.tensors[tensor].name
+            if tensor in self.host_op or self.current[tensor] != tensor or not self._is_made(tensor):
+                raise InputError(f"the tensor '{shown(own)}' leaves before it is made, or after it was made again")
+            self.host_op[tensor] = len(self.ops)
+            self._add(-1, _move(f"{own}@host", HOST_TARGET, inputs=(tensor,)))
+            here = (self.host_op[tensor],)
+            self._add(-1, _move(f"{own}@leave", LEAVE_TARGET, inputs=(tensor,), controls=here))
+        for tensor in self.returns.get(name, ()):
+            record = self.graph.tensors[tensor]
+            if tensor not in self.host_op:
+                raise InputError(f"the tensor '{shown(record.name)}' comes back before it has left")
+            number = self.number_of_return[tensor] = self.number_of_return.get(tensor, 0) + 1
+            self.tensors.append(replace(record, name=f"{record.name}@back{number}", is_output=False))
+            self.tensor_of.append(tensor)
+            self.current[tensor] = len(self.tensors) - 1
+            controls = tuple(dict.fromkeys((self.host_op[tensor], self.latest)))
+            back = _move(
+                f"{record.name}@back{number}",
+                HOST_TARGET,
+                inputs=(tensor,),
+                outputs=(self.current[tensor],),
+                controls=controls,
+            )
+            self._add(-1, back)
+
+    def _is_made(self, tensor: int) -> bool:
+        return self.graph.producer_of[tensor] in self.place_of
 
     def _run_again(self, name: str, original: int, kept: set[int]) -> None:
         op = self.graph.ops[original]
@@ -164,6 +250,35 @@ class _Rewriting:
         if op.kind == "view":
             return ()
         return {self._base(tensor) for tensor in op.outputs if self.graph.tensors[tensor].alias_of is not None}
+
+
+def _move(
+    name: str,
+    target: str,
+    *,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...] = (),
+    controls: tuple[int, ...] = (),
+) -> Op:
+    return Op(
+        name=name, kind="copy", target=target, inputs=inputs, outputs=outputs, controls=controls, phase="", time_ns=0
+    )
+
+
+def names_of_move(move: Move) -> Iterator[str]:
+    """The names of the ops of a move: at the host, at the device, and one for each return."""
+    yield from (f"{move.tensor}@host", f"{move.tensor}@leave")
+    yield from (f"{move.tensor}@back{number}" for number in range(1, len(move.returns_before) + 1))
+
+
+def of_runs(known: NDArray[AnyInt], op_of: Sequence[int], num_devices: int) -> NDArray[AnyInt]:
+    """What is known of ops, for their runs: 0 for moves, and on the host where nothing is known of it.
+
+    known: integers [num ops, num_devices], or one column fewer. Returns [num runs, num_devices].
+    """
+    found = np.zeros((len(op_of), num_devices), known.dtype)
+    found[:, : known.shape[1]] = np.append(known, np.zeros((1, known.shape[1]), known.dtype), axis=0)[list(op_of)]
+    return found
 
 
 def names_of_runs(graph: Graph, ops: Sequence[int]) -> Iterator[str]:

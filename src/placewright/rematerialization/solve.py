@@ -1,4 +1,5 @@
-"""The plan of one device within a memory limit that no order of its ops keeps: some of them run again."""
+"""The plan of one device within a memory limit that no order of its ops keeps: some run again, or what they make is
+moved to the host and back."""
 
 from __future__ import annotations
 
@@ -10,14 +11,18 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.bounds import least_limit
+from placewright.graph import HOST_TARGET
+from placewright.machine import Link
+from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
-from placewright.problem.running_again import again_before
-from placewright.rematerialization.proofs import kept
-from placewright.rematerialization.reruns import Rerun, names_of_runs, rewritten
+from placewright.problem.running_again import again_before, may_move
+from placewright.rematerialization.proofs import kept, kept_in_place
+from placewright.rematerialization.reruns import Move, Rerun, names_of_runs, of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution, measure
 from placewright.search.run.search_run import SearchRun
+from placewright.support.quantities import QUANTITY_LIMIT
 
 NAME = "rematerialization"
 #: For the least memory at a price: how often the gap between limits is halved, and the least gap, of the peak.
@@ -26,14 +31,16 @@ _HALVINGS, _LEAST_STEP = 12, 0.002
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rematerialized:
-    """A problem with reruns as ops, and its solution.
+    """A problem with reruns and moves as ops, and its solution.
 
-    problem: of the rewritten graph. result: found_by says which method, where the reruns are in `reruns`.
+    problem: of the rewritten graph, on the machine with the host's memory where moves were allowed. result: found_by
+    says which method.
     """
 
     problem: Problem
     result: Result
     reruns: tuple[Rerun, ...]
+    moves: tuple[Move, ...] = ()
 
 
 def rerun_evaluations(problem: Problem) -> int:
@@ -41,45 +48,62 @@ def rerun_evaluations(problem: Problem) -> int:
     return max(12, min(2000, 400_000 // problem.core.num_ops))
 
 
-def rematerialize(problem: Problem, run: SearchRun, keep: Sequence[str] = ()) -> Rematerialized:
-    """The best runs that the search finds; where none keeps the limit, those nearest to it.
+def rematerialize(
+    problem: Problem, run: SearchRun, keep: Sequence[str] = (), host: HostMemory | None = None
+) -> Rematerialized:
+    """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
 
-    problem: of one device; first runs are in the order of its graph. keep: globs over names of ops and modules that run
-    once. Raises InputError for one that matches none.
+    problem: of one device; first runs are in the order of its graph. keep: as `kept` takes it, which says what it
+    raises. host: where tensors may be moved to.
     """
     assert problem.machine.num_devices == 1
     lowered = problem.lowered
     ops = np.arange(len(lowered.graph_op), dtype=np.int32)
     until = again_before(problem)
     until[kept(problem, keep)] = -1
-    search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=run.seed)
-    reason = drive(run, search, NAME)
-    reruns = tuple(_reruns(problem, *search.best()))
-    again = with_reruns(problem, reruns)
-    return Rematerialized(
-        problem=again, result=run.result(again, NAME, in_order(again), stopped_because=reason), reruns=reruns
+    movable = None
+    if host is not None:
+        movable = may_move(problem)
+        movable[kept_in_place(problem, keep)[problem.lowered.producer]] = 0
+    there, back = (host.there, host.back) if host is not None else (Link(), Link())
+    search = _core.RematerializationSearch(
+        problem=problem.core,
+        order=ops,
+        again_before=until,
+        seed=run.seed,
+        may_move=movable,
+        link_there=(there.latency_ns, there.inverse_bandwidth),
+        link_back=(back.latency_ns, back.inverse_bandwidth),
+        host_limit=QUANTITY_LIMIT if host is None or host.memory_bytes is None else host.memory_bytes,
     )
+    reason = drive(run, search, NAME)
+    runs, kept_bits, moved = search.best()
+    reruns = tuple(_reruns(problem, runs[runs >= 0], kept_bits[runs >= 0]))
+    moves = tuple(_moves(problem, runs, kept_bits, moved))
+    again = with_reruns(problem, reruns, moves, host)
+    result = run.result(again, NAME, in_order(again), stopped_because=reason)
+    return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
 
 
 def least_memory(
-    problem: Problem, run: SearchRun, max_slowdown: float, keep: Sequence[str] = ()
+    problem: Problem, run: SearchRun, max_slowdown: float, keep: Sequence[str] = (), host: HostMemory | None = None
 ) -> Rematerialized | None:
     """The runs of least peak memory that are found within a step time; None where nothing is found below the peak of
     the graph's own order, each op running once.
 
     Limits between what is proven to be needed and the least that is found are halved; each gets an equal part of the
-    run. max_slowdown: how much longer the step may take than in that order, as a share. problem, keep: as
+    run. max_slowdown: how much longer the step may take than in that order, as a share. problem, keep, host: as
     `rematerialize` takes them.
     """
     once = measure(problem, in_order(problem))
     longest_ns = once.step_time_ns * (1 + max_slowdown)
-    low, high, best = least_limit(problem)[0], once.peak_memory_bytes, None
+    low, high, best = least_limit(problem, host)[0], once.peak_memory_bytes, None
     for halving in range(_HALVINGS):
         if high - low <= once.peak_memory_bytes * _LEAST_STEP:
             break
         limit = (low + high) // 2
         part = run.part(1 / (_HALVINGS - halving))
-        found = rematerialize(replace(problem, objective="step-time", memory_limits_bytes=(limit,)), part, keep)
+        found = rematerialize(replace(problem, objective="step-time", memory_limits_bytes=(limit,)), part, keep, host)
         metrics = found.result.metrics
         if metrics.bytes_over_limit == 0 and metrics.step_time_ns <= longest_ns:
             best, high = found, metrics.peak_memory_bytes
@@ -87,30 +111,74 @@ def least_memory(
             low = limit
     if best is None:
         return None
-    again = replace(best.problem, objective=problem.objective, memory_limits_bytes=problem.memory_limits_bytes)
+    limits = (*problem.memory_limits_bytes, *best.problem.memory_limits_bytes[1:])
+    again = replace(best.problem, objective=problem.objective, memory_limits_bytes=limits)
     result = run.result(again, NAME, in_order(again), stopped_because="evaluations")
-    return Rematerialized(problem=again, result=result, reruns=best.reruns)
+    return Rematerialized(problem=again, result=result, reruns=best.reruns, moves=best.moves)
 
 
 def in_order(problem: Problem) -> Solution:
-    """The order of the graph, on one device."""
+    """The order of the graph, on one device. What is moved to the host is sent when it is made, and back when it has
+    been handed back."""
+    ops, lowered = problem.graph.ops, problem.lowered
+    scheduled = lowered.graph_op.tolist()
+    device_of = np.array([int(ops[op].target == HOST_TARGET) for op in scheduled], np.int32)
     order = INPUT_ORDER.order(problem)
-    return Solution(
-        device_of=np.zeros(len(order), np.int32),
-        order=np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32),
-    )
+    steps = np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32)
+    if device_of.any():
+        home = device_of[lowered.producer]
+        read_at = device_of[lowered.reader]
+        sent = np.unique(lowered.inputs[home[lowered.inputs] != read_at])
+        behind: dict[int, list[list[int]]] = {}
+        for tensor in sent.tolist():
+            behind.setdefault(int(lowered.producer[tensor]), []).append([tensor, 1 - int(home[tensor])])
+        steps = np.array([each for op in order.tolist() for each in ([op, -1], *behind.get(op, ()))], np.int32)
+    return Solution(device_of=device_of, order=steps)
 
 
-def with_reruns(problem: Problem, reruns: tuple[Rerun, ...]) -> Problem:
-    """The problem in which every run of an op is an op."""
-    found = rewritten(problem.graph, reruns)
-    of = list(found.op_of)
+def with_reruns(
+    problem: Problem, reruns: tuple[Rerun, ...] = (), moves: tuple[Move, ...] = (), host: HostMemory | None = None
+) -> Problem:
+    """The problem in which every run of an op and every move are ops. host: becomes a second device."""
+    found = rewritten(problem.graph, reruns, moves)
+    machine, limits = problem.machine, problem.memory_limits_bytes
+    if host is not None:
+        machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
     return replace(
         problem,
         graph=found.graph,
-        time_ns=np.ascontiguousarray(problem.time_ns[of]),
-        time_origin=None if problem.time_origin is None else np.ascontiguousarray(problem.time_origin[of]),
+        machine=machine,
+        memory_limits_bytes=limits,
+        time_ns=of_runs(problem.time_ns, found.op_of, machine.num_devices),
+        time_origin=None
+        if problem.time_origin is None
+        else of_runs(problem.time_origin, found.op_of, machine.num_devices),
     )
+
+
+def _moves(
+    problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32]
+) -> Iterator[Move]:
+    """From the runs of the core, in which -1 stands for a tensor that has left or begins to come back, to records."""
+    graph, lowered = problem.graph, problem.lowered
+    names = names_of_runs(graph, lowered.graph_op[ops[ops >= 0]].tolist())
+    leaves: dict[int, str] = {}
+    returns: dict[int, list[str]] = {}
+    waiting: list[tuple[int, bool]] = []
+    for op, bits, tensor in zip(ops.tolist(), kept.tolist(), moved.tolist(), strict=True):
+        if op < 0:
+            waiting.append((tensor, bits != 0))
+            continue
+        name = next(names)
+        for each, is_return in waiting:
+            if is_return:
+                returns.setdefault(each, []).append(name)
+            else:
+                leaves[each] = name
+        waiting.clear()
+    for tensor, name in sorted(leaves.items()):
+        moved_name = graph.tensors[lowered.graph_tensor[tensor]].name
+        yield Move(tensor=moved_name, leaves_before=name, returns_before=tuple(returns.get(tensor, ())))
 
 
 def _reruns(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:

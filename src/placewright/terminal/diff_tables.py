@@ -66,6 +66,9 @@ def _metric_rows(first: Plan, second: Plan) -> Iterator[list[str]]:
     if first.reruns or second.reruns:
         again, others = len(first.reruns), len(second.reruns)
         yield ["ops run again", f"{again:,}", f"{others:,}", change(others, again)]
+    if first.moves or second.moves:
+        moved, others = len(first.moves), len(second.moves)
+        yield ["tensors moved to the host", f"{moved:,}", f"{others:,}", change(others, moved)]
     if first.objective == second.objective:
         bounds = [format_objective(plan.objective, plan.lower_bound) for plan in (first, second)]
         yield ["lower bound", *bounds, change(second.lower_bound, first.lower_bound)]

@@ -73,11 +73,11 @@ class PlanSummary:
         Every plan needs at least this much on its fullest device.
     memory_floor_op
         The op that needs it whatever else runs again; empty where nothing was to run again.
-    num_reruns
-        How many ops run again.
+    num_reruns, num_moves
+        How many ops run again, and how many tensors are moved to the host's memory and back.
     extra_time, least_extra_time
         What that costs and what it must cost at least (proven), as shares of the time of the captured order; null where
-        nothing runs again, and where nothing is proven.
+        there are none, and where nothing is proven.
     gap
         How far the objective may be above the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
         infeasible.
@@ -109,6 +109,7 @@ class PlanSummary:
     memory_floor_bytes: int
     memory_floor_op: str
     num_reruns: int
+    num_moves: int
     extra_time: float | None
     least_extra_time: float | None
     gap: float | None
@@ -147,6 +148,7 @@ def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[s
         memory_floor_bytes=plan.memory_floor_bytes,
         memory_floor_op=plan.memory_floor_op,
         num_reruns=len(plan.reruns),
+        num_moves=len(plan.moves),
         extra_time=plan.extra_time,
         least_extra_time=plan.least_extra_time,
         gap=None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,

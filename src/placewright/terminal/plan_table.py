@@ -42,6 +42,7 @@ _BOUND_NAMES: Mapping[str, str] = {
     "work divided over all devices and host threads": "divided work, launches",
     "tensors alive together spread over all devices": "tensors alive together",
     "tensors that must be dropped and made again": "tensors made again",
+    "tensors that must be moved or made again": "tensors moved or made again",
     "largest op with its inputs, outputs and parameters": "largest op",
     "parameters and outputs spread over all devices": "parameters spread",
 }
@@ -72,7 +73,7 @@ def headline(plan: Plan) -> str:
         return f"{what}: {verdict_words(plan)}"
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
-    gain = "" if plan.reruns and plan.gain is None else gain_words(plan)
+    gain = "" if (plan.reruns or plan.moves) and plan.gain is None else gain_words(plan)
     return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph
+from placewright.machines.host import parted
 from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups, recorded_constraints
-from placewright.problem.objective import Metrics
-from placewright.rematerialization.reruns import rewritten
+from placewright.problem.objective import Metrics, largest_peak
+from placewright.rematerialization.reruns import of_runs, rewritten
 from placewright.support.errors import InputError
 from placewright.support.garbage import collection_paused
 from placewright.verification.evidence import about_configuration, about_evidence, about_time_sources
@@ -54,15 +55,15 @@ def check_plan(
     if time_ns.shape != (len(graph.ops), machine.num_devices):
         raise InputError(f"op times have shape {time_ns.shape}, not one row per op and one column per device")
     original, original_time_ns = graph, time_ns
-    if plan.reruns:
+    if plan.reruns or plan.moves:
         try:
-            found = rewritten(graph, plan.reruns)
+            found = rewritten(graph, plan.reruns, plan.moves)
         except InputError as error:
             return [str(error)]
         if problems := about_reruns(graph, found):
             return problems
-        graph, time_ns = found.graph, time_ns[list(found.op_of)]
-        time_origin = None if time_origin is None else time_origin[list(found.op_of)]
+        graph, time_ns = found.graph, of_runs(time_ns, found.op_of, machine.num_devices)
+        time_origin = None if time_origin is None else of_runs(time_origin, found.op_of, machine.num_devices)
     wanted = demands(graph, plan.control)
     if problems := about_order(plan, graph, wanted):
         return problems
@@ -98,19 +99,20 @@ def _about_one_device(plan: Plan, graph: Graph, wanted: Demands, time_ns: NDArra
 
 
 def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
-    """For the bounds, with the constraints that the configuration records; without any that it could not be under,
-    which `about_configuration` tells of."""
+    """For the bounds, on the devices that compute, with the constraints that the configuration records; without any
+    that it could not be under, which `about_configuration` tells of."""
+    machine, _ = parted(plan.machine)
     problem = Problem(
         graph=graph,
-        machine=plan.machine,
-        time_ns=time_ns,
+        machine=machine,
+        time_ns=np.ascontiguousarray(time_ns[:, : machine.num_devices]),
         objective=plan.objective,
         control=plan.control,
-        memory_limits_bytes=plan.memory_limits_bytes,
+        memory_limits_bytes=plan.memory_limits_bytes[: machine.num_devices],
     )
     constrained = replace(problem, constraints=recorded_constraints(plan.configuration))
     try:
-        placement_groups(graph, constrained.lowered, plan.machine, constrained.constraints)
+        placement_groups(graph, constrained.lowered, machine, constrained.constraints)
     except InputError:
         return problem
     return constrained
@@ -136,7 +138,7 @@ def _metrics(
     limits = zip(peaks, plan.memory_limits_bytes, strict=True)
     return Metrics(
         step_time_ns=max((t[1] for step, t in zip(steps, times, strict=True) if step.value is None), default=0),
-        peak_memory_bytes=max(peaks),
+        peak_memory_bytes=largest_peak(plan.machine, peaks),
         peak_bytes=peaks,
         busy_ns=tuple(busy),
         bytes_moved=sum(moved_bytes(graph, value) for value in moves),

@@ -15,16 +15,21 @@ from placewright.bounds import Bound, least_limit, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph, Op
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, are_groups
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.proofs import bound_of_reruns, some_may_run_again
+from placewright.rematerialization.proofs import bound_of_reruns, kept_pattern, some_may_run_again
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
 
 #: Bounds that hold only for plans that keep the limits.
-_WITHIN_LIMITS = ("proven by the solver", "tensors that must be dropped and made again")
+_WITHIN_LIMITS = (
+    "proven by the solver",
+    "tensors that must be dropped and made again",
+    "tensors that must be moved or made again",
+)
 
 
 def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
@@ -56,7 +61,9 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
 def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
     """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
     tried = _reruns_were_tried(plan, metrics, problem)
-    own = bound_of_reruns(problem, fits=metrics.bytes_over_limit == 0) if tried else lower_bound(problem)
+    _, host = parted(plan.machine)
+    fits = metrics.bytes_over_limit == 0
+    own = bound_of_reruns(problem, fits=fits, host=host) if tried else lower_bound(problem)
     claimed = Bound(plan.lower_bound, plan.bound_reason)
     return claimed if claimed.reason == "proven by the solver" and claimed.value > own.value else own
 
@@ -65,6 +72,8 @@ def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
     """Whether plans with reruns are among those that the plan is compared with: where it has some, and where it does
     not fit although some were allowed. What `keep` has to be is checked elsewhere."""
     keep = plan.configuration.get("keep")
+    if plan.machine.devices[-1].is_host:
+        return True
     if plan.reruns or metrics.bytes_over_limit == 0 or not _are_patterns(keep):
         return bool(plan.reruns)
     try:
@@ -115,7 +124,7 @@ def _is_proven_unfit(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
     if not _reruns_were_tried(plan, metrics, problem):
         return nothing_fits(problem)
     limit = problem.memory_limits_bytes[0]
-    return limit is not None and least_limit(problem)[0] > limit
+    return limit is not None and least_limit(problem, parted(plan.machine)[1])[0] > limit
 
 
 def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
@@ -203,12 +212,19 @@ def _about_keep(plan: Plan, graph: Graph) -> Iterator[str]:
         return
     ops = _placed_ops(graph)
     names, again = OpNames(ops), {rerun.op for rerun in plan.reruns}
-    for pattern in keep:
+    makers = {graph.tensors[tensor].name: op.name for op in ops for tensor in op.outputs}
+    moved = {makers.get(move.tensor, "") for move in plan.moves}
+    for entry in keep:
+        what, pattern = kept_pattern(entry)
         matched = [ops[index].name for index in names.matching(pattern)]
         if not matched:
             yield f"the configuration's keep names '{pattern}', which matches no op"
-        for op in again.intersection(matched):
-            yield f"op '{op}' runs again, but the configuration keeps '{pattern}'"
+        if what != "move":
+            for op in again.intersection(matched):
+                yield f"op '{op}' runs again, but the configuration keeps '{entry}'"
+        if what != "recompute":
+            for op in moved.intersection(matched):
+                yield f"what op '{op}' makes is moved, but the configuration keeps '{entry}'"
 
 
 def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:

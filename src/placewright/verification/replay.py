@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, Graph
 from placewright.machine import Machine
 from placewright.plans.record import BufferKind
 from placewright.problem.objective import ControlMode
@@ -86,8 +86,9 @@ def demands(graph: Graph, control: ControlMode) -> Demands:
 
 def _through_views(graph: Graph) -> tuple[list[int], list[set[int]], list[set[int]]]:
     """Three tables. sent[tensor]: what a reader elsewhere is sent: of a view as large as what it shows, or of a view of
-    a parameter, what it shows; otherwise the tensor. behind[op]: the ops that have run when it is done: itself, or all
-    a view needs. beside[tensor]: of a view, the ops it needs that do not make what it shows."""
+    a parameter or of what comes back from the host, what it shows; otherwise the tensor. behind[op]: the ops that have
+    run when it is done: itself, or all a view needs. beside[tensor]: of a view, the ops it needs that do not make what
+    it shows."""
     sent = list(range(len(graph.tensors)))
     behind: list[set[int]] = []
     beside: list[set[int]] = [set() for _ in graph.tensors]
@@ -103,7 +104,9 @@ def _through_views(graph: Graph) -> tuple[list[int], list[set[int]], list[set[in
             others = [ops for tensor, ops in makers.items() if tensor != shown]
             beside[view] = _union([*controls, *others, beside[shown]])
             whole = graph.tensors[view].size_bytes >= graph.tensors[sent[shown]].size_bytes
-            sent[view] = sent[shown] if whole or graph.producer_of[sent[shown]] < 0 else view
+            maker = graph.producer_of[sent[shown]]
+            comes_whole = maker < 0 or graph.ops[maker].target == HOST_TARGET
+            sent[view] = sent[shown] if whole or comes_whole else view
     return sent, behind, beside
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, Graph
 from placewright.importers.xla_kinds import COLLECTIVES
 from placewright.rematerialization.reruns import Rewritten
 
@@ -24,6 +24,11 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
     seen: set[int] = set()
     for place, read in _runs(found.graph, found.op_of, found.tensor_of):
         op, again, run = found.op_of[place], found.op_of[place] in seen, found.graph.ops[place]
+        if op < 0:
+            made_by = graph.producer_of[found.tensor_of[run.inputs[0]]]
+            if not run.outputs and read[0][0] != (made_by, graph.ops[made_by].outputs.index(run.inputs[0])):
+                problems.append(f"op '{run.name}' moves what has been overwritten since it was made")
+            continue
         seen.add(op)
         if read != expected[op]:
             problems.append(f"op '{run.name}' does not read what '{graph.ops[op].name}' reads without reruns")
@@ -39,6 +44,7 @@ def _runs(
 ) -> Iterator[tuple[int, list[tuple[object, int]]]]:
     """Each op, by its place, with what it reads: what its memory holds, and through which tensor of the original."""
     holds: dict[int, tuple[int, int]] = {}
+    at_host: dict[int, tuple[int, int]] = {}
     own = _own_statistics(graph, op_of)
     for place, op in enumerate(graph.ops):
         yield (
@@ -49,7 +55,12 @@ def _runs(
                 if (op_of[place], number) not in own
             ],
         )
-        if op.kind != "view":
+        if op_of[place] < 0:
+            # A move begins when its tensor has been made; what comes back holds that.
+            if op.target == HOST_TARGET and not op.outputs:
+                at_host[op.inputs[0]] = holds[graph.base_of[op.inputs[0]]]
+            holds |= dict.fromkeys(op.outputs, at_host[op.inputs[0]])
+        elif op.kind != "view":
             holds |= {graph.base_of[tensor]: (op_of[place], number) for number, tensor in enumerate(op.outputs)}
 
 

@@ -20,7 +20,11 @@ from placewright.execution.pytorch.handing import Handing
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.sites import Site
 from placewright.execution.steps import (
+    Arrive,
+    Fetch,
     HandOver,
+    Leave,
+    Left,
     Receive,
     Region,
     Release,
@@ -137,6 +141,8 @@ class _Writer:
                 yield from self.hand_over(step)
             elif isinstance(step, Receive | Wait | TakeOver):
                 yield from self.take(step)
+            elif isinstance(step, Leave | Left | Fetch | Arrive):
+                yield self.move(step)
             elif isinstance(step, Release):
                 yield " = ".join(self.name_of(tensor) for tensor in step.tensors) + " = None"
             follows = steps[index + 1] if index + 1 < len(steps) else None
@@ -155,6 +161,18 @@ class _Writer:
         elif what.signal is not None:
             yield f"box[{step.channel}] = {self.bind(f'signal{step.destination}', what.signal)}()"
         yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
+
+    def move(self, step: Leave | Left | Fetch | Arrive) -> str:
+        """To the host's memory, where a tensor t5 is called h5, and back."""
+        assert self.site is not None
+        moves, name = self.site.moves, self.name_of(step.tensor)
+        if isinstance(step, Leave):
+            return f"h{step.tensor} = {self.bind('leave', moves.leave)}({name})"
+        if isinstance(step, Left):
+            return f"{self.bind('left', moves.left)}(h{step.tensor})"
+        if isinstance(step, Fetch):
+            return f"{name} = {self.bind('fetch', moves.fetch)}(h{step.copy})"
+        return f"{name} = {self.bind('arrived', moves.arrived)}({name})"
 
     def take(self, step: Receive | Wait | TakeOver) -> Iterator[str]:
         what = _NOTHING if self.site is None else self.site.handing_from(step.source)

@@ -62,6 +62,12 @@ class Cuda:
     def sent_home(self, row: Any) -> Any:
         return torch.empty_like(row, device=HOST, pin_memory=True).copy_(row, non_blocking=True)
 
+    def room_for(self, row: Any) -> Any:
+        return torch.empty_like(row, device=self.device)
+
+    def fill(self, room: Any, row: Any) -> None:
+        room.copy_(row, non_blocking=True)
+
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         graph = torch.cuda.CUDAGraph()
         # Workers launch as well, and may ask the driver for memory meanwhile. PyTorch leaves the recording's stream the

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from placewright.execution.pytorch.batch_norm import kernel_on_gpu
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import HOST, Driver, Place
 from placewright.execution.pytorch.program import TorchProgram
@@ -47,7 +48,10 @@ class Fallbacks:
         function = self._program.calls[op].function
         # An optimizer's step calls other kernels once it has a state.
         is_proven = (op, place) in self.proven and self._program.graph.ops[op].kind != "optimizer"
-        if place.driver is None or is_proven:
+        if place.driver is None:
+            return function
+        function = kernel_on_gpu(function)
+        if is_proven:
             return function
         return _MayFallBack(self, op, function, place, place.driver)
 

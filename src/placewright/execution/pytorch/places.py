@@ -59,6 +59,12 @@ class Driver(Protocol):
     def sent_home(self, row: Any) -> Any:
         """A row of this one in memory of the host that it can write to by itself."""
 
+    def room_for(self, row: Any) -> Any:
+        """Memory like a row of the host's, made on the current stream, with nothing in it."""
+
+    def fill(self, room: Any, row: Any) -> None:
+        """Copies a row of the host's to such memory, on the current stream."""
+
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Records what `launch` launches on its streams, without doing it. Returns what does it, on the current stream,
         whenever it is called, and what `launch` returned, whose tensors hold something from then on."""
@@ -81,13 +87,14 @@ class Place:
     """Where one device of a plan computes.
 
     name: as it is given in `devices`. driver: of the accelerator; None for cores of the host. stream: what its ops are
-    launched on. copies: the stream on which tensors leave it.
+    launched on. copies: the stream on which tensors leave it. arrivals: that on which they come back from the host.
     """
 
     name: str
     driver: Driver | None = None
     stream: Any = None
     copies: Any = None
+    arrivals: Any = None
 
     @property
     def device(self) -> torch.device:
@@ -105,6 +112,11 @@ class Place:
             self.driver.wait(self.stream, begun)
             try:
                 yield
+            except BaseException:
+                # Copies that nothing waits for any more may still use memory that is given back.
+                for stream in (self.copies, self.arrivals):
+                    self.driver.wait(self.stream, self.driver.recorded(stream))
+                raise
             finally:
                 self.finish()
 
@@ -122,7 +134,9 @@ class Place:
 
 def on_stream(name: str, driver: Driver) -> Place:
     """A place on a stream of its own."""
-    return Place(name=name, driver=driver, stream=driver.new_stream(), copies=driver.new_stream())
+    return Place(
+        name=name, driver=driver, stream=driver.new_stream(), copies=driver.new_stream(), arrivals=driver.new_stream()
+    )
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -14,12 +14,12 @@ import torch
 
 from placewright.execution.pytorch.calls import Call, Value
 from placewright.execution.pytorch.program import TorchProgram
-from placewright.rematerialization.reruns import Rerun, rewritten
+from placewright.rematerialization.reruns import Move, Rerun, rewritten
 
 
-def rewritten_program(program: TorchProgram, reruns: Sequence[Rerun]) -> TorchProgram:
-    """The program with its reruns. Raises InputError where a rerun names what the program does not have."""
-    found = rewritten(program.graph, reruns)
+def rewritten_program(program: TorchProgram, reruns: Sequence[Rerun], moves: Sequence[Move] = ()) -> TorchProgram:
+    """The program with its reruns and moves. Raises InputError where one names what the program does not have."""
+    found = rewritten(program.graph, reruns, moves)
     calls: dict[int, Call] = {}
     first: dict[int, Call] = {}
     draws: dict[int, _Draws] = {}

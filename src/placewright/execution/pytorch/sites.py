@@ -13,6 +13,7 @@ import torch
 from placewright.execution.pytorch.fallback import Fallbacks
 from placewright.execution.pytorch.handing import Handing, handing
 from placewright.execution.pytorch.layout import moved
+from placewright.execution.pytorch.moves import moves
 from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.residents import Residents
@@ -44,6 +45,7 @@ class Site:
         self._sites = sites
         self._device = device
         self.place = sites.places[device]
+        self.moves = moves(self.place)
 
     def handing_to(self, destination: int) -> Handing:
         """What this device does to hand something over."""

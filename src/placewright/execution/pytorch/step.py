@@ -34,6 +34,7 @@ from placewright.execution.pytorch.residents import Residents
 from placewright.execution.pytorch.sites import Site, Sites
 from placewright.execution.steps import Region, Steps, steps_of
 from placewright.execution.workers import Workers
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.support.errors import DeviceError, InputError, shown
 
@@ -46,12 +47,12 @@ class TorchStep:
     def __init__(
         self, program: TorchProgram, plan: Plan, workers: Workers, places: Sequence[Place] | None = None
     ) -> None:
-        """program: without the plan's reruns. places: of the plan's devices, in their order; by default all on the
-        host."""
-        program = rewritten_program(program, plan.reruns) if plan.reruns else program
+        """program: without the plan's reruns and moves. places: of the plan's devices that compute, in their order; by
+        default all on the host."""
+        program = rewritten_program(program, plan.reruns, plan.moves) if plan.reruns or plan.moves else program
         self.program = program
         self.plan = plan
-        self.places = tuple(places or (Place(name=device.name) for device in plan.machine.devices))
+        self.places = tuple(places or (Place(name=device.name) for device in parted(plan.machine)[0].devices))
         self._steps = steps_of(plan, program.graph)
         self._workers = workers
         self._fallbacks = Fallbacks(program)

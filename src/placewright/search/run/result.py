@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.problem import Problem
-from placewright.problem.objective import Metrics, StopReason
+from placewright.problem.objective import Metrics, StopReason, largest_peak
 from placewright.support.arrays import sorted_unique
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
@@ -80,10 +80,11 @@ def measure(problem: Problem, solution: Solution) -> Metrics:
     busy = np.zeros(problem.machine.num_devices, np.int64)
     np.add.at(busy, solution.device_of, own_time)
     transfers = solution.order[solution.order[:, 1] >= 0]
+    peaks = tuple(int(x) for x in outcome.peak_bytes)
     return Metrics(
         step_time_ns=outcome.step_time_ns,
-        peak_memory_bytes=outcome.peak_memory_bytes,
-        peak_bytes=tuple(int(x) for x in outcome.peak_bytes),
+        peak_memory_bytes=largest_peak(problem.machine, peaks),
+        peak_bytes=peaks,
         busy_ns=tuple(int(x) for x in busy),
         bytes_moved=int(lowered.transfer_bytes[transfers[:, 0]].sum()),
         num_transfers=len(transfers),
