@@ -184,7 +184,7 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
     ours, eager, limit = copy.deepcopy(model), copy.deepcopy(model), int(held + 0.6 * (peak - held))
     with (
         torch.backends.cudnn.flags(deterministic=True),
-        placewright.compile(ours, x, **options, memory_limit=limit) as planned,
+        placewright.compile(ours, x, **options, memory_limit=limit, keep=["move:*"]) as planned,
     ):
         assert planned.plan.reruns
         for number in range(2):
@@ -203,6 +203,41 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
             assert peaks(planned, ours, x)[0] <= 1.01 * limit
 
 
+@pytest.mark.parametrize("keep", [["recompute:*"], []], ids=["moves", "moves or reruns"])
+def test_a_step_that_moves_tensors_to_the_host_is_the_modules_step(keep: list[str]) -> None:
+    torch.manual_seed(0)
+    # Products that take longer than moving what they make.
+    layers = [nn.Sequential(nn.Linear(2048, 2048), nn.Tanh(), nn.Dropout(0.3)) for _ in range(8)]
+    model, x = nn.Sequential(*layers).cuda(), torch.randn(8192, 2048, device="cuda:0")
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    for _ in range(3):
+        step_of(eager, x)
+    limit = int(0.7 * peaks(lambda x: step_of(eager, x), eager, x)[1])
+    options: dict[str, Any] = {"devices": "cuda:0", "training": True, "loss": square, "evaluations": 100}
+    with placewright.compile(ours, x, **options, memory_limit=limit, keep=keep) as planned:
+        assert planned.plan.moves or not keep
+        for number in range(3):
+            for each in (ours, eager):
+                each.zero_grad()
+            torch.manual_seed(number)
+            found, drawn = planned(x), torch.rand(1, device="cuda:0")
+            torch.manual_seed(number)
+            assert torch.equal(found, step_of(eager, x))
+            assert torch.equal(drawn, torch.rand(1, device="cuda:0"))
+            for (key, wanted), got in zip(eager.named_parameters(), ours.parameters(), strict=True):
+                assert wanted.grad is not None
+                assert torch.equal(wanted.grad, got.grad), key
+        ours.zero_grad()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        held = sum(tensor.nbytes for tensor in (*ours.parameters(), x))
+        torch.cuda.reset_peak_memory_stats()
+        planned(x)
+        torch.cuda.synchronize()
+        # What lay there before and is no part of the step, as buffers of libraries, is not counted.
+        assert torch.cuda.max_memory_allocated() - before + held <= 1.01 * limit
+
+
 def test_the_allocator_gives_a_step_no_more_than_its_limit() -> None:
     layers = [nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Dropout(0.3)) for _ in range(8)]
     # Of 32 MiB, so that the allocator gives what is asked for.
@@ -213,7 +248,7 @@ def test_the_allocator_gives_a_step_no_more_than_its_limit() -> None:
     eager = peaks(lambda x: step_of(plain, x), plain, x)[1]
     step = placewright.fit(model, x, int(0.6 * eager), loss=square)
     with step:
-        assert step.plan.reruns
+        assert step.plan.reruns or step.plan.moves
         for _ in range(3):
             step(x)
         assert peaks(step, model, x)[1] <= 0.6 * eager

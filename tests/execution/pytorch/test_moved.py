@@ -1,0 +1,144 @@
+"""Training steps that move tensors to the host and back: loss, gradients, buffers and draws are the module's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from stand_in_gpu import StandIns
+from test_rematerialized import MODULES, square, step_of
+from torch import nn
+
+import placewright
+from placewright.api import memory_limits
+from placewright.execution import devices as host
+from placewright.execution.devices import available_cores
+from placewright.execution.pytorch import machine
+from placewright.machine import Link, Machine
+from placewright.machines.host import HostMemory
+
+pytestmark = pytest.mark.heavy
+
+OPTIONS: dict[str, Any] = {"devices": "cuda:0", "training": True, "loss": square}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    """A stand-in that objects to what a GPU would do wrong, beside the memory of the host over a fast link."""
+    link = Link(bandwidth_bytes_per_s=1e12, latency_ns=0)
+
+    def fast(of: Machine) -> HostMemory | None:
+        return HostMemory(there=link, back=link) if of.num_devices == 1 else None
+
+    found = StandIns(1)
+    found.install(monkeypatch.setattr)
+    monkeypatch.setattr(memory_limits, "usual_host", fast)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The module itself computes with as many threads as the device here does, and so to the same last bits. Ops are
+    timed once, as the stand-in keeps all memory that there ever was."""
+    cores = available_cores()[:1]
+    for module in (host, machine):
+        monkeypatch.setattr(module, "available_cores", lambda: cores)
+    monkeypatch.setattr("placewright.execution.pytorch.profile._PASSES_NS", 0)
+    monkeypatch.setattr("placewright.execution.pytorch.profile._MIN_PASSES", 1)
+    monkeypatch.setattr("placewright.execution.pytorch.link_times._LARGE", 2**11)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def built(name: str, share: float) -> tuple[nn.Module, torch.Tensor, int, list[str]]:
+    """A module, its argument, a limit that leaves a share of what its step takes beside them, and its ops."""
+    torch.manual_seed(0)
+    build, shape = MODULES[name]
+    model, x = build(), torch.randn(shape)
+    with placewright.compile(copy.deepcopy(model), (x,), **OPTIONS) as whole:
+        peak, ops = whole.plan.peak_bytes[0], [op.name for op in whole.plan.ops]
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), x))
+    return model, x, int(held + share * (peak - held)), ops
+
+
+def check_step(step: Any, ours: nn.Module, eager: nn.Module, x: torch.Tensor, seed: int) -> None:
+    """Of the module and of what it gets, bit by bit; gradients add up."""
+    torch.manual_seed(seed)
+    found, drawn = step(x), torch.rand(1)
+    torch.manual_seed(seed)
+    assert torch.equal(found, step_of(eager, x))
+    assert torch.equal(drawn, torch.rand(1))
+    named = [*eager.named_parameters(), *eager.named_buffers()]
+    for (key, wanted), got in zip(named, [*ours.parameters(), *ours.buffers()], strict=True):
+        assert torch.equal(wanted, got), key
+        if wanted.grad is not None:
+            assert torch.equal(wanted.grad, got.grad), key
+
+
+@pytest.mark.parametrize("reruns", [False, True], ids=["moves", "moves and reruns"])
+@pytest.mark.parametrize("name", MODULES)
+def test_a_step_that_moves_tensors_is_the_modules_step(gpu: StandIns, name: str, reruns: bool) -> None:
+    model, x, limit, ops = built(name, 0.6)
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    # What all but the first ops make stays, so that some run again.
+    keep = [f"move:{op}" for op in ops[len(ops) // 12 :]] if reruns else ["recompute:*"]
+    with placewright.compile(ours, (x,), **OPTIONS, memory_limit=limit, keep=keep, evaluations=20) as planned:
+        assert planned.plan.moves
+        assert bool(planned.plan.reruns) == reruns
+        assert planned.plan.peak_bytes[0] <= limit
+        before = len(gpu.recorder.log)
+        check_step(planned, ours, eager, x, 0)
+        copies = [entry[1:3] for entry in gpu.recorder.log[before:] if entry[0] == "copy"]
+        moves = planned.plan.moves
+        assert copies.count(("cuda:0", "host")) >= len(moves)
+        assert copies.count(("host", "cuda:0")) >= sum(len(move.returns_before) for move in moves)
+        # The second step finds gradients, for which its plan leaves room.
+        check_step(planned, ours, eager, x, 1)
+
+
+@pytest.mark.parametrize("raises", ["aten::tanh_backward", "aten::mm", "aten::addmm"])
+def test_after_a_step_that_was_interrupted_the_next_is_right(gpu: StandIns, raises: str) -> None:
+    model, x, limit, _ = built("dropping", 0.6)
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    keep = ["recompute:*"]
+    with placewright.compile(ours, (x,), **OPTIONS, memory_limit=limit, keep=keep, evaluations=20) as planned:
+        assert planned.plan.moves
+        gpu.devices[0].exhausted_by.add(raises)
+        with pytest.raises(placewright.DeviceError, match="cuda:0 has too little memory for the op"):
+            planned(x)
+        gpu.devices[0].exhausted_by.clear()
+        for each in ours.parameters():
+            each.grad = None
+        check_step(planned, ours, eager, x, 0)
+        check_step(planned, ours, eager, x, 1)
+
+
+def test_a_plan_with_moves_is_saved_and_run_again(gpu: StandIns, tmp_path: Any) -> None:
+    model, x, limit, _ = built("dropping", 0.6)
+    with placewright.compile(
+        copy.deepcopy(model), (x,), **OPTIONS, memory_limit=limit, keep=["recompute:*"], evaluations=20
+    ) as planned:
+        placewright.save(planned.plan, tmp_path / "plan.json")
+    read = placewright.load(tmp_path / "plan.json")
+    assert read.moves
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    with placewright.compile(ours, (x,), **OPTIONS, plan=read) as again:
+        check_step(again, ours, eager, x, 0)
+
+
+def test_on_cores_of_the_host_nothing_is_moved() -> None:
+    torch.manual_seed(0)
+    build, shape = MODULES["dropping"]
+    model, x = build(), torch.randn(shape)
+    options = {**OPTIONS, "devices": "cpu:0"}
+    with placewright.compile(copy.deepcopy(model), (x,), **options) as whole:
+        peak = whole.plan.peak_bytes[0]
+    with placewright.compile(model, (x,), **options, memory_limit=int(0.8 * peak), evaluations=20) as planned:
+        assert planned.plan.reruns
+        assert planned.plan.moves == ()
+        assert not any(device.is_host for device in planned.plan.machine.devices)
