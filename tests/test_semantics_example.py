@@ -11,8 +11,12 @@ from reference import launched, simulate
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
+from placewright.machines.host import HostMemory
+from placewright.plans.record import ScheduledOp, Transfer
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode
+from placewright.rematerialization.reruns import Move
+from placewright.rematerialization.solve import in_order, with_reruns
 from placewright.search.run.result import Solution
 from placewright.verification.checker import check_plan
 from placewright.verification.replay import BEGIN, Step, demands, held_memory, memory_curve, step_times
@@ -176,3 +180,70 @@ def test_who_launches_decides_the_step_time_as_the_page_says(model: TransferMode
     assert simulate(problem, DEVICE_OF, order).step_time_ns == int(row[f"step time, {model}"])
     core = problem.core.simulate(np.array(DEVICE_OF, np.int32), np.array(order, np.int32))
     assert core.step_time_ns == int(row[f"step time, {model}"])
+
+
+def moved_example(link_ns: int = 2) -> Problem:
+    """The table of moves as a problem: the ops of the graph, with the move that it tells of."""
+    (rows,) = tables("| step | device | time | reads |")
+    ops = [row for row in rows if row["device"] == "GPU" and "@" not in row["step"]]
+    made = {name: int(size.split()[0]) for name, size in (row["makes"].split(", ") for row in ops)}
+    names = ["x", *made]
+    tensors = tuple(
+        Tensor(name=name, size_bytes=made.get(name, 10), role="parameter" if name == "x" else "activation")
+        for name in names
+    )
+    reads = [[name.split("@")[0] for name in row["reads"].split(", ")] for row in ops]
+    graph = Graph(
+        name="moved example",
+        ops=tuple(
+            Op(
+                name=row["step"],
+                kind="elementwise",
+                inputs=tuple(map(names.index, read)),
+                outputs=(names.index(row["step"]),),
+            )
+            for row, read in zip(ops, reads, strict=True)
+        ),
+        tensors=tensors,
+    )
+    device = Device(name="gpu0", kind="any", memory_bytes=31, launches_itself=True)
+    machine = Machine(name="one", devices=(device,), links=((Link(),),), transfer_model="overlapped", launch="graphs")
+    time_ns = np.array([[last - first] for first, last in (span(row["time"]) for row in ops)], np.int64)
+    problem = Problem(graph=graph, machine=machine, time_ns=time_ns, memory_limits_bytes=(31,))
+    link = Link(bandwidth_bytes_per_s=10e9 / link_ns)
+    moves = (Move(tensor="a", leaves_before="c", returns_before=("d",)),)
+    return with_reruns(problem, (), moves, HostMemory(there=link, back=link))
+
+
+def test_the_moves_of_the_page_are_those_of_the_core_the_checker_and_the_oracle() -> None:
+    (rows,) = tables("| step | device | time | reads |")
+    problem = moved_example()
+    solution = in_order(problem)
+    order = [(int(step), int(destination)) for step, destination in solution.order]
+    expected = [span(row["time"]) for row in rows]
+    oracle = simulate(problem, solution.device_of.tolist(), order)
+    core = problem.core.simulate(solution.device_of, solution.order)
+    assert list(zip(oracle.start_ns, oracle.finish_ns, strict=True)) == expected
+    assert list(zip(core.start_ns.tolist(), core.finish_ns.tolist(), strict=True)) == expected
+    assert core.peak_bytes.tolist() == oracle.peak_bytes
+    assert oracle.peak_bytes[0] == max(int(row["bytes"]) for row in rows if row["bytes"]) == 31
+    plan = plan_of(problem, solution)
+    assert check_plan(plan, problem.graph, problem.time_ns) == []
+    steps: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
+    steps.sort(key=lambda step: step.position)
+    assert [(step.start_ns, step.finish_ns) for step in steps] == expected
+    for row, (start, finish) in zip(rows, expected, strict=True):
+        if not row["bytes"]:
+            continue
+        on_gpu = [buffer for buffer in plan.buffers if buffer.device == 0]
+        held = [buffer for buffer in on_gpu if buffer.allocated_ns < finish and buffer.freed_ns > start]
+        assert sorted(buffer.name for buffer in held) == sorted(row["held on the GPU while it runs"].split())
+        assert sum(buffer.size_bytes for buffer in held) == int(row["bytes"])
+
+
+def test_the_page_says_how_long_a_slow_link_keeps_the_step_waiting() -> None:
+    problem = moved_example(10)
+    plan = plan_of(problem, in_order(problem))
+    starts = {op.name: op.start_ns for op in plan.ops}
+    assert (starts["c"], starts["e"], plan.step_time_ns) == (11, 24, 29)
+    assert "`c` would start at 11 and `e` at 24, and the step would take 29 ns" in SEMANTICS.read_text()
