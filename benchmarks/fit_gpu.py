@@ -52,11 +52,13 @@ Network = tuple[nn.Module, tuple[torch.Tensor, ...]]
 MIB = 2**20
 #: Shares of eager's peak, those first that say most.
 LIMITS = (0.5, 0.7, 0.4)
+#: How plans keep a limit, and what is kept as it is otherwise.
+KEPT: dict[str, tuple[str, ...]] = {"": (), ", nothing moved": ("move:*",)}
 BUDGETS = (1.0, 0.5, 0.1, 0.3, 0.0)
 LISTS = (nn.Sequential, nn.ModuleList)
 COLUMNS = (
     *("network", "way", "limit", "planned", "measured", "of eager", "planned ms", "ms", "least", "runs again"),
-    *("off", "equal", "ready in s"),
+    *("moved", "off", "equal", "ready in s"),
 )
 
 
@@ -317,7 +319,7 @@ class Measuring:
             measured_steps(self.device, model, self.args, lambda: model(*self.args).backward()), blocks=blocks
         )
 
-    def planned(self, times: Path, share: float | None) -> dict[str, Any]:
+    def planned(self, times: Path, share: float | None, keep: Sequence[str] = ()) -> dict[str, Any]:
         """The own executor, within a share of what eager takes. times: a file of op times, made by the first one."""
         began = time.time()
         model, limit = self.model(), None if share is None else int(share * self.base)
@@ -326,7 +328,7 @@ class Measuring:
             if not times.exists():
                 # Ops are timed now.
                 stack.enter_context(self.device.alone())
-            compiled = placewright.compile(model, self.args, **options, measured=times, memory_limit=limit)
+            compiled = placewright.compile(model, self.args, **options, measured=times, memory_limit=limit, keep=keep)
         with compiled:
             plan, ready = compiled.plan, time.time() - began
             known = self._of_plan(plan, limit, ready)
@@ -364,9 +366,11 @@ class Measuring:
     def _of_plan(plan: Any, limit: int | None, ready: float) -> dict[str, Any]:
         return {
             "limit_bytes": limit,
-            "planned_bytes": max(plan.peak_bytes),
+            "planned_bytes": plan.peak_bytes[0],
             "planned_ms": plan.step_time_ns / 1e6,
             "reruns": len(plan.reruns),
+            "moves": len(plan.moves),
+            "bound_ms": plan.lower_bound / 1e6,
             "ready_s": round(ready, 1),
         }
 
@@ -380,7 +384,8 @@ class Measuring:
             with tempfile.TemporaryDirectory() as folder:
                 times = Path(folder) / "times.csv"
                 for share in self.limits:
-                    self.row(f"planned {share}", partial(self.planned, times, share))
+                    for ways, keep in KEPT.items():
+                        self.row(f"planned {share}{ways}", partial(self.planned, times, share, keep))
                 self.row("planned without a limit", partial(self.planned, times, None))
             return
         for way, share, budget in compiled_ways(self.limits, self.budgets):
@@ -402,7 +407,8 @@ def compiled_ways(
 def ways_of(stage: str, arguments: argparse.Namespace) -> list[str]:
     """The rows of a stage, as they are named."""
     if stage == "own":
-        return ["eager", "checkpointed", *(f"planned {share}" for share in arguments.limits), "planned without a limit"]
+        planned = [f"planned {share}{ways}" for share in arguments.limits for ways in KEPT]
+        return ["eager", "checkpointed", *planned, "planned without a limit"]
     return ["eager again", *(way for way, _, _ in compiled_ways(arguments.limits, arguments.budgets))]
 
 
@@ -427,7 +433,13 @@ def line_of(row: dict[str, Any]) -> str:
     cells = (
         *(row["network"], row["way"], size("limit_bytes"), size("planned_bytes"), size("measured_bytes")),
         *(number("of_eager", ".3f"), number("planned_ms", ".1f"), number("ms", ".1f"), number("least_ms", ".1f")),
-        *(number("reruns", "d"), number("off", ".1e"), f"{row['equal']} of {row['gradients']}", number("ready_s", "")),
+        *(
+            number("reruns", "d"),
+            number("moves", "d"),
+            number("off", ".1e"),
+            f"{row['equal']} of {row['gradients']}",
+            number("ready_s", ""),
+        ),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -389,7 +389,16 @@ class Compiled:
                 optimizer=planner.optimizer,
                 workers=self._workers,
             ).options(dict(options))
-        plans = planner.plans(program, tensors, options, beside)
+
+        def bytes_above(plan: Plan) -> int:
+            """By how much a step of a GPU takes more than the limit: its allocator leaves ends of blocks unused."""
+            step = TorchStep(program, plan, self._workers, planner.places)
+            if planner.limit is None or step.places[0].driver is None or planner.is_recorded:
+                return 0
+            with unchanged(step.overwritten(parameters, tensors), planner.optimizer, step.places):
+                return step.peak_bytes(parameters, tensors) - (planner.limit - beside)
+
+        plans = planner.plans(program, tensors, options, beside, bytes_above)
         module = self._running(program, plans.plan, parameters, tensors)
         return Made(program=program, module=module, alone=plans.alone, graph=plans.graph)
 

@@ -42,6 +42,10 @@ from placewright.support.files import write_atomically
 from placewright.support.quantities import format_bytes
 from placewright.verification.reruns import about_reruns
 
+#: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
+#: share of the limit.
+_MOST_ATTEMPTS, _MOST_UNPLANNED = 3, 0.1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
@@ -152,10 +156,12 @@ class ModulePlanner:
         tensors: Sequence[Any],
         options: Mapping[str, Any] | None = None,
         beside: int = 0,
+        bytes_above: Callable[[Plan], int] = lambda _: 0,
     ) -> Plans:
         """Plans with times that are measured now, unless they are known.
 
-        options: instead of the planner's own. beside: bytes of gradients for which these leave room.
+        options: instead of the planner's own. beside: bytes of gradients for which these leave room. bytes_above: by
+        how much a plan takes more than the limit when it runs; for a little it is planned anew.
 
         Raises InputError where the plan that was given is for another module or other shapes, a tensor lies where no
         device can read it, or no plan is found that keeps the memory limit.
@@ -178,9 +184,27 @@ class ModulePlanner:
             if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
                 there = f"; {format_bytes(beside)} of gradients that are there before count, too" if beside else ""
                 raise InputError(f"{shortage_words(plan)}{there}")
+            plan = Plan.of(plan)
+            if self.given is None and self.limit is not None:
+                plan = self._within(graph, plan, times.shared, beside, bytes_above)
             # The file that was named is for the shapes that came first.
             self._measured = None
-            return Plans(plan=Plan.of(plan), alone=alone, graph=with_workspaces(graph, times.shared))
+            return Plans(plan=plan, alone=alone, graph=with_workspaces(graph, times.shared))
+
+    def _within(self, graph: Graph, plan: Plan, times: Path, beside: int, bytes_above: Callable[[Plan], int]) -> Plan:
+        """A plan that keeps the limit when it runs, or the one at hand where none is found, or it takes far more."""
+        assert self.limit is not None
+        unplanned = 0
+        for _ in range(_MOST_ATTEMPTS):
+            over = bytes_above(plan)
+            if not 0 < over <= _MOST_UNPLANNED * self.limit:
+                break
+            unplanned += over
+            again = make_plan(graph, self.machine, measured=times, **self.options_beside(beside + unplanned))
+            if again.status == "infeasible":
+                break
+            plan = again
+        return plan
 
     @contextmanager
     def kept_times(self) -> Iterator[Path]:
@@ -195,7 +219,9 @@ class ModulePlanner:
         named = self._measured
         if named is not None and named.exists():
             return OpTimes(alone=of_first_device(named, self.machine, folder), shared=named)
-        found = self._profile.measure(program, self.local, parameters, tensors, self.optimizer, self.local_places)
+        found = self._profile.measure(
+            program, self.local, parameters, tensors, self.optimizer, self.local_places, memory_limit=self.limit
+        )
         times = write_times(found, self.local, folder, times_name(program.graph, self.local))
         if named is not None:
             write_atomically(named, times.shared.read_bytes())

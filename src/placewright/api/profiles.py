@@ -14,6 +14,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from placewright.analysis.advice import shortage_words
 from placewright.api.functions import plan as make_plan
 from placewright.costs.measured import write_measured, write_measured_by_device
 from placewright.execution.devices import cores_of
@@ -23,7 +24,7 @@ from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.handover import link_of, measure_handovers
 from placewright.execution.pytorch.link_times import links_between
 from placewright.execution.pytorch.machine import cores_by_device, torch_machine
-from placewright.execution.pytorch.places import Place, drivers_of
+from placewright.execution.pytorch.places import Place, drivers_of, out_of_memory
 from placewright.execution.pytorch.profile import Library, Profiled, profile_program
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.rates import with_measured_rates
@@ -35,6 +36,8 @@ from placewright.importers import save_graph
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.machines.machine_file import write_machine_file
+from placewright.plans.record import Plan
+from placewright.support.errors import InputError
 from placewright.support.files import locked_folder, read_text, write_atomically
 
 LIBRARY = "op-library.csv"
@@ -89,10 +92,13 @@ class Profile:
         tensors: Sequence[Any],
         optimizer: Optimizer | None = None,
         places: Sequence[Place] = (),
+        *,
+        memory_limit: int | None = None,
     ) -> dict[str, Profiled]:
         """Op times of a program by kind of device, each on the first device of its kind; what was new is kept.
 
-        places: of the machine's devices, where they are not all on the host.
+        places: of the machine's devices, where they are not all on the host. memory_limit: in bytes, of the step that
+        is timed where the whole one does not fit one device.
         """
         known = dict(self._library)
         cores = cores_by_device(machine)
@@ -112,7 +118,12 @@ class Profile:
                     on_host(tensors, drivers),
                 )
             found[kind] = self._of_kind(
-                only(machine, members[0]), [cores[number] for number in members], theirs, *timed, optimizer
+                only(machine, members[0]),
+                [cores[number] for number in members],
+                theirs,
+                *timed,
+                optimizer,
+                memory_limit,
             )
         if self.folder is not None and any(profiled.num_timed for profiled in found.values()):
             with locked_folder(self.folder, "another process profiles into"):
@@ -130,16 +141,31 @@ class Profile:
         parameters: Sequence[Any],
         tensors: Sequence[Any],
         optimizer: Optimizer | None,
+        memory_limit: int | None,
     ) -> Profiled:
         """first: the machine of the first device of a kind. cores, places: of all of that kind."""
         workers = Workers(cores[:1])
-        try:
-            alone = make_plan(program.graph, first, solver="input-order")
-            step = TorchStep(program, alone, workers, places[:1])
+
+        def profiled(plan: Plan) -> Profiled:
+            step = TorchStep(program, plan, workers, places[:1])
             recorded = first.launch == "graphs"
             return profile_program(
                 step, cores, parameters, tensors, self._library, optimizer, places, recorded=recorded
             )
+
+        try:
+            alone = make_plan(program.graph, first, solver="input-order")
+            try:
+                return profiled(alone)
+            except (RuntimeError, MemoryError) as error:
+                if memory_limit is None or not (out_of_memory(error) or out_of_memory(error.__cause__)):
+                    raise
+            # What does not fit is timed as it would fit by the cost model; then all sorts of ops are known.
+            within = make_plan(program.graph, first, solver="input-order", memory_limit=memory_limit)
+            if within.status == "infeasible":
+                raise InputError(shortage_words(within))
+            profiled(within)
+            return profiled(alone)
         finally:
             workers.close()
 

@@ -139,7 +139,7 @@ def on_stream(name: str, driver: Driver) -> Place:
     )
 
 
-def out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException | None) -> bool:
     """Whether an allocator had too little."""
     # The host's raises what everything else does.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
