@@ -129,6 +129,7 @@ def test_the_search_counts_as_the_simulation_does(case: Case) -> None:
     assert search.best_objective == metrics.step_time_ns
     # What comes back may come later than the run before which it stands.
     assert search.best_peak_bytes >= metrics.peak_bytes[0]
+    assert search.best_bytes_over_limit >= metrics.bytes_over_limit
 
 
 @given(cases())
@@ -313,8 +314,10 @@ def test_over_a_slow_link_a_runs_again_where_that_is_cheaper() -> None:
     assert plan_chain(host_at(2), ["a"]).status == "infeasible"
 
 
-def test_where_the_host_has_no_room_a_runs_again() -> None:
-    plan = plan_chain(host_at(2, memory_bytes=9))
+@pytest.mark.parametrize("room", [9, 10, 19])
+def test_where_the_host_has_no_room_a_runs_again(room: int) -> None:
+    # Beside what is kept there, the host holds what is on its way back: 20 bytes.
+    plan = plan_chain(host_at(2, memory_bytes=room))
     assert (plan.moves, [rerun.name for rerun in plan.reruns], plan.status) == ((), ["a@2"], "feasible")
 
 

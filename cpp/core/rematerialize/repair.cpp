@@ -232,7 +232,7 @@ RunsRepair::Drop RunsRepair::move_of(int32_t number, int32_t from, int32_t at, i
     if (left < 0 || left > from) {
         // Only what the first run made is moved there.
         if (piece.before >= 0) return drop;
-        if (left < 0 && judge_.host_bytes() + ops_.bytes[storage] > ops_.host.limit) return drop;
+        if (left < 0 && judge_.host_bytes_with(ops_.bytes[storage]) > ops_.host.limit) return drop;
         const int64_t made = ends[piece.begin], takes = ops_.there_ns[storage];
         int64_t arrives = judge_.arrival(storage);
         if (left < 0) {

@@ -112,7 +112,7 @@ RunsCost RunsJudge::cost(const OpRuns& runs) {
     find_pieces(runs);
     RunsCost cost{0, peak(runs)};
     cost.time_ns = time(runs);
-    cost.host_bytes = host_bytes_;
+    cost.host_bytes = host_bytes_ + most_on_way_;
     return cost;
 }
 
@@ -125,7 +125,7 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
         return clock;
     }
     leaves_at_.assign(ops_.num_storages(), -1);
-    host_bytes_ = 0;
+    host_bytes_ = most_on_way_ = 0;
     for (size_t at = 0; at < runs.size(); ++at) {
         if (!ops_.is_leave(runs[at].place)) continue;
         const int32_t storage = ops_.moved_storage(runs[at].place);
@@ -138,7 +138,9 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
     is_back_.assign(ops_.num_storages(), 0);
     there_.clear();
     back_.clear();
-    int64_t host_clock = 0;
+    on_way_.clear();
+    int64_t host_clock = 0, on_way = 0;
+    size_t arrived = 0;
     for (size_t at = 0; at < runs.size(); ++at) {
         const OpRun& run = runs[at];
         begins_[at] = clock;
@@ -151,6 +153,11 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
             host_clock = std::max({host_clock, at_host_[storage], at == 0 ? 0 : clock + ops_.host.latency_there_ns});
             const int64_t begin = std::max(back_.free_at(), host_clock);
             back_.add(begin, is_back_[storage] = begin + ops_.back_ns[storage]);
+            for (; arrived < on_way_.size() && on_way_[arrived].first <= host_clock; ++arrived)
+                on_way -= on_way_[arrived].second;
+            on_way_.emplace_back(is_back_[storage], ops_.bytes[storage]);
+            on_way += ops_.bytes[storage];
+            most_on_way_ = std::max(most_on_way_, on_way);
         } else {
             for (int32_t storage : ops_.reads[run.place])
                 if (waits) clock = std::max(clock, is_back_[storage]);

@@ -1,8 +1,10 @@
 // An order in which ops run, some of them more than once, and memory moves to the host and back; and what it costs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rematerialize/ordered_ops.hpp"
@@ -26,7 +28,7 @@ using OpRuns = std::vector<OpRun>;
 struct RunsCost {
     int64_t time_ns = 0;
     int64_t peak_bytes = 0;
-    int64_t host_bytes = 0;  // all that is moved
+    int64_t host_bytes = 0;  // all that is moved, and the most that is on its way back at once
 };
 
 // When a link carries something, in the order in which it does.
@@ -81,7 +83,8 @@ class RunsJudge {
     const LinkTimes& back() const { return back_; }
     int64_t arrival(int32_t storage) const { return at_host_[storage]; }      // in the host's memory
     int32_t leaves_at(int32_t storage) const { return leaves_at_[storage]; }  // run, or -1
-    int64_t host_bytes() const { return host_bytes_; }
+    // What the host holds at most if so many bytes more are moved there.
+    int64_t host_bytes_with(int64_t bytes) const { return host_bytes_ + bytes + std::max(most_on_way_, bytes); }
 
   private:
     void find_pieces(const OpRuns& runs);
@@ -106,10 +109,11 @@ class RunsJudge {
     // Where memory may be moved.
     std::vector<int64_t> begins_, ends_;  // [run]
     LinkTimes there_, back_;
-    std::vector<int64_t> at_host_, is_back_;  // [storage] when a move is done
-    std::vector<int32_t> leaves_at_;          // [storage] run
-    std::vector<uint8_t> state_;              // [storage]
-    int64_t host_bytes_ = 0;
+    std::vector<int64_t> at_host_, is_back_;           // [storage] when a move is done
+    std::vector<int32_t> leaves_at_;                   // [storage] run
+    std::vector<uint8_t> state_;                       // [storage]
+    std::vector<std::pair<int64_t, int64_t>> on_way_;  // what comes back: until when, and bytes
+    int64_t host_bytes_ = 0, most_on_way_ = 0;
 };
 
 }  // namespace placewright
