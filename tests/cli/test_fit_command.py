@@ -35,6 +35,7 @@ def test_limits_lead_from_the_smallest_found_to_the_peak(placewright: Placewrigh
         "least_time_ns": found["step_time_ns"],
         "least_extra_time": 0.0,
         "num_reruns": 0,
+        "num_moves": 0,
     }
     for less, more in pairwise(points):
         assert less["limit_bytes"] < more["limit_bytes"]
@@ -50,7 +51,8 @@ def test_the_table_has_a_row_for_each_limit_and_each_rival(placewright: Placewri
     assert lines[0].endswith("142 B with everything kept")
     assert re.match(r"smallest limit( found)?: ", lines[1])
     assert any(
-        re.match(r" *limit +of the peak +step time +more time +at least \(proven\) +ops run again", x) for x in lines
+        re.match(r" *limit +of the peak +step time +more time +at least \(proven\) +ops run again +tensors moved", x)
+        for x in lines
     )
     assert any(re.match(r"everything kept +142 B", line) for line in lines)
 

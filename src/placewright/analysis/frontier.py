@@ -23,8 +23,8 @@ class FrontierPoint:
         What its reruns cost, as a share of the step time without a limit.
     least_time_ns, least_extra_time
         What every plan within the limit takes at least, a proven bound, and as such a share.
-    num_reruns
-        How many ops run again.
+    num_reruns, num_moves
+        How many ops run again, and how many tensors are moved to the host's memory and back.
     """
 
     limit_bytes: int
@@ -35,6 +35,7 @@ class FrontierPoint:
     least_time_ns: int
     least_extra_time: float
     num_reruns: int
+    num_moves: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,11 @@ from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
 from placewright.importers.forward_backward import training_step
+from placewright.machines.host import HostMemory, usual_host
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
-from placewright.rematerialization.proofs import bound_of_reruns, some_may_run_again
+from placewright.rematerialization.proofs import bound_of_reruns, some_may_move, some_may_run_again
 from placewright.rematerialization.solve import in_order, rematerialize, rerun_evaluations, with_reruns
 from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
@@ -105,6 +106,7 @@ def frontier(
     times = None if measured is None else Path(measured)
     problem = make_problem(with_workspaces(graph, times), machine, measured=times)
     some_may_run_again(problem, keep := globs("keep", keep))
+    host = usual_host(machine)
     budget = rerun_evaluations(problem) if evaluations is None else evaluations
     problem = replace(problem, memory_limits_bytes=(None,))
     searches = _Searches(
@@ -112,6 +114,7 @@ def frontier(
         budget=Budget(evaluations=whole_number("evaluations", budget, 1, UNLIMITED)),
         seed=whole_number("seed", seed, 0, 2**64 - 1),
         keep=keep,
+        host=host if some_may_move(problem, keep, host) else None,
         on_progress=on_progress,
         interrupted=interrupted,
     )
@@ -126,31 +129,33 @@ def frontier(
 
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
-    """Of a step: what it takes, and how many ops run again.
+    """Of a step: what it takes, how many ops run again, and how many tensors are moved to the host.
 
     accumulation: how many passes it has; with several it is no plan of the captured step.
     """
 
     metrics: Metrics
     num_reruns: int
+    num_moves: int = 0
     accumulation: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Searches:
-    """Searches with one budget each. problem: without a limit."""
+    """Searches with one budget each. problem: without a limit. host: where tensors may be moved to."""
 
     problem: Problem
     budget: Budget
     seed: int
     keep: Sequence[str]
+    host: HostMemory | None
     on_progress: OnProgress | None
     interrupted: Interrupted | None
 
     def within(self, limit: int) -> _Runs:
         run = SearchRun(self.budget, seed=self.seed, on_progress=self.on_progress, interrupted=self.interrupted)
-        again = rematerialize(self.limited(limit), run, self.keep)
-        return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns))
+        again = rematerialize(self.limited(limit), run, self.keep, self.host)
+        return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns), num_moves=len(again.moves))
 
     def limited(self, limit: int) -> Problem:
         return replace(self.problem, memory_limits_bytes=(limit,))
@@ -159,7 +164,7 @@ class _Searches:
 def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier:
     problem = searches.problem
     once = _Runs(metrics=measure(problem, in_order(problem)), num_reruns=0)
-    peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem)
+    peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem, searches.host)
     others = {each.metrics.peak_memory_bytes for _, each in rivals}
     runs = [once, *(searches.within(limit) for limit in sorted(others) if least <= limit < peak)]
     runs += _smallest(searches, least, min(each.metrics.peak_memory_bytes for each in runs))
@@ -210,7 +215,7 @@ def _point(searches: _Searches, limit: int, found: Sequence[_Runs], once: _Runs)
     runs = _fastest(found, limit)
     assert runs is not None, limit
     time, before = runs.metrics.step_time_ns, once.metrics.step_time_ns
-    least = max(before, bound_of_reruns(searches.limited(limit), fits=True).value)
+    least = max(before, bound_of_reruns(searches.limited(limit), fits=True, host=searches.host).value)
     return FrontierPoint(
         limit_bytes=limit,
         share=limit / max(1, once.metrics.peak_memory_bytes),
@@ -220,6 +225,7 @@ def _point(searches: _Searches, limit: int, found: Sequence[_Runs], once: _Runs)
         least_time_ns=least,
         least_extra_time=_more(least, before),
         num_reruns=runs.num_reruns,
+        num_moves=runs.num_moves,
     )
 
 

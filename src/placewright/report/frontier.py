@@ -47,7 +47,11 @@ def _heading(found: Frontier) -> Markup:
     return joined(
         [
             element("h1", f"{found.graph} on {found.machine}"),
-            element("p", "memory limit against step time, where ops may run again", class_="facts"),
+            element(
+                "p",
+                "memory limit against step time, where ops may run again and tensors be moved to the host",
+                class_="facts",
+            ),
             element("p", found.basis, class_="facts"),
         ]
     )
@@ -141,7 +145,7 @@ def _rival_dot(scale: _Scale, rival: Rival) -> Markup:
 
 
 def _points(found: Frontier) -> Markup:
-    headings = ("Limit", "Of the peak", "Step time", "More time", "At least (proven)", "Ops run again")
+    headings = ("Limit", "Of the peak", "Step time", "More time", "At least (proven)", "Ops run again", "Tensors moved")
     rows = [
         element(
             "tr",
@@ -151,6 +155,7 @@ def _points(found: Frontier) -> Markup:
             number(f"{point.extra_time:.1%}"),
             number(f"{point.least_extra_time:.1%}"),
             number(f"{point.num_reruns:,}"),
+            number(f"{point.num_moves:,}"),
         )
         for point in found.points
     ]

@@ -20,7 +20,8 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
     yield line(least_words(found))
     yield line(found.basis, "dim")
     yield table(
-        ["limit", "of the peak", "step time", "more time", "at least (proven)", "ops run again"], _points(found)
+        ["limit", "of the peak", "step time", "more time", "at least (proven)", "ops run again", "tensors moved"],
+        _points(found),
     )
     yield ""
     yield table(
@@ -51,6 +52,7 @@ def _points(found: Frontier) -> Iterator[list[str]]:
             change(point.step_time_ns, found.step_time_ns),
             change(point.least_time_ns, found.step_time_ns),
             f"{point.num_reruns:,}",
+            f"{point.num_moves:,}",
         ]
 
 
