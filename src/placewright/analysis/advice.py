@@ -8,6 +8,7 @@ from placewright.analysis.explain import PeakExplanation, explain_peak
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.analysis.outcome import floor_words, proven_infeasible
 from placewright.machines import list_presets
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.support.quantities import counted, format_bytes, limit_text
 
@@ -26,6 +27,9 @@ def advice(plan: Plan) -> tuple[str, ...]:
     missing = _missing(plan)
     if not any(missing):
         return ()
+    if not any(missing[: parted(plan.machine)[0].num_devices]):
+        needed = format_bytes(plan.metrics.peak_bytes[-1])
+        return (f"This plan needs {needed} of the host's memory: allow it that much, or fewer moves.",)
     return (_enough(plan, missing), _smaller(plan, missing.index(max(missing))))
 
 
@@ -73,7 +77,7 @@ def _largest(plan: Plan, device: int) -> str:
 
 def _enough(plan: Plan, missing: Sequence[int]) -> str:
     """The limit, or the devices, that this very plan would fit."""
-    short = [device for device, lack in enumerate(missing) if lack]
+    short = [device for device, lack in enumerate(missing) if lack and not plan.machine.devices[device].is_host]
     needed = max(plan.metrics.peak_bytes[device] for device in short)
     capacities = [plan.machine.devices[device].memory_bytes for device in short]
     if all(

@@ -144,13 +144,18 @@ def rerun_words(plan: Plan) -> str:
     runs = f"by {' and '.join(ways)}"
     if plan.gain is not None and plan.extra_time is not None:
         gain = f"{share_words(plan.gain)} less than the captured order {runs}"
-        return f"{gain}, for {share_words(plan.extra_time)} more time"
+        return f"{gain}, for {_more_words(plan.extra_time)} time"
     runs = f"fits {runs}"
     if plan.extra_time is None:
         return runs
     least = plan.least_extra_time
     proven = f", at least {share_words(least)} (proven)" if least else ""
-    return f"{runs}: {share_words(plan.extra_time)} more time than without the limit{proven}"
+    return f"{runs}: {_more_words(plan.extra_time)} time than without the limit{proven}"
+
+
+def _more_words(extra: float) -> str:
+    """What something costs: "12.3% more", or "no more"."""
+    return f"{share_words(extra)} more" if extra > 0 else "no more"
 
 
 def limit_words(plan: Plan) -> str:

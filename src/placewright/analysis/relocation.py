@@ -48,12 +48,14 @@ def group_of(problem: Problem, asked: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iterator[Alternative]:
-    """The scheduled ops `asked`, together on each device in turn."""
+    """The scheduled ops `asked`, together on each device that computes in turn."""
     lowered = problem.lowered
     group = group_of(problem, asked)
     allowed = int(np.bitwise_and.reduce(problem.groups[1][asked]))
     device_of, order = solution_of(plan, problem)
     for device in range(plan.machine.num_devices):
+        if plan.machine.devices[device].is_host:
+            continue
         time_ns = int(problem.time_ns[lowered.graph_op[asked], device].sum())
         if not allowed >> device & 1:
             yield Alternative(device=device, op_time_ns=time_ns, allowed=False)

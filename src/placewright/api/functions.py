@@ -25,7 +25,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.rematerialization.proofs import some_may_move, some_may_run_again
+from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
 from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
@@ -171,7 +171,10 @@ def plan(
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     again = None
-    budget_again = Budget(evaluations=rerun_evaluations(problem), seconds=limits.seconds)
+    again_at_most = rerun_evaluations(problem)
+    if may_run_again and result.metrics.bytes_over_limit and no_runs_fit(problem, host):
+        again_at_most = 1  # for what comes near
+    budget_again = Budget(evaluations=again_at_most, seconds=limits.seconds)
     rerun = SearchRun(budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
         again = least_memory(problem, rerun, slowdown, keep, host)

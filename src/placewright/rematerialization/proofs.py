@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, bound_with_reruns, moved_time, rematerialized_time
+from placewright.bounds import Bound, bound_with_reruns, least_limit, moved_time, rematerialized_time
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames
@@ -42,6 +42,12 @@ def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None
     stays = kept_in_place(problem, keep)
     movable = may_move(problem).astype(np.bool_) & ~stays[problem.lowered.producer]
     return host is not None and problem.control == "signal" and bool(movable.any())
+
+
+def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
+    """Whether it is proven that no plan of one device keeps the limit, whatever runs again or is moved."""
+    limit = problem.memory_limits_bytes[0]
+    return limit is not None and least_limit(problem, host)[0] > limit
 
 
 def kept(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from placewright.analysis.outcome import (
     took_words,
     verdict_words,
 )
+from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, Plan
 from placewright.problem.objective import Metrics
 from placewright.support.quantities import counted, format_bytes, format_time_ns
@@ -194,8 +195,9 @@ def memory_rows(plan: Plan) -> list[tuple[str, int, int | None, int]]:
 def _moved(plan: Plan) -> Text:
     metrics, links = plan.metrics, len({(transfer.source, transfer.destination) for transfer in plan.transfers})
     over = f" in {counted(metrics.num_transfers, 'transfer')} over {counted(links, 'link')}" if links else ""
-    used = len({op.device for op in plan.ops})
-    idle = "" if used == plan.machine.num_devices else f"; {used} of {plan.machine.num_devices} devices compute"
+    computing = parted(plan.machine)[0].num_devices
+    used = len({op.device for op in plan.ops if op.device < computing})
+    idle = "" if used == computing else f"; {used} of {computing} devices compute"
     return line(f"moved between devices: {format_bytes(metrics.bytes_moved)}{over}{idle}")
 
 

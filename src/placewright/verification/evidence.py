@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, least_limit, lower_bound, nothing_fits
+from placewright.bounds import Bound, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph, Op
@@ -20,7 +20,7 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, are_groups
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.proofs import bound_of_reruns, kept_pattern, some_may_run_again
+from placewright.rematerialization.proofs import bound_of_reruns, kept_pattern, no_runs_fit, some_may_run_again
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
 
@@ -123,8 +123,7 @@ def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[st
 def _is_proven_unfit(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
     if not _reruns_were_tried(plan, metrics, problem):
         return nothing_fits(problem)
-    limit = problem.memory_limits_bytes[0]
-    return limit is not None and least_limit(problem, parted(plan.machine)[1])[0] > limit
+    return no_runs_fit(problem, parted(plan.machine)[1])
 
 
 def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
