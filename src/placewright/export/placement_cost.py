@@ -19,6 +19,7 @@ from placewright.problem.objective import Metrics
 from placewright.search.constructive.contiguous_split import ContiguousSplit
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes, format_time_ns
 
 #: Of the evaluations of a plan: the placement is given, and only the order is sought.
@@ -34,7 +35,14 @@ class PlacementCost:
 
 
 def unconstrained_problem(plan: Plan, graph: Graph, measured: Path | None) -> Problem:
-    """The plan's problem, its ops under names that no pattern matches but their own."""
+    """The plan's problem, its ops under names that no pattern matches but their own.
+
+    Raises InputError for a plan that moves tensors to the host, which no placement of whole modules says.
+    """
+    if plan.moves:
+        raise InputError(
+            "the plan moves tensors of one device to the host's memory; neither device maps nor pipelines do"
+        )
     costs = estimate_costs(graph, plan.machine, measured)
     ops = tuple(replace(op, name=f"op {index}", module="") for index, op in enumerate(graph.ops))
     return Problem(
