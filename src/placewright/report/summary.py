@@ -16,6 +16,7 @@ from placewright.analysis.outcome import (
     share_words,
     title_words,
 )
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem.objective import Metrics, Objective
 from placewright.report.markup import Markup, element, joined, number, table
@@ -36,7 +37,7 @@ def heading(plan: Plan) -> Markup:
     machine = plan.machine
     facts = [
         machine.name,
-        counted(machine.num_devices, "device"),
+        counted(parted(machine)[0].num_devices, "device") + (" beside the host" if machine.devices[-1].is_host else ""),
         f"{machine.transfer_model} transfers",
         f"{plan.num_graph_ops:,} ops in the graph, {len(plan.ops):,} scheduled",
         f"objective: {_OBJECTIVE_NAMES[plan.objective].lower()}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.analysis.idle import IdleExplanation, explain_idle
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element
 from placewright.support.quantities import format_time_ns
@@ -20,11 +21,11 @@ USES = (
 
 
 def time_use_figure(plan: Plan) -> Markup:
-    """The time of all devices taken together, as one bar."""
+    """The time of all devices that compute taken together, as one bar."""
     return element(
         "div",
         element("div", "Where the time goes", class_="label"),
-        *_shares(plan, explain_idle(plan)),
+        *_shares(plan, explain_idle(plan)[: parted(plan.machine)[0].num_devices]),
         class_="figure time-use",
     )
 

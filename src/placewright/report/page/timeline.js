@@ -161,7 +161,7 @@ function drawSlice(ctx, ink, lane, step, left, width) {
 }
 
 function drawLabel(ctx, ink, lane) {
-  const host = {name: 'host', busy: launchEnds[launchEnds.length - 1]};
+  const host = {name: 'launches', busy: launchEnds[launchEnds.length - 1]};
   const device = lane === hostLane ? host : devices[lane.device];
   const [room, small] = [frame.gutter - 16, frame.gutter < 100];
   ctx.textBaseline = 'middle';
