@@ -142,3 +142,19 @@ def test_on_cores_of_the_host_nothing_is_moved() -> None:
         assert planned.plan.reruns
         assert planned.plan.moves == ()
         assert not any(device.is_host for device in planned.plan.machine.devices)
+
+
+def test_too_little_memory_of_the_host_is_one_sentence(gpu: StandIns, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, limit, _ = built("dropping", 0.6)
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+
+    def none_left(row: Any) -> Any:
+        raise RuntimeError("CUDA error: out of memory")
+
+    keep = ["recompute:*"]
+    with placewright.compile(ours, (x,), **OPTIONS, memory_limit=limit, keep=keep, evaluations=20) as planned:
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(gpu.devices[0], "sent_home", none_left)
+            with pytest.raises(placewright.DeviceError, match=r"^the host has too little memory for what cuda:0 moves"):
+                planned(x)
+        check_step(planned, ours, eager, x, 0)

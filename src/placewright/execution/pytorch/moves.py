@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from placewright.execution.pytorch.layout import moved
-from placewright.execution.pytorch.places import Place
+from placewright.execution.pytorch.places import Place, too_little_memory
 
 #: A tensor in the host's memory, or on its way back, and the event behind the copy.
 Copied = tuple[Any, Any]
@@ -47,7 +47,7 @@ def moves(place: Place) -> Moves:
 
     def leave(tensor: Any) -> Copied:
         driver.wait(place.copies, driver.recorded(place.stream))
-        with driver.on(place.copies):
+        with driver.on(place.copies), too_little_memory(f"the host has too little memory for what {place.name} moves"):
             copy = moved(tensor, driver.sent_home)
         return copy, driver.recorded(place.copies)
 

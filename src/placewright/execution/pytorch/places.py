@@ -17,6 +17,8 @@ import torch
 from placewright.support.errors import DeviceError
 
 HOST = torch.device("cpu")
+#: How the allocators of the host say that there is too little.
+_EXHAUSTED = ("can't allocate memory", "CUDA error: out of memory")
 
 
 class Driver(Protocol):
@@ -141,8 +143,10 @@ def on_stream(name: str, driver: Driver) -> Place:
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether an allocator had too little."""
-    # The host's raises what everything else does.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    # The host's raise what everything else does, that of pinned memory among them.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        not isinstance(error, DeviceError) and any(words in str(error) for words in _EXHAUSTED)
+    )
 
 
 @contextmanager
