@@ -43,7 +43,7 @@ _BOUND_NAMES: Mapping[str, str] = {
     "work divided over all devices and host threads": "divided work, launches",
     "tensors alive together spread over all devices": "tensors alive together",
     "tensors that must be dropped and made again": "tensors made again",
-    "tensors that must be moved or made again": "tensors moved or made again",
+    "tensors that must be moved or made again": "moved or made again",
     "largest op with its inputs, outputs and parameters": "largest op",
     "parameters and outputs spread over all devices": "parameters spread",
 }
