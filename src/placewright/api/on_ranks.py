@@ -18,13 +18,13 @@ from torch import nn
 
 from placewright.api.compiled import Compiled, Made
 from placewright.api.module_planner import ModulePlanner
-from placewright.api.profiles import only
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.module import PlannedModule
 from placewright.execution.pytorch.program import TorchProgram, attribute, describe_signature, signature
 from placewright.execution.pytorch.ranks.group import Ranks
 from placewright.execution.pytorch.ranks.step import RankStep
 from placewright.machine import Machine
+from placewright.machines.topology import only
 from placewright.plans.file import read_plan, write_plan
 from placewright.support.errors import InputError
 

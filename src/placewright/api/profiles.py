@@ -36,6 +36,7 @@ from placewright.importers import save_graph
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.machines.machine_file import write_machine_file
+from placewright.machines.topology import only
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder, read_text, write_atomically
@@ -228,11 +229,6 @@ def write_graph(graph: Graph, folder: Path, name: str) -> Path:
 def first_device(machine: Machine) -> Machine:
     """The machine without its other devices."""
     return only(machine, 0)
-
-
-def only(machine: Machine, device: int) -> Machine:
-    """The machine of one of its devices."""
-    return replace(machine, devices=(machine.devices[device],), links=((machine.links[device][device],),))
 
 
 def _with_rates(machine: Machine, on_host: Sequence[int], cores: Sequence[frozenset[int]]) -> Machine:

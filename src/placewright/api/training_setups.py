@@ -16,7 +16,6 @@ from placewright.analysis.basis import basis_words
 from placewright.api.arguments import budget, globs, whole_number
 from placewright.api.functions import as_machine
 from placewright.api.memory_limits import memory_limits
-from placewright.api.profiles import only
 from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
@@ -30,6 +29,7 @@ from placewright.importers.forward_backward import (
     training_step,
 )
 from placewright.machine import Device, Machine
+from placewright.machines.topology import only
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.proofs import some_may_run_again

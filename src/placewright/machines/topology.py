@@ -168,3 +168,8 @@ def _nvlink(first: DevicePreset, second: DevicePreset) -> Link:
                 f"device '{preset.name}' has no NVLink; without a link named it uses {preset.link or 'none'}"
             )
     return slower(find_link(first.nvlink).link, find_link(second.nvlink).link)
+
+
+def only(machine: Machine, device: int) -> Machine:
+    """The machine of one of its devices."""
+    return replace(machine, devices=(machine.devices[device],), links=((machine.links[device][device],),))
