@@ -19,6 +19,7 @@ from placewright.importers.python_source import captured
 from placewright.learning.shipped import find_policy
 from placewright.machine import Machine
 from placewright.machines import load_machine
+from placewright.machines.host import parted
 from placewright.methods.plugins import solve
 from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.assemble import assemble_plan
@@ -272,9 +273,9 @@ def inspect(
 
 
 def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
-    """The machine of whatever `plan` accepts as devices."""
+    """The machine of whatever `plan` accepts as devices, without the host's memory that a plan's machine may have."""
     if isinstance(devices, Machine):
-        return devices
+        return parted(devices)[0]
     if isinstance(devices, str | Path):
         return load_machine(devices)
     if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):

@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
+from placewright.api.arguments import globs
 from placewright.api.functions import plan as make_plan
 from placewright.api.memory_limits import host_and_limits
 from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
@@ -93,7 +94,9 @@ class ModulePlanner:
         self.loss = loss
         self.optimizer = optimizer
         self.given = given
-        self.options = options
+        # A CUDA graph records what is done on the GPU's own memory.
+        kept = [*globs("keep", options.get("keep", ())), "move:*"] if self.is_recorded else None
+        self.options = options if kept is None else {**options, "keep": kept}
         self._measured = measured
         self._profile = profile
 
@@ -170,6 +173,11 @@ class ModulePlanner:
         check_readable(dict(zip(program.parameters.values(), parameters, strict=True)), self.places)
         check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, self.places)
         if self.is_recorded:
+            if self.given is not None and self.given.moves:
+                raise InputError(
+                    "the plan moves tensors to the host's memory, and a CUDA graph records the GPU's own; leave out "
+                    "cuda_graph, or plan with keep=['move:*']"
+                )
             check_recordable(program, parameters, the_driver(self.places))
         graph, options = program.graph, self.options if options is None else options
         if self.given is not None:

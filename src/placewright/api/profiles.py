@@ -162,7 +162,8 @@ class Profile:
                 if memory_limit is None or not (out_of_memory(error) or out_of_memory(error.__cause__)):
                     raise
             # What does not fit is timed as it would fit by the cost model; then all sorts of ops are known.
-            within = make_plan(program.graph, first, solver="input-order", memory_limit=memory_limit)
+            keep = ["move:*"] if first.launch == "graphs" else []
+            within = make_plan(program.graph, first, solver="input-order", memory_limit=memory_limit, keep=keep)
             if within.status == "infeasible":
                 raise InputError(shortage_words(within))
             profiled(within)

@@ -19,6 +19,7 @@ from placewright.api.memory_limits import memory_limits
 from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
+from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph
 from placewright.importers import builder
 from placewright.importers.forward_backward import (
@@ -280,6 +281,7 @@ class _Search:
     interrupted: Interrupted | None
     setups: list[TrainingSetup] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    sources: TimeSources | None = None
 
     def found(self, captures: PassCaptures, machine: Machine, until: float) -> Alternatives:
         """All that is found until a time."""
@@ -297,20 +299,17 @@ class _Search:
                     if first:
                         raise
                     self.left_out.append(f"{words}: {error}")
-        sources = [count_sources(self._origin)] if self._origin is not None else [None]
         return Alternatives(
             schema_version=1,
             model=type(captures.model).__name__,
             machine=machine.name,
             samples=captures.samples,
             optimizer=_OPTIMIZERS[self.optimizers[0]][0],
-            basis=basis_words(sources[0], machine),
+            basis=basis_words(self.sources, machine),
             setups=ranked(self.setups),
             left_out=tuple(self.left_out),
             seed=self.seed,
         )
-
-    _origin: Any = None
 
     def _try(self, captures: PassCaptures, count: int, autocast: bool, dtype: str) -> None:
         for place in self.places:
@@ -328,8 +327,8 @@ class _Search:
 
     def _try_optimizer(self, way: _Way, optimizer: StepOptimizer) -> None:
         problem = self._problem(training_step(way.passes, optimizer, way.accumulation), way)
-        if self._origin is None:
-            self._origin = problem.time_origin
+        if self.sources is None and problem.time_origin is not None:
+            self.sources = count_sources(problem.time_origin)
         plain = _setup(way, optimizer, problem, ())
         self.setups.append(plain)
         if not plain.fits and (again := self._recomputed(way, optimizer)) is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_modules import brought_to
 from stand_in_gpu import StandIns
 from test_rematerialized import MODULES, square, step_of
 from torch import nn
@@ -158,3 +159,16 @@ def test_too_little_memory_of_the_host_is_one_sentence(gpu: StandIns, monkeypatc
             with pytest.raises(placewright.DeviceError, match=r"^the host has too little memory for what cuda:0 moves"):
                 planned(x)
         check_step(planned, ours, eager, x, 0)
+
+
+def test_what_is_recorded_moves_nothing(gpu: StandIns) -> None:
+    model, x, limit, _ = built("shared", 0.6)
+    recorded = {**OPTIONS, "cuda_graph": True}
+    with placewright.compile(copy.deepcopy(model), (x,), **OPTIONS, memory_limit=limit, evaluations=20) as planned:
+        assert planned.plan.moves
+        with pytest.raises(placewright.InputError, match=r"^the plan moves tensors to the host's memory, and a CUDA"):
+            placewright.compile(copy.deepcopy(model), (x,), **recorded, plan=planned.plan)
+    brought_to(gpu.devices[0], model)
+    with placewright.compile(model, (x,), **recorded, memory_limit=limit, evaluations=20) as again:
+        assert again.plan.reruns
+        assert not again.plan.moves
