@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from training_steps import ONE_DEVICE, limited, training_step
 
+import placewright
 import placewright._core as _core
 from placewright.analysis.outcome import gain_words
 from placewright.api.memory_limits import host_and_limits
@@ -35,6 +37,7 @@ from placewright.rematerialization.proofs import bound_of_reruns, kept, kept_in_
 from placewright.rematerialization.reruns import Move, Rerun, rewritten
 from placewright.rematerialization.solve import Rematerialized, in_order, least_memory, rematerialize, with_reruns
 from placewright.search.run.budget import Budget
+from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.support.quantities import QUANTITY_LIMIT
@@ -621,3 +624,68 @@ def test_the_limit_of_the_host_is_its_own(given_limit: Any, on_host: int | None,
 def test_a_machine_without_a_host_has_no_limit_of_one() -> None:
     with pytest.raises(InputError, match="memory_limit names 'host', which machine '2xh100' does not have"):
         host_and_limits("host=1GiB", load_machine("2xh100"))
+
+
+def one_rerun_at_most(problem: Problem) -> list[tuple[Rerun, ...]]:
+    """Nothing, and each op once more at each place where it may."""
+    graph, lowered = problem.graph, problem.lowered
+    names = [graph.ops[op].name for op in lowered.graph_op]
+    found: list[tuple[Rerun, ...]] = [()]
+    for op, until in enumerate(again_before(problem).tolist()):
+        made = range(lowered.output_begin[op], lowered.output_begin[op + 1])
+        own = tuple(graph.tensors[lowered.graph_tensor[t]].name for t in made if lowered.storage[t] == t)
+        places = names[op + 1 : until + 1] if own else []
+        found += [(Rerun(name=f"{names[op]}@2", op=names[op], before=place, tensors=own),) for place in places]
+    return found
+
+
+def two_moves_at_most(problem: Problem) -> list[tuple[Move, ...]]:
+    """Each of up to two tensors leaves and comes back once, wherever it can."""
+    graph, lowered = problem.graph, problem.lowered
+    names = [graph.ops[op].name for op in lowered.graph_op]
+    single = [
+        Move(
+            tensor=graph.tensors[lowered.graph_tensor[tensor]].name,
+            leaves_before=names[leaves],
+            returns_before=(names[returns],),
+        )
+        for tensor in np.flatnonzero(may_move(problem)).tolist()
+        for leaves in range(int(lowered.producer[tensor]) + 1, len(names))
+        for returns in range(leaves, len(names))
+    ]
+    pairs = [(one, two) for one, two in combinations(single, 2) if one.tensor != two.tensor]
+    return [(), *((move,) for move in single), *pairs]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
+def test_all_plans_of_few_moves_are_no_better_than_the_search_and_no_less_than_the_bound(seed: int) -> None:
+    problem = limited(training_step(seed, 1 + seed % 2), (0.6, 0.4, 0.2, 0.0)[seed % 4])
+    plans = list(product(one_rerun_at_most(problem), two_moves_at_most(problem)))
+    if problem.core.num_ops > 7 or len(plans) > 25_000:
+        pytest.skip("more plans than can be looked at")
+    link = Link(bandwidth_bytes_per_s=(1e9, 3e9, 10e9)[seed % 3], latency_ns=seed % 2)
+    host = HostMemory(there=link, back=link)
+    best = None
+    for reruns, moves in plans:
+        try:
+            changed = with_reruns(problem, reruns, moves, host)
+        except InputError:
+            continue  # It would leave after it was made again.
+        metrics = measure(changed, in_order(changed))
+        if metrics.bytes_over_limit == 0:
+            best = metrics.step_time_ns if best is None else min(best, metrics.step_time_ns)
+    found = rematerialize(problem, SearchRun(Budget(evaluations=200), seed=0), (), host).result.metrics
+    if best is not None:
+        assert bound_of_reruns(problem, fits=True, host=host).value <= best
+        assert found.bytes_over_limit == 0
+        assert found.step_time_ns <= best
+
+
+def test_a_machine_that_a_plan_has_is_planned_for_again() -> None:
+    step = training_step(3, 4)
+    machine = load_machine("p100@graphs")
+    first = placewright.plan(step, machine, memory_limit=int(0.8 * placewright.plan(step, machine).peak_bytes[0]))
+    assert first.machine.devices[-1].is_host
+    again = placewright.plan(step, first.machine, memory_limit=first.memory_limits_bytes[0])
+    assert again.ops == first.ops

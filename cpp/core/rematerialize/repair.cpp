@@ -133,7 +133,8 @@ void RunsRepair::put_elsewhere(OpRuns& runs, int32_t at, const RandomStream& str
         std::rotate(runs.begin() + at, runs.begin() + at + 1, runs.begin() + to + 1);
 }
 
-bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns, bool may_wait) {
+bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns, bool may_wait,
+                        bool moves_first) {
     int64_t time_ns = 0, least_over = INT64_MAX;
     int32_t least_at = 0;
     for (const OpRun& run : runs) time_ns += ops_.time_ns[run.place];
@@ -145,10 +146,10 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
         if (round - least_at >= kInVain) return false;
         const auto level = judge_.level();
         const int32_t worst = *std::ranges::max_element(over_, {}, [&](int32_t at) { return level[at]; });
-        Drop drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait);
+        Drop drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait, moves_first);
         if (drop.storage < 0 && !may_wait && ops_.has_host()) {
             may_wait = true;
-            drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait);
+            drop = best_drop(worst, stream, uint64_t(round + 1) << 20, noise, may_wait, moves_first);
         }
         if (drop.storage < 0) {
             if (!move_ahead(runs, worst)) return false;
@@ -191,7 +192,7 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
 // Of what is held while a run runs that does not need it, the one whose dropping until its next reader frees the most,
 // counted where there is too much, for the time that it takes.
 RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise,
-                                       bool may_wait) {
+                                       bool may_wait, bool moves_first) {
     Drop best;
     const auto pieces = judge_.pieces();
     for (size_t number = 0; number < pieces.size(); ++number) {
@@ -205,8 +206,10 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
         if (may_move) {
             Drop move = move_of(index, from, at, to);
             if (noise > 0) move.score *= std::exp(noise * (2 * uniform(stream.bits(~(draw + number))) - 1));
-            if (move.score > best.score && (may_wait || !move.waits)) best = move;
+            const bool is_better = move.score > best.score || (moves_first && move.score > 0 && !best.is_move);
+            if (is_better && (may_wait || !move.waits)) best = move;
         }
+        if (moves_first && best.is_move) continue;
         if (!ops_.may_go[piece.storage] || !find_chain(piece.storage, to)) continue;
         auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
         // What the same op makes can go too, at no cost.

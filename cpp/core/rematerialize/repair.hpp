@@ -17,8 +17,10 @@ class RunsRepair {
     void ruin(OpRuns& runs, const RandomStream& stream);
     // Puts in later runs and moves until the peak is within the limit: at its place, whatever frees most of what is too
     // much, there and elsewhere, for the least time. noise: of the choice. may_wait: ops may wait for moves; otherwise
-    // they do only where nothing else helps. Returns false where nothing helps, or it takes longest_ns or more.
-    bool repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns, bool may_wait = false);
+    // they do only where nothing else helps. moves_first: reruns only where no move helps. Returns false where nothing
+    // helps, or it takes longest_ns or more.
+    bool repair(OpRuns& runs, const RandomStream& stream, double noise, int64_t longest_ns, bool may_wait = false,
+                bool moves_first = false);
 
   private:
     struct Drop {
@@ -34,7 +36,8 @@ class RunsRepair {
     };
 
     void look(const OpRuns& runs, bool waits = true);
-    Drop best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise, bool may_wait);
+    Drop best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise, bool may_wait,
+                   bool moves_first);
     Drop move_of(int32_t piece, int32_t from, int32_t at, int32_t to) const;
     // The run before which something has to begin to come back to be there for the run `to`, at `at` or later, and what
     // waiting for it takes.

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::array<EvictionExponents, 8> kEvictions{
     {{1, 1}, {1, 0.5}, {1, 0}, {0.5, 1}, {0.5, 0.5}, {2, 1}, {1, 2}, {2, 0}}};
-constexpr int64_t kStarts = kEvictions.size() + 2;                       // and two repairs of ops that run once
+constexpr int64_t kStarts = kEvictions.size() + 2;                       // and two repairs of ops that run once; beside
+                                                                         // a host a third, of moves where they help
 constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // relative to the time
 constexpr double kPatience = 1.05;  // runs that take so many times the current ones are not looked at to their end
 constexpr double kMostTimes = 20;   // nor are those that take so many times what all ops take that run once
@@ -33,7 +34,7 @@ RematerializationSearch::RematerializationSearch(std::shared_ptr<const Problem> 
 void RematerializationSearch::advance(int64_t evaluations, int64_t at_most) {
     const int64_t end = std::min(evaluations, at_most < INT64_MAX - evaluations_ ? evaluations_ + at_most : INT64_MAX);
     for (; evaluations_ < end; ++evaluations_) {
-        if (evaluations_ < kStarts) {
+        if (evaluations_ < kStarts + ops_.has_host()) {
             if (start(size_t(evaluations_))) settle(0);
         } else if (change()) {
             const double done = double(evaluations_) / double(evaluations);
@@ -48,7 +49,8 @@ bool RematerializationSearch::start(size_t number) {
     tried_.clear();
     for (int32_t place = 0; place < ops_.num_ops(); ++place) tried_.push_back({place, true, OpRun::kAll});
     const RandomStream stream(seed_, uint64_t(evaluations_), 0, 0);
-    repair_.repair(tried_, stream, number == kEvictions.size() ? 0 : kNoise, longest);
+    const bool moves_first = int64_t(number) == kStarts;
+    repair_.repair(tried_, stream, number == kEvictions.size() ? 0 : kNoise, longest, moves_first, moves_first);
     return true;
 }
 
