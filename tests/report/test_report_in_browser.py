@@ -94,7 +94,7 @@ HOST_LANE = 40
 def test_the_host_has_a_lane_of_its_launches(open_report: OpenReport) -> None:
     """Of 228.8 us the first 120 are launches: 52%."""
     page = open_report(launched_plan())
-    assert {"host", "52%"} <= set(page.evaluate("() => window.drawn"))
+    assert {"launches", "52%"} <= set(page.evaluate("() => window.drawn"))
     page.mouse.move(*point_at(page, 10 / 228.764, HOST_LANE))
     assert "launch of a" in page.locator("#tooltip").inner_text()
     page.mouse.move(*point_at(page, 110 / 228.764, HOST_LANE))
