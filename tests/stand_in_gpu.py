@@ -248,6 +248,14 @@ class Device:
             self.recorder.log.append(("copy", self.name, "host", stream.number))
             return made
 
+    def pinned(self, row: Any) -> Any:
+        with self.recorder.lock, torch.utils._python_dispatch._disable_current_modes():
+            assert self.recorder.device_of(row) is None
+            made = row.clone()
+            self.recorder.held.append(made.untyped_storage())
+            self.recorder.pinned.add(address(made))
+            return made
+
     def room_for(self, row: Any) -> Any:
         with self.recorder.lock, torch.utils._python_dispatch._disable_current_modes():
             stream = self.current_stream()

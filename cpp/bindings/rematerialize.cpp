@@ -14,15 +14,18 @@ void bind_rematerialize(nb::module_& m) {
     const auto init = [](RematerializationSearch* self, std::shared_ptr<Problem> problem, ArrayIn<int32_t> order,
                          ArrayIn<int32_t> again_before, uint64_t seed, std::optional<ArrayIn<uint8_t>> may_move,
                          std::pair<int64_t, int64_t> link_there, std::pair<int64_t, int64_t> link_back,
-                         int64_t host_limit) {
+                         int64_t host_limit, int32_t num_weights) {
         if (problem->num_devices != 1) throw std::invalid_argument("there must be one device");
         if (again_before.size() != size_t(problem->num_ops))
             throw std::invalid_argument("again_before needs one entry per op");
         if (may_move && may_move->size() != size_t(problem->num_tensors))
             throw std::invalid_argument("may_move needs one entry per tensor");
+        if (num_weights < 0 || num_weights > problem->num_ops)
+            throw std::invalid_argument("there are no more weights than ops");
         for (const auto& link : {link_there, link_back})
             if (link.first < 0 || link.second < 0) throw std::invalid_argument("a link takes a negative time");
-        const HostMemory host{link_there.first, link_back.first, link_there.second, link_back.second, host_limit};
+        const HostMemory host{link_there.first, link_back.first, link_there.second,
+                              link_back.second, host_limit,      num_weights};
         const auto ops = as_op_order(*problem, order);
         new (self) RematerializationSearch(std::move(problem), ops, as_vector(again_before), seed,
                                            may_move ? as_vector(*may_move) : std::vector<uint8_t>{}, host);
@@ -31,7 +34,7 @@ void bind_rematerialize(nb::module_& m) {
                                         "Runs of ops that keep a memory limit; see placewright.rematerialization.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("order"), arg("again_before"), arg("seed"),
              arg("may_move") = nb::none(), arg("link_there") = std::pair(0, 0), arg("link_back") = std::pair(0, 0),
-             arg("host_limit") = Problem::kNoLimit)
+             arg("host_limit") = Problem::kNoLimit, arg("num_weights") = 0)
         .def(
             "advance",
             [](RematerializationSearch& search, int64_t evaluations, int64_t at_most) {

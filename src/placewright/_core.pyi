@@ -486,7 +486,7 @@ class RematerializationSearch:
     Runs of ops that keep a memory limit; see placewright.rematerialization.
     """
 
-    def __init__(self, *, problem: Problem, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], again_before: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int, may_move: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, link_there: tuple[int, int] = (0, 0), link_back: tuple[int, int] = (0, 0), host_limit: int = 4611686018427387904) -> None: ...
+    def __init__(self, *, problem: Problem, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], again_before: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int, may_move: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, link_there: tuple[int, int] = (0, 0), link_back: tuple[int, int] = (0, 0), host_limit: int = 4611686018427387904, num_weights: int = 0) -> None: ...
 
     def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
         """

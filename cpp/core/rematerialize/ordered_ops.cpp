@@ -60,7 +60,8 @@ OrderedOps::OrderedOps(const Problem& problem, std::span<const int32_t> order, s
     for (int32_t storage = 0; !may_move.empty() && storage < num_storages(); ++storage) {
         if (!may_move[tensor[storage]]) continue;
         const int64_t moves = problem.transfer_bytes[tensor[storage]];
-        there_ns[storage] = move_ns(moves, host.latency_there_ns, host.inverse_bandwidth_there);
+        if (!is_weight(storage))
+            there_ns[storage] = move_ns(moves, host.latency_there_ns, host.inverse_bandwidth_there);
         back_ns[storage] = move_ns(moves, host.latency_back_ns, host.inverse_bandwidth_back);
         number_of_moved[storage] = static_cast<int32_t>(moved.size());
         moved.push_back(storage);

@@ -14,10 +14,15 @@ struct HostMemory {
     int64_t latency_there_ns = 0, latency_back_ns = 0;
     int64_t inverse_bandwidth_there = 0, inverse_bandwidth_back = 0;  // in 2^-32 ns per byte
     int64_t limit = Problem::kNoLimit;
+    int32_t num_weights = 0;  // ops in front of all others that stand for one each that may lie there
 };
 
 // Ops are numbered by their place in the order, storages by the op that makes them. Behind the ops stand two places for
 // each storage that may be moved: at the first it has left the device, at the second it begins to come back.
+//
+// A weight that may lie in the host's memory is what an op in front of all others makes, which takes no time. It stays
+// on the device to the end of the step, unless it begins to come back before its first reader: then it is held from
+// there to its last reader, or several times in between.
 struct OrderedOps {
     // order: the ops of a problem with one device. again_before: by op of the problem, the op, in the same numbering,
     // from which on it cannot run again since something that it needs has been overwritten; num_ops where there is
@@ -39,6 +44,8 @@ struct OrderedOps {
     int32_t back_place(int32_t storage) const { return leave_place(storage) + 1; }
     bool may_move(int32_t storage) const { return number_of_moved[storage] >= 0; }
     bool has_host() const { return !moved.empty(); }
+    bool is_weight(int32_t storage) const { return maker[storage] < host.num_weights; }
+    bool makes_weight(int32_t place) const { return place < host.num_weights; }
 
     std::vector<int32_t> op;                 // [place] in the problem
     std::vector<int64_t> time_ns;            // [place]

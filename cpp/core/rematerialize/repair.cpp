@@ -96,7 +96,7 @@ void RunsRepair::retime(OpRuns& runs) {
         const auto in_time =
             std::upper_bound(ends.begin(), ends.begin() + reader, free_until - ops_.host.latency_there_ns) -
             ends.begin();
-        at[run] = std::max(judge_.leaves_at(storage) + 1, static_cast<int32_t>(in_time));
+        at[run] = std::max({judge_.leaves_at(storage) + 1, ops_.host.num_weights, static_cast<int32_t>(in_time)});
     }
     for (int32_t run = 0; run < num_runs; ++run) {
         if (!ops_.is_leave(runs[run].place)) continue;
@@ -141,7 +141,8 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
     for (int32_t round = 0;; ++round) {
         look(runs, may_wait);
         if (over_.empty()) return true;
-        if (round == kMostPutIn || (ops_.has_host() && judge_.ends().back() >= longest_ns)) return false;
+        if (round == kMostPutIn + ops_.host.num_weights || (ops_.has_host() && judge_.ends().back() >= longest_ns))
+            return false;
         if (over_sum_.back() < least_over) least_over = over_sum_.back(), least_at = round;
         if (round - least_at >= kInVain) return false;
         const auto level = judge_.level();
@@ -199,12 +200,15 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
         const Piece& piece = pieces[number];
         if (piece.begin >= at) break;
         const bool may_move = ops_.may_move(piece.storage);
-        if (piece.end <= at || !(ops_.may_go[piece.storage] || may_move) || ops_.bytes[piece.storage] == 0) continue;
+        const bool is_resident = ops_.is_weight(piece.storage) && judge_.leaves_at(piece.storage) < 0;
+        if ((piece.end <= at && !is_resident) || !(ops_.may_go[piece.storage] || may_move) ||
+            ops_.bytes[piece.storage] == 0)
+            continue;
         const auto index = static_cast<int32_t>(number);
         const int32_t from = judge_.reader_before(index, at + 1), to = judge_.reader_after(index, at);
-        if (from == at || to < 0) continue;
+        if (from == at || (to < 0 && !is_resident)) continue;
         if (may_move) {
-            Drop move = move_of(index, from, at, to);
+            Drop move = is_resident ? streaming_of(index, at, to) : move_of(index, from, at, to);
             if (noise > 0) move.score *= std::exp(noise * (2 * uniform(stream.bits(~(draw + number))) - 1));
             const bool is_better = move.score > best.score || (moves_first && move.score > 0 && !best.is_move);
             if (is_better && (may_wait || !move.waits)) best = move;
@@ -259,6 +263,30 @@ RunsRepair::Drop RunsRepair::move_of(int32_t number, int32_t from, int32_t at, i
     return drop;
 }
 
+RunsRepair::Drop RunsRepair::streaming_of(int32_t number, int32_t at, int32_t to) const {
+    const Piece& piece = judge_.pieces()[number];
+    const int32_t storage = piece.storage;
+    const auto num_runs = static_cast<int32_t>(judge_.begins().size());
+    const int32_t first = judge_.reader_after(number, piece.begin), last = judge_.reader_before(number, num_runs);
+    Drop drop{0, storage, to, at, true, -1, -1, 0};
+    if (first < 0 || judge_.host_bytes_with(ops_.bytes[storage]) > ops_.host.limit) return drop;
+    const auto [come, waits_ns] = return_for(storage, at < first ? at : ops_.host.num_weights - 1, first);
+    drop.back = come;
+    drop.cost_ns = double(waits_ns) + kMoveShare * double(ops_.back_ns[storage]);
+    drop.waits = waits_ns > 0;
+    int64_t freed =
+        too_much_between(0, come, ops_.bytes[storage]) + too_much_between(last + 1, num_runs, ops_.bytes[storage]);
+    if (first < at && at < last) {
+        const auto [again, waits_again_ns] = return_for(storage, at, to);
+        drop.leave = std::exchange(drop.back, again);
+        drop.cost_ns += double(waits_again_ns) + kMoveShare * double(ops_.back_ns[storage]);
+        drop.waits |= waits_again_ns > 0;
+        freed += too_much_between(judge_.reader_before(number, at) + 1, again, ops_.bytes[storage]);
+    }
+    drop.score = double(freed) / (drop.cost_ns + 1);
+    return drop;
+}
+
 std::pair<int32_t, int64_t> RunsRepair::return_for(int32_t storage, int32_t at, int32_t to) const {
     const auto begins = judge_.begins(), ends = judge_.ends();
     const int64_t needs = ops_.back_ns[storage] + ops_.host.latency_there_ns;
@@ -277,7 +305,9 @@ bool RunsRepair::has_left(int32_t storage, int32_t before) const {
 
 void RunsRepair::put_in_move(OpRuns& runs, const Drop& drop) const {
     runs.insert(runs.begin() + drop.back, OpRun{ops_.back_place(drop.storage), false, 1});
-    if (drop.leave >= 0) runs.insert(runs.begin() + drop.leave, OpRun{ops_.leave_place(drop.storage), false, 0});
+    const bool is_weight = ops_.is_weight(drop.storage);
+    const int32_t place = is_weight ? ops_.back_place(drop.storage) : ops_.leave_place(drop.storage);
+    if (drop.leave >= 0) runs.insert(runs.begin() + drop.leave, OpRun{place, false, is_weight});
 }
 
 // The last run that needs something before `at`, where nobody needs it from then until a later run; -1 where it is not
@@ -335,7 +365,7 @@ bool RunsRepair::add_to_chain(int32_t storage, int32_t before) {
     if (!ops_.may_run_again(place, next_first_[before])) return false;
     if (++chain_depth_ + static_cast<int32_t>(chain_.size()) > kLongestChain) return false;
     for (int32_t read : ops_.reads[place]) {
-        if (ops_.stays[read] || is_held(read, before)) continue;
+        if ((ops_.stays[read] && !has_left(read, before)) || is_held(read, before)) continue;
         if (ops_.has_host() && has_left(read, before)) {
             if (std::ranges::find(fetched_, read) != fetched_.end()) continue;
             fetched_.push_back(read);

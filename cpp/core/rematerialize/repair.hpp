@@ -28,7 +28,8 @@ class RunsRepair {
         int32_t storage = -1, reader = -1;  // the run before which it is made again
         int32_t at = -1;                    // the run while which it is not needed
         // Where it is moved instead: the run before which it has left, -1 if it has been moved before, and the run
-        // before which it begins to come back.
+        // before which it begins to come back. Of a weight that has been on the device all the time: before which it
+        // comes first, and, where that is not all, again.
         bool is_move = false;
         int32_t leave = -1, back = -1;
         double cost_ns = 0;
@@ -39,6 +40,8 @@ class RunsRepair {
     Drop best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise, bool may_wait,
                    bool moves_first);
     Drop move_of(int32_t piece, int32_t from, int32_t at, int32_t to) const;
+    // The same for a weight that is on the device all the time; to: -1 where no run reads it after `at`.
+    Drop streaming_of(int32_t piece, int32_t at, int32_t to) const;
     // The run before which something has to begin to come back to be there for the run `to`, at `at` or later, and what
     // waiting for it takes.
     std::pair<int32_t, int64_t> return_for(int32_t storage, int32_t at, int32_t to) const;

@@ -6,6 +6,16 @@
 
 namespace placewright {
 
+void RunsJudge::count_returns(const OpRuns& runs) {
+    num_returns_.assign(ops_.num_storages(), 0);
+    if (ops_.host.num_weights == 0) return;
+    for (size_t at = 0; at < runs.size(); ++at) {
+        if (out_[at] || !ops_.is_back(runs[at].place)) continue;
+        const int32_t storage = ops_.moved_storage(runs[at].place);
+        if (ops_.is_weight(storage) && num_returns_[storage] < 2) ++num_returns_[storage];
+    }
+}
+
 // From when to when memory is held, and who reads it.
 void RunsJudge::find_pieces(const OpRuns& runs) {
     pieces_.clear();
@@ -14,6 +24,7 @@ void RunsJudge::find_pieces(const OpRuns& runs) {
     read_begin_.assign(1, 0);
     made_begin_.assign(1, 0);
     piece_of_.assign(ops_.num_storages(), -1);
+    count_returns(runs);
     const auto num_runs = static_cast<int32_t>(runs.size());
     for (int32_t at = 0; at < num_runs; ++at) {
         if (!out_[at]) {
@@ -30,7 +41,8 @@ void RunsJudge::find_pieces(const OpRuns& runs) {
                 kept >>= 1;
                 const int32_t before = piece_of_[storage];
                 if (gives) piece_of_[storage] = static_cast<int32_t>(pieces_.size());
-                pieces_.push_back({storage, at, ops_.stays[storage] && gives ? num_runs - 1 : at, before, at});
+                const bool stays = ops_.stays[storage] && gives && num_returns_[storage] == 0;
+                pieces_.push_back({storage, at, stays ? num_runs - 1 : at, before, at});
                 num_readers_.push_back(0);
             }
         }
@@ -66,8 +78,14 @@ bool RunsJudge::fits_without(const OpRuns& runs, int32_t at) {
         end = std::max(end, to);
     };
     uint64_t kept = runs[at].kept;
-    for (int32_t made = made_begin_[at]; made < made_begin_[at + 1]; ++made, kept >>= 1)
-        if (kept & 1) add(pieces_[pieces_[made].before].end + 1, at, ops_.bytes[pieces_[made].storage]);
+    for (int32_t made = made_begin_[at]; made < made_begin_[at + 1]; ++made, kept >>= 1) {
+        const Piece& piece = pieces_[made];
+        const bool is_first_of_weight = ops_.makes_weight(runs[pieces_[piece.before].begin].place);
+        // A weight that does not come back stays all the time.
+        if (is_first_of_weight && num_returns_[piece.storage] > 1) return false;
+        if (is_first_of_weight) add(piece.end + 1, static_cast<int32_t>(runs.size()), ops_.bytes[piece.storage]);
+        if (kept & 1) add(pieces_[piece.before].end + 1, at, ops_.bytes[piece.storage]);
+    }
     for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each) {
         const Piece& piece = pieces_[read_[each]];
         if (piece.end == at) add(piece.last_but_one + 1, at, -ops_.bytes[piece.storage]);
@@ -127,6 +145,10 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
     leaves_at_.assign(ops_.num_storages(), -1);
     host_bytes_ = most_on_way_ = 0;
     for (size_t at = 0; at < runs.size(); ++at) {
+        if (ops_.makes_weight(runs[at].place) && num_returns_[ops_.makes[runs[at].place][0]] > 0) {
+            leaves_at_[ops_.makes[runs[at].place][0]] = static_cast<int32_t>(at);
+            host_bytes_ += ops_.bytes[ops_.makes[runs[at].place][0]];
+        }
         if (!ops_.is_leave(runs[at].place)) continue;
         const int32_t storage = ops_.moved_storage(runs[at].place);
         leaves_at_[storage] = static_cast<int32_t>(at);
@@ -141,6 +163,7 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
     on_way_.clear();
     int64_t host_clock = 0, on_way = 0;
     size_t arrived = 0;
+    bool has_run = false;  // an op: what begins to come back before need not hear of any
     for (size_t at = 0; at < runs.size(); ++at) {
         const OpRun& run = runs[at];
         begins_[at] = clock;
@@ -150,7 +173,7 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
             if (waits) clock = std::max(clock, host_clock + ops_.host.latency_back_ns);
         } else if (ops_.is_back(run.place)) {
             const int32_t storage = ops_.moved_storage(run.place);
-            host_clock = std::max({host_clock, at_host_[storage], at == 0 ? 0 : clock + ops_.host.latency_there_ns});
+            host_clock = std::max({host_clock, at_host_[storage], has_run ? clock + ops_.host.latency_there_ns : 0});
             const int64_t begin = std::max(back_.free_at(), host_clock);
             back_.add(begin, is_back_[storage] = begin + ops_.back_ns[storage]);
             for (; arrived < on_way_.size() && on_way_[arrived].first <= host_clock; ++arrived)
@@ -162,6 +185,11 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
             for (int32_t storage : ops_.reads[run.place])
                 if (waits) clock = std::max(clock, is_back_[storage]);
             begins_[at] = clock;
+            if (ops_.makes_weight(run.place)) {
+                ends_[at] = clock;
+                continue;
+            }
+            has_run = true;
             clock += ops_.time_ns[run.place];
             uint64_t kept = run.kept;
             for (int32_t storage : ops_.makes[run.place]) {
@@ -223,7 +251,8 @@ void RunsJudge::take_out_marked(OpRuns& runs) {
 }
 
 void RunsJudge::take_out_impossible_moves(OpRuns& runs) {
-    enum : uint8_t { kNotMade, kMade, kLeft, kMadeAgain };
+    enum : uint8_t { kNotMade, kMade, kLeft, kBack, kMadeAgain };
+    // A weight that is read before it comes back has been on the device all the time.
     state_.assign(ops_.num_storages(), kNotMade);
     for (size_t at = 0; at < runs.size();) {
         size_t end = at;
@@ -238,14 +267,16 @@ void RunsJudge::take_out_impossible_moves(OpRuns& runs) {
     std::erase_if(runs, [&](const OpRun& run) {
         if (!ops_.is_op(run.place)) {
             uint8_t& state = state_[ops_.moved_storage(run.place)];
-            if (ops_.is_back(run.place)) return state != kLeft;
-            if (state != kMade) return true;
-            state = kLeft;
+            const bool is_back = ops_.is_back(run.place);
+            if (is_back ? state != kLeft && state != kBack : state != kMade) return true;
+            state = is_back ? kBack : kLeft;
             return false;
         }
+        for (int32_t storage : ops_.reads[run.place])
+            if (ops_.is_weight(storage) && state_[storage] == kLeft) state_[storage] = kMade;
         uint64_t kept = run.kept;
         for (int32_t storage : ops_.makes[run.place]) {
-            if (run.is_first) state_[storage] = kMade;
+            if (run.is_first) state_[storage] = ops_.is_weight(storage) ? kLeft : kMade;
             if (!run.is_first && (kept & 1) && state_[storage] == kMade) state_[storage] = kMadeAgain;
             kept >>= 1;
         }

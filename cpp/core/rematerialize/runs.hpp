@@ -81,13 +81,15 @@ class RunsJudge {
     std::span<const int64_t> ends() const { return ends_; }      // [run]
     const LinkTimes& there() const { return there_; }
     const LinkTimes& back() const { return back_; }
-    int64_t arrival(int32_t storage) const { return at_host_[storage]; }      // in the host's memory
-    int32_t leaves_at(int32_t storage) const { return leaves_at_[storage]; }  // run, or -1
+    int64_t arrival(int32_t storage) const { return at_host_[storage]; }  // in the host's memory
+    // The run before which it has left, that of its maker for a weight that comes back; -1 where it does not.
+    int32_t leaves_at(int32_t storage) const { return leaves_at_[storage]; }
     // What the host holds at most if so many bytes more are moved there.
     int64_t host_bytes_with(int64_t bytes) const { return host_bytes_ + bytes + std::max(most_on_way_, bytes); }
 
   private:
     void find_pieces(const OpRuns& runs);
+    void count_returns(const OpRuns& runs);
     int64_t peak(const OpRuns& runs);
     bool fits_without(const OpRuns& runs, int32_t at);
     bool mark_unread(const OpRuns& runs);
@@ -112,6 +114,7 @@ class RunsJudge {
     std::vector<int64_t> at_host_, is_back_;           // [storage] when a move is done
     std::vector<int32_t> leaves_at_;                   // [storage] run
     std::vector<uint8_t> state_;                       // [storage]
+    std::vector<uint8_t> num_returns_;                 // [storage] of weights, up to 2
     std::vector<std::pair<int64_t, int64_t>> on_way_;  // what comes back: until when, and bytes
     int64_t host_bytes_ = 0, most_on_way_ = 0;
 };

@@ -140,7 +140,7 @@ def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun,
     moves = tuple(
         Move(
             tensor=move.tensor,
-            leaves_before=now(move.leaves_before),
+            leaves_before=None if move.leaves_before is None else now(move.leaves_before),
             returns_before=tuple(map(now, move.returns_before)),
         )
         for move in plan.moves

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from placewright.analysis.advice import shortage_words
+from placewright.api.arguments import globs
 from placewright.api.compiled import MAX_PLANS
 from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
@@ -186,7 +187,8 @@ class _PlannedGraph:
         self._places = places
         self._profile = profile
         self._inductor = inductor
-        self._options = dict(options)
+        # Weights are inputs of the graph, which are the caller's.
+        self._options = {**options, "keep": [*globs("keep", options.get("keep", ())), "weight:*"]}
         self._step: TorchStep | None = None
         self._lock = threading.Lock()
         self._read(graph)

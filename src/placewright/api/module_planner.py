@@ -29,6 +29,7 @@ from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.optimizer_step import check_hooks_of
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
+from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
@@ -94,9 +95,8 @@ class ModulePlanner:
         self.loss = loss
         self.optimizer = optimizer
         self.given = given
-        # A CUDA graph records what is done on the GPU's own memory.
-        kept = [*globs("keep", options.get("keep", ())), "move:*"] if self.is_recorded else None
-        self.options = options if kept is None else {**options, "keep": kept}
+        stays = what_stays([*model.parameters(), *model.buffers()], self.places, recorded=self.is_recorded)
+        self.options = {**options, "keep": [*globs("keep", options.get("keep", ())), *stays]} if stays else options
         self._measured = measured
         self._profile = profile
 

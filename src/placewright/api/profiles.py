@@ -28,7 +28,7 @@ from placewright.execution.pytorch.places import Place, drivers_of, out_of_memor
 from placewright.execution.pytorch.profile import Library, Profiled, profile_program
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.rates import with_measured_rates
-from placewright.execution.pytorch.residents import on_host
+from placewright.execution.pytorch.residents import on_host, what_stays
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
@@ -162,7 +162,7 @@ class Profile:
                 if memory_limit is None or not (out_of_memory(error) or out_of_memory(error.__cause__)):
                     raise
             # What does not fit is timed as it would fit by the cost model; then all sorts of ops are known.
-            keep = ["move:*"] if first.launch == "graphs" else []
+            keep = what_stays(parameters, places, recorded=first.launch == "graphs")
             within = make_plan(program.graph, first, solver="input-order", memory_limit=memory_limit, keep=keep)
             if within.status == "infeasible":
                 raise InputError(shortage_words(within))

@@ -18,6 +18,7 @@ from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.pieces import Bools, Ints, Pieces
 from placewright.problem.running_again import may_move
+from placewright.problem.streaming import streamable, with_weights_made
 
 Floats = NDArray[np.float64]
 
@@ -54,19 +55,25 @@ def moved_time(problem: Problem, host: HostMemory) -> Bound:
 
     problem: of one device. What is over the limit at an op k if all is held is gone then: moved there before and back
     after it, or made again after it. So the step takes no less than what comes before k, or moving there, and what
-    comes after k and is made again, or moving back; and all ops. The cheapest parts that are made again are a knapsack,
-    of which fractions count; how much is moved is chosen for the best (docs/algorithms.md).
+    comes after k and is made again, or moving back; and all ops. A weight that is gone then comes at least once, before
+    or after k. The cheapest parts that are made again are a knapsack, of which fractions count; how much is moved is
+    chosen for the best (docs/algorithms.md).
     """
     total = int(problem.time_ns[problem.lowered.graph_op, 0].sum())
+    weights = streamable(problem.graph)
+    problem = with_weights_made(problem, weights)
     memory = _Memory(problem, in_order=False)
     moments = memory.moments()
-    moves = may_move(problem).astype(np.bool_)
+    moments = moments[moments >= len(weights)]
+    is_weight = memory.maker < len(weights)
+    moves = may_move(problem).astype(np.bool_) | is_weight
     best = total
     for begin in range(0, len(moments), _COLUMNS):
         some = moments[begin : begin + _COLUMNS]
         seeds = np.zeros((memory.num_ops, len(some)), np.bool_)
         seeds[some, np.arange(len(some))] = True
         after, before = memory.after(seeds), memory.before(seeds)
+        before[: len(weights)] = True
         reader, of = memory.readers(np.arange(len(memory.bytes)))
         read_later, touched = np.zeros((2, len(memory.bytes), len(some)), np.bool_)
         np.logical_or.at(read_later, of, after[reader])
@@ -79,17 +86,36 @@ def moved_time(problem: Problem, host: HostMemory) -> Bound:
         for column, over in enumerate(excess.tolist()):
             if over > 0:
                 again = np.flatnonzero(can_be_made[:, column])
-                movable = int(memory.bytes[moves & needed[:, column]].sum())
-                times = memory.time_ns @ before[:, column], memory.time_ns @ after[:, column]
-                best = max(best, _least_with_moves(memory, host, over, movable, again, total, *map(int, times)))
+                movable = moves & needed[:, column]
+                found = _least_with_moves(
+                    memory,
+                    host,
+                    over,
+                    int(memory.bytes[movable & ~is_weight].sum()),
+                    int(memory.bytes[movable & is_weight].sum()),
+                    again,
+                    total,
+                    int(memory.time_ns @ before[:, column]),
+                    int(memory.time_ns @ after[:, column]),
+                )
+                best = max(best, found)
     return Bound(best, "tensors that must be moved or made again")
 
 
 def _least_with_moves(
-    memory: _Memory, host: HostMemory, over: int, movable: int, again: Ints, total: int, before: int, after: int
+    memory: _Memory,
+    host: HostMemory,
+    over: int,
+    movable: int,
+    weights: int,
+    again: Ints,
+    total: int,
+    before: int,
+    after: int,
 ) -> int:
-    """The least time with so many bytes over the limit at an op. again: pieces that can be made again. before, after:
-    time of what comes before and after it in every order."""
+    """The least time with so many bytes over the limit at an op. movable, weights: bytes of tensors that can be moved,
+    and of weights that can be at the host. again: pieces that can be made again. before, after: time of what comes
+    before and after it in every order."""
     makers, of = np.unique(memory.maker[again], return_inverse=True)
     sizes = np.bincount(of, weights=memory.bytes[again], minlength=len(makers))
     costs = memory.time_ns[makers].astype(np.float64)
@@ -99,22 +125,24 @@ def _least_with_moves(
     takes = np.append(0.0, np.cumsum(costs[in_turn]))
     there, back = (link.inverse_bandwidth / 2**32 for link in (host.there, host.back))
 
-    def least(moved: Floats) -> Floats:
-        again_ns = np.interp(over - moved, made, takes)
+    def least(away: Floats) -> Floats:
+        again_ns = np.interp(over - away, made, takes)
+        moved = np.maximum(0, away - weights)  # weights first: they need not be moved there
         ways = (
             total + again_ns,
             moved * there + after + again_ns,
             before + moved * back,
             moved * (there + back),
+            away * back,
         )
         found: Floats = np.maximum.reduce(ways)
         return found
 
-    low, high = max(0.0, over - made[-1]), float(min(movable, over))
+    low, high = max(0.0, over - made[-1]), float(min(movable + weights, over))
     if low > high:
         return total  # no plan keeps the limit
-    points = np.unique(np.clip(np.append(over - made, (low, high)), low, high))
-    # A convex function of what is moved: least between the neighbours of its least point.
+    points = np.unique(np.clip(np.append(over - made, (low, high, weights)), low, high))
+    # A convex function of what is away: least between the neighbours of its least point.
     place = int(least(points).argmin())
     low, high = points[max(0, place - 1)], points[min(len(points) - 1, place + 1)]
     for _ in range(200):
@@ -129,11 +157,17 @@ def least_limit(problem: Problem, host: HostMemory | None = None) -> tuple[int, 
 
     While an op runs, residents, its inputs, outputs and workspace are held, and whatever cannot be made again and was
     made by an ancestor and is read by a descendant, or stays to the end. At the end all that stays is held. host: what
-    can be moved there need not be held.
+    can be moved there need not be held, nor weights that can be there.
     """
+    weights = streamable(problem.graph) if host is not None else ()
+    problem = with_weights_made(problem, weights)
     memory = _Memory(problem, in_order=False)
-    needed = memory.own_bytes + memory.bound_bytes(may_move(problem).astype(np.bool_) if host is not None else None)
-    at_end = int(memory.resident_bytes + memory.bytes[memory.stays].sum())
+    is_weight = memory.maker < len(weights)
+    needed = memory.own_bytes + memory.bound_bytes(
+        may_move(problem).astype(np.bool_) | is_weight if host is not None else None
+    )
+    needed[: len(weights)] = 0
+    at_end = int(memory.resident_bytes + memory.bytes[memory.stays & ~is_weight].sum())
     op = int(needed.argmax())
     if at_end > needed[op]:
         return at_end, memory.name(len(needed) - 1)

@@ -68,7 +68,7 @@ def _check_moves(plan: Plan, names: set[str]) -> None:
     _require(len(set(moved)) == len(moved), "two moves are of one tensor")
     _require(not moved or plan.machine.devices[-1].is_host, "there are moves, and no memory of the host")
     for move in plan.moves:
-        for name in (move.leaves_before, *move.returns_before):
+        for name in move.runs:
             if name not in names:
                 raise InputError(
                     f"the move of '{shown(move.tensor)}' names '{shown(name)}', which is no op of the plan"

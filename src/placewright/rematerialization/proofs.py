@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,11 @@ from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames
 from placewright.problem.running_again import again_before, may_move
+from placewright.problem.streaming import streamable
 from placewright.support.errors import InputError, shown
 
-#: What an entry of `keep` is about where it says so; without, it is about both.
-_ABOUT = ("recompute", "move")
+#: What an entry of `keep` is about where it says so; without, it is about the first two.
+_ABOUT = ("recompute", "move", "weight")
 
 
 def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = None) -> Bound:
@@ -24,6 +26,8 @@ def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = N
     fits: only of plans that keep the limits. host: None where nothing may be moved.
     """
     bound = bound_with_reruns(problem)
+    if problem.objective == "peak-memory" and host is not None:
+        return Bound(least_limit(problem, host)[0], "largest op with its inputs, outputs and parameters")
     if not fits or problem.objective != "step-time":
         return bound
     within = rematerialized_time(problem) if host is None else moved_time(problem, host)
@@ -38,10 +42,13 @@ def some_may_run_again(problem: Problem, keep: Sequence[str]) -> bool:
 
 
 def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None) -> bool:
-    """Whether a tensor may be moved to the host. keep: as in `kept`, which says what it raises."""
+    """Whether a tensor may be moved to the host, or a weight be there. keep: as `kept` takes it, which says what it
+    raises."""
     stays = kept_in_place(problem, keep)
     movable = may_move(problem).astype(np.bool_) & ~stays[problem.lowered.producer]
-    return host is not None and problem.control == "signal" and bool(movable.any())
+    if host is None or problem.control != "signal":
+        return False
+    return bool(movable.any()) or bool(weights_to_stream(problem, keep))
 
 
 def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
@@ -52,14 +59,27 @@ def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
 
 def kept(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
     """Which scheduled ops are to run once. keep: globs over names of ops and modules, "recompute:GLOB" for those that
-    run once, "move:GLOB" for those whose results are not moved, GLOB for both. Raises InputError for one that matches
-    none."""
+    run once, "move:GLOB" for those whose results are not moved and whose weights stay, GLOB for both; "weight:GLOB" is
+    over names of weights that stay. Raises InputError for one that matches none."""
     return _matched(problem, keep, "recompute")
 
 
 def kept_in_place(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
     """Of which scheduled ops the results are not to be moved. keep: as in `kept`, which says what it raises."""
     return _matched(problem, keep, "move")
+
+
+def weights_to_stream(problem: Problem, keep: Sequence[str]) -> tuple[int, ...]:
+    """The weights of an inference that may be at the host, by tensor. keep: as in `kept`, which says what it raises."""
+    graph, stays = problem.graph, kept_in_place(problem, keep)
+    kept_ops = {int(op) for op in problem.lowered.graph_op[stays]}
+    in_place = {graph.base_of[tensor] for op in kept_ops for tensor in graph.ops[op].inputs}
+    patterns = [pattern for about, pattern in map(kept_pattern, keep) if about == "weight"]
+    return tuple(
+        weight
+        for weight in streamable(graph)
+        if weight not in in_place and not any(fnmatchcase(graph.tensors[weight].name, each) for each in patterns)
+    )
 
 
 def kept_pattern(entry: str) -> tuple[str, str]:
@@ -73,6 +93,13 @@ def _matched(problem: Problem, keep: Sequence[str], wanted: str) -> NDArray[np.b
     found = np.zeros(len(problem.lowered.graph_op), np.bool_)
     for entry in keep:
         about, pattern = kept_pattern(entry)
+        if about == "weight":
+            parameters = [tensor.name for tensor in problem.graph.tensors if tensor.role == "parameter"]
+            if pattern != "*" and not any(fnmatchcase(name, pattern) for name in parameters):
+                raise InputError(
+                    f"keep names '{shown(pattern)}', which matches no parameter of '{shown(problem.graph.name)}'"
+                )
+            continue
         if not (matched := names.matching(pattern)):
             raise InputError(f"keep names '{shown(pattern)}', which matches no op of '{shown(problem.graph.name)}'")
         if about in ("", wanted):

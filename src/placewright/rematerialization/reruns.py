@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
+from placewright.problem.streaming import streamable
 from placewright.support.errors import InputError, shown
 
 AnyInt = TypeVar("AnyInt", bound=np.signedinteger)
@@ -39,21 +40,27 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A tensor that is moved to the host's memory, and back for its later readers.
+    """A tensor that is moved to the host's memory, and back for its later readers; or a weight that lies there, and
+    comes for its readers.
 
     Attributes
     ----------
     tensor
         What is moved, from its first run on; the move begins as soon as it is made.
     leaves_before
-        The run, an op or a rerun, before which it has left the device.
+        The run, an op or a rerun, before which it has left the device; None for a weight.
     returns_before
         Runs before which it begins to come back, each time as soon as the run before has ended.
     """
 
     tensor: str
-    leaves_before: str
+    leaves_before: str | None
     returns_before: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """All the runs that it names."""
+        return self.returns_before if self.leaves_before is None else (self.leaves_before, *self.returns_before)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +98,7 @@ def rewritten(graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move] = ())
 class _Rewriting:
     def __init__(self, graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move]) -> None:
         self.graph = graph
+        self.streamable = set(streamable(graph)) if moves else set()
         self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
         self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
         self.before: dict[int, list[tuple[Rerun, int, set[int]]]] = {}
@@ -99,10 +107,17 @@ class _Rewriting:
         #: Tensors that have left, and that begin to come back, before a run.
         self.leaves: dict[str, list[int]] = {}
         self.returns: dict[str, list[int]] = {}
+        #: Weights at the host, and those of them that have not come yet.
+        self.streamed: set[int] = set()
+        self.awaited: set[int] = set()
         self.run_names = {rerun.name for rerun in reruns}
         for move in moves:
             tensor = self._moved(move)
-            self.leaves.setdefault(move.leaves_before, []).append(tensor)
+            if move.leaves_before is None:
+                self.streamed.add(tensor)
+                self.awaited.add(tensor)
+            else:
+                self.leaves.setdefault(move.leaves_before, []).append(tensor)
             for name in move.returns_before:
                 self.returns.setdefault(name, []).append(tensor)
         self.host_op: dict[int, int] = {}
@@ -134,11 +149,14 @@ class _Rewriting:
 
     def _moved(self, move: Move) -> int:
         tensor = self.tensor_named.get(move.tensor, -1)
-        if tensor < 0 or self.graph.producer_of[tensor] < 0:
+        if move.leaves_before is None:
+            if tensor not in self.streamable:
+                raise InputError(f"a move names '{shown(move.tensor)}', which is no weight that may be at the host")
+        elif tensor < 0 or self.graph.producer_of[tensor] < 0:
             raise InputError(f"a move names the tensor '{shown(move.tensor)}', which no op of the graph makes")
         if self.graph.tensors[tensor].alias_of is not None:
             raise InputError(f"a move names the tensor '{shown(move.tensor)}', which has no memory of its own")
-        for name in (move.leaves_before, *move.returns_before):
+        for name in move.runs:
             if name not in self.op_named and name not in self.run_names:
                 raise InputError(f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which never runs")
         return tensor
@@ -178,13 +196,15 @@ class _Rewriting:
             self._add(-1, _move(f"{own}@leave", LEAVE_TARGET, inputs=(tensor,), controls=here))
         for tensor in self.returns.get(name, ()):
             record = self.graph.tensors[tensor]
-            if tensor not in self.host_op:
+            if tensor not in self.host_op and tensor not in self.streamed:
                 raise InputError(f"the tensor '{shown(record.name)}' comes back before it has left")
             number = self.number_of_return[tensor] = self.number_of_return.get(tensor, 0) + 1
-            self.tensors.append(replace(record, name=f"{record.name}@back{number}", is_output=False))
+            self.tensors.append(replace(record, name=f"{record.name}@back{number}", role="activation", is_output=False))
             self.tensor_of.append(tensor)
             self.current[tensor] = len(self.tensors) - 1
-            controls = tuple(dict.fromkeys((self.host_op[tensor], self.latest)))
+            self.awaited.discard(tensor)
+            before = (self.host_op.get(tensor, -1), self.latest)
+            controls = tuple(dict.fromkeys(op for op in before if op >= 0))
             back = _move(
                 f"{record.name}@back{number}",
                 HOST_TARGET,
@@ -213,6 +233,9 @@ class _Rewriting:
     def _now(self, tensor: int) -> int:
         """What a reader that comes next gets for a tensor of the original graph."""
         op = self.graph.producer_of[tensor]
+        if tensor in self.awaited:
+            name = self.graph.tensors[tensor].name
+            raise InputError(f"the weight '{shown(name)}' is read before it comes from the host")
         if op < 0 or self.graph.ops[op].kind != "view":
             return self.current[tensor]
         shown_now = self._now(self._alias_of(tensor))
@@ -266,8 +289,9 @@ def _move(
 
 
 def names_of_move(move: Move) -> Iterator[str]:
-    """The names of the ops of a move: at the host, at the device, and one for each return."""
-    yield from (f"{move.tensor}@host", f"{move.tensor}@leave")
+    """The names of the ops of a move: at the host, at the device, and one for each return; of a weight only these."""
+    if move.leaves_before is not None:
+        yield from (f"{move.tensor}@host", f"{move.tensor}@leave")
     yield from (f"{move.tensor}@back{number}" for number in range(1, len(move.returns_before) + 1))
 
 

@@ -16,7 +16,8 @@ from placewright.machine import Link
 from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before, may_move
-from placewright.rematerialization.proofs import kept, kept_in_place
+from placewright.problem.streaming import with_weights_made
+from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
 from placewright.rematerialization.reruns import Move, Rerun, names_of_runs, of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
@@ -56,33 +57,48 @@ def rematerialize(
     problem: of one device; first runs are in the order of its graph. keep: as `kept` takes it, which says what it
     raises. host: where tensors may be moved to.
     """
+    search, searched, weights = core_search(problem, run.seed, keep, host)
+    reason = drive(run, search, NAME)
+    runs, kept_bits, moved = search.best()
+    is_run = runs >= weights
+    reruns = tuple(_reruns(searched, runs[is_run], kept_bits[is_run]))
+    is_told = is_run | (runs < 0)
+    moves = tuple(_moves(searched, runs[is_told], kept_bits[is_told], moved[is_told], weights))
+    again = with_reruns(problem, reruns, moves, host)
+    result = run.result(again, NAME, in_order(again), stopped_because=reason)
+    return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
+
+
+def core_search(
+    problem: Problem, seed: int, keep: Sequence[str] = (), host: HostMemory | None = None
+) -> tuple[_core.RematerializationSearch, Problem, int]:
+    """The search of the core, the problem that it searches, and how many ops in front of it stand for weights that may
+    be at the host. Parameters as `rematerialize` takes them."""
     assert problem.machine.num_devices == 1
-    lowered = problem.lowered
+    weights = weights_to_stream(problem, keep) if host is not None else ()
+    searched, count = with_weights_made(problem, weights), len(weights)
+    lowered = searched.lowered
     ops = np.arange(len(lowered.graph_op), dtype=np.int32)
-    until = again_before(problem)
-    until[kept(problem, keep)] = -1
+    until = again_before(searched)
+    until[count:][kept(problem, keep)] = -1
     movable = None
     if host is not None:
-        movable = may_move(problem)
-        movable[kept_in_place(problem, keep)[problem.lowered.producer]] = 0
+        stays = np.append(np.zeros(count, np.bool_), kept_in_place(problem, keep))
+        movable = np.where(stays[lowered.producer], 0, may_move(searched)).astype(np.uint8)
+        movable[lowered.output_begin[:count]] = 1
     there, back = (host.there, host.back) if host is not None else (Link(), Link())
     search = _core.RematerializationSearch(
-        problem=problem.core,
+        problem=searched.core,
         order=ops,
         again_before=until,
-        seed=run.seed,
+        seed=seed,
         may_move=movable,
         link_there=(there.latency_ns, there.inverse_bandwidth),
         link_back=(back.latency_ns, back.inverse_bandwidth),
         host_limit=QUANTITY_LIMIT if host is None or host.memory_bytes is None else host.memory_bytes,
+        num_weights=count,
     )
-    reason = drive(run, search, NAME)
-    runs, kept_bits, moved = search.best()
-    reruns = tuple(_reruns(problem, runs[runs >= 0], kept_bits[runs >= 0]))
-    moves = tuple(_moves(problem, runs, kept_bits, moved))
-    again = with_reruns(problem, reruns, moves, host)
-    result = run.result(again, NAME, in_order(again), stopped_because=reason)
-    return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
+    return search, searched, count
 
 
 def least_memory(
@@ -157,12 +173,14 @@ def with_reruns(
 
 
 def _moves(
-    problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32]
+    problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32], num_weights: int
 ) -> Iterator[Move]:
-    """From the runs of the core, in which -1 stands for a tensor that has left or begins to come back, to records."""
+    """From the runs of the core, in which -1 stands for a tensor that has left or begins to come back, to records.
+    num_weights: ops in front that stand for weights, which come back without having left."""
     graph, lowered = problem.graph, problem.lowered
+    weights = set(lowered.output_begin[:num_weights].tolist())
     names = names_of_runs(graph, lowered.graph_op[ops[ops >= 0]].tolist())
-    leaves: dict[int, str] = {}
+    leaves: dict[int, str | None] = {}
     returns: dict[int, list[str]] = {}
     waiting: list[tuple[int, bool]] = []
     for op, bits, tensor in zip(ops.tolist(), kept.tolist(), moved.tolist(), strict=True):
@@ -173,12 +191,14 @@ def _moves(
         for each, is_return in waiting:
             if is_return:
                 returns.setdefault(each, []).append(name)
+                if each in weights:
+                    leaves[each] = None
             else:
                 leaves[each] = name
         waiting.clear()
-    for tensor, name in sorted(leaves.items()):
+    for tensor, leaves_before in sorted(leaves.items()):
         moved_name = graph.tensors[lowered.graph_tensor[tensor]].name
-        yield Move(tensor=moved_name, leaves_before=name, returns_before=tuple(returns.get(tensor, ())))
+        yield Move(tensor=moved_name, leaves_before=leaves_before, returns_before=tuple(returns.get(tensor, ())))
 
 
 def _reruns(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:

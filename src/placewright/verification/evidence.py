@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from placewright.bounds import Bound, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
-from placewright.graph import Graph, Op
+from placewright.graph import HOST_TARGET, Graph, Op
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem import Problem
@@ -212,9 +213,18 @@ def _about_keep(plan: Plan, graph: Graph) -> Iterator[str]:
     ops = _placed_ops(graph)
     names, again = OpNames(ops), {rerun.op for rerun in plan.reruns}
     makers = {graph.tensors[tensor].name: op.name for op in ops for tensor in op.outputs}
-    moved = {makers.get(move.tensor, "") for move in plan.moves}
+    moved = {makers[move.tensor] for move in plan.moves if move.tensor in makers}
+    weights = {move.tensor for move in plan.moves if move.leaves_before is None}
+    name = [tensor.name for tensor in graph.tensors]
+    source = {op.outputs[0]: op.inputs[0] for op in graph.ops if op.target == HOST_TARGET and op.outputs}
+    bases = {op.name: {graph.base_of[tensor] for tensor in op.inputs} for op in ops}
+    readers = {op: {name[source.get(base, base)] for base in read} for op, read in bases.items()}
     for entry in keep:
         what, pattern = kept_pattern(entry)
+        if what == "weight":
+            for weight in sorted(name for name in weights if fnmatchcase(name, pattern)):
+                yield f"the weight '{weight}' is at the host, but the configuration keeps '{entry}'"
+            continue
         matched = [ops[index].name for index in names.matching(pattern)]
         if not matched:
             yield f"the configuration's keep names '{pattern}', which matches no op"
@@ -224,6 +234,8 @@ def _about_keep(plan: Plan, graph: Graph) -> Iterator[str]:
         if what != "recompute":
             for op in moved.intersection(matched):
                 yield f"what op '{op}' makes is moved, but the configuration keeps '{entry}'"
+            for weight in sorted(set[str]().union(*(readers[op] for op in matched)) & weights):
+                yield f"the weight '{weight}' is at the host, but the configuration keeps '{entry}'"
 
 
 def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:

@@ -20,13 +20,15 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
     place. So, one op after the other, every reader gets what it would have got.
     """
     expected = [read for _, read in _runs(graph, range(len(graph.ops)), range(len(graph.tensors)))]
-    problems = []
+    problems: list[str] = []
     seen: set[int] = set()
     for place, read in _runs(found.graph, found.op_of, found.tensor_of):
         op, again, run = found.op_of[place], found.op_of[place] in seen, found.graph.ops[place]
         if op < 0:
             made_by = graph.producer_of[found.tensor_of[run.inputs[0]]]
-            if not run.outputs and read[0][0] != (made_by, graph.ops[made_by].outputs.index(run.inputs[0])):
+            if made_by < 0:
+                problems += _about_weight(graph, run.inputs[0])
+            elif not run.outputs and read[0][0] != (made_by, graph.ops[made_by].outputs.index(run.inputs[0])):
                 problems.append(f"op '{run.name}' moves what has been overwritten since it was made")
             continue
         seen.add(op)
@@ -39,12 +41,22 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
     return problems + [f"op '{graph.ops[op].name}' never runs" for op in sorted(set(range(len(graph.ops))) - seen)]
 
 
+def _about_weight(graph: Graph, weight: int) -> Iterator[str]:
+    """What is wrong with a weight at the host: one that something writes to, or of a step that trains."""
+    name = graph.tensors[weight].name
+    if any(op.phase in ("backward", "optimizer") for op in graph.ops):
+        yield f"the weight '{name}' is at the host in a step that trains"
+    written = (tensor for op in graph.ops if op.kind != "view" for tensor in op.outputs)
+    if any(graph.base_of[tensor] == weight for tensor in written):
+        yield f"the weight '{name}' is at the host, and is overwritten"
+
+
 def _runs(
     graph: Graph, op_of: Sequence[int], tensor_of: Sequence[int]
 ) -> Iterator[tuple[int, list[tuple[object, int]]]]:
     """Each op, by its place, with what it reads: what its memory holds, and through which tensor of the original."""
-    holds: dict[int, tuple[int, int]] = {}
-    at_host: dict[int, tuple[int, int]] = {}
+    holds: dict[int, object] = {}
+    at_host: dict[int, object] = {}
     own = _own_statistics(graph, op_of)
     for place, op in enumerate(graph.ops):
         yield (
@@ -59,7 +71,8 @@ def _runs(
             # A move begins when its tensor has been made; what comes back holds that.
             if op.target == HOST_TARGET and not op.outputs:
                 at_host[op.inputs[0]] = holds[graph.base_of[op.inputs[0]]]
-            holds |= dict.fromkeys(op.outputs, at_host[op.inputs[0]])
+            weight = op.inputs[0] if graph.producer_of[op.inputs[0]] < 0 else -1
+            holds |= dict.fromkeys(op.outputs, weight if weight >= 0 else at_host[op.inputs[0]])
         elif op.kind != "view":
             holds |= {graph.base_of[tensor]: (op_of[place], number) for number, tensor in enumerate(op.outputs)}
 

@@ -1,4 +1,5 @@
-"""Training steps that move tensors to the host and back: loss, gradients, buffers and draws are the module's."""
+"""Steps that move tensors to the host and back: loss, gradients, buffers and draws are the module's; and inferences whose
+weights lie at the host."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from placewright.machines.host import HostMemory
 pytestmark = pytest.mark.heavy
 
 OPTIONS: dict[str, Any] = {"devices": "cuda:0", "training": True, "loss": square}
+INFERENCE: dict[str, Any] = {"devices": "cuda:0", "evaluations": 20}
 
 
 @pytest.fixture
@@ -172,3 +174,89 @@ def test_what_is_recorded_moves_nothing(gpu: StandIns) -> None:
     with placewright.compile(model, (x,), **recorded, memory_limit=limit, evaluations=20) as again:
         assert again.plan.reruns
         assert not again.plan.moves
+
+
+class Tied(nn.Module):
+    """The same weights at the beginning and, transposed, at the end; between them a stack that has most of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(32, 24)
+        self.layers = nn.ModuleList(nn.Linear(24, 24) for _ in range(6))
+        self.norm = nn.LayerNorm(24)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Scores of tokens."""
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = x + torch.relu(layer(x))
+        return self.norm(x) @ self.embedding.weight.t()
+
+
+def convolutional() -> nn.Module:
+    """With running statistics, which are buffers, and two layers that share a weight."""
+    shared = nn.Conv2d(12, 12, 3, padding=1)
+    parts = [nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.ReLU(), shared, nn.ReLU(), shared]
+    parts += [layer for _ in range(4) for layer in (nn.GELU(), nn.Conv2d(12, 12, 3, padding=1))]
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10))
+
+
+def given(name: str) -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    if name == "tied":
+        return Tied().eval(), torch.randint(0, 32, (2, 3))
+    return convolutional().eval(), torch.randn(1, 3, 8, 8)
+
+
+def limit_of(model: nn.Module, x: torch.Tensor, share: float) -> int:
+    """A share of the module's parameters, beside what else its inference takes."""
+    with placewright.compile(copy.deepcopy(model), (x,), **INFERENCE) as whole:
+        weights = sum(tensor.nbytes for tensor in model.parameters())
+        return int(whole.plan.peak_bytes[0] - (1 - share) * weights)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.45])
+@pytest.mark.parametrize("name", ["tied", "convolutional"])
+def test_an_inference_whose_weights_stream_gives_what_the_module_gives(gpu: StandIns, name: str, share: float) -> None:
+    model, x = given(name)
+    limit = limit_of(model, x, share)
+    ours = copy.deepcopy(model)
+    with placewright.compile(ours, (x,), **INFERENCE, memory_limit=limit) as planned, torch.no_grad():
+        weights = [move for move in planned.plan.moves if move.leaves_before is None]
+        assert weights
+        assert planned.plan.peak_bytes[0] <= limit
+        for _ in range(2):
+            before = len(gpu.recorder.log)
+            assert torch.equal(planned(x), model(x))
+            copies = [entry[1:3] for entry in gpu.recorder.log[before:] if entry[0] == "copy"]
+            assert copies.count(("host", "cuda:0")) >= sum(len(move.returns_before) for move in weights)
+        # A weight that has changed since comes as it is now.
+        for module in (model, ours):
+            for parameter in module.parameters():
+                parameter.mul_(0.5)
+        assert torch.equal(planned(x), model(x))
+
+
+def test_a_plan_that_streams_weights_is_saved_and_run_again(gpu: StandIns, tmp_path: Any) -> None:
+    model, x = given("tied")
+    limit = limit_of(model, x, 0.5)
+    with placewright.compile(copy.deepcopy(model), (x,), **INFERENCE, memory_limit=limit) as planned:
+        placewright.save(planned.plan, tmp_path / "plan.json")
+    read = placewright.load(tmp_path / "plan.json")
+    assert any(move.leaves_before is None for move in read.moves)
+    with placewright.compile(copy.deepcopy(model), (x,), devices="cuda:0", plan=read) as again, torch.no_grad():
+        assert torch.equal(again(x), model(x))
+
+
+def test_weights_that_lie_on_the_gpu_stay_there(gpu: StandIns) -> None:
+    model, x = given("tied")
+    limit = limit_of(model, x, 0.5)
+    held = copy.deepcopy(model)
+    brought_to(gpu.devices[0], held)
+    with pytest.raises(placewright.InputError, match="no plan was found that fits: .* missing on cuda:0"):
+        placewright.compile(held, (x,), **INFERENCE, memory_limit=limit)
+    # Where they come to lie there later, the step is refused before anything runs.
+    with placewright.compile(model, (x,), **INFERENCE, memory_limit=limit) as planned:
+        brought_to(gpu.devices[0], model)
+        with pytest.raises(placewright.InputError, match="no room for the weight '.*' on cuda:0, where it lies"):
+            planned(x)

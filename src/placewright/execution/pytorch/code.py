@@ -171,7 +171,9 @@ class _Writer:
         if isinstance(step, Left):
             return f"{self.bind('left', moves.left)}(h{step.tensor})"
         if isinstance(step, Fetch):
-            return f"{name} = {self.bind('fetch', moves.fetch)}(h{step.copy})"
+            # A weight lies at the host when the step begins.
+            copied = f"({self.name_of(step.copy)}, None)" if step.copy in self.parameters else f"h{step.copy}"
+            return f"{name} = {self.bind('fetch', moves.fetch)}({copied})"
         return f"{name} = {self.bind('arrived', moves.arrived)}({name})"
 
     def take(self, step: Receive | Wait | TakeOver) -> Iterator[str]:

@@ -62,6 +62,10 @@ class Cuda:
     def sent_home(self, row: Any) -> Any:
         return torch.empty_like(row, device=HOST, pin_memory=True).copy_(row, non_blocking=True)
 
+    def pinned(self, row: Any) -> Any:
+        """A copy in pinned memory."""
+        return torch.empty_like(row, pin_memory=True).copy_(row)
+
     def room_for(self, row: Any) -> Any:
         return torch.empty_like(row, device=self.device)
 

@@ -16,7 +16,7 @@ import torch
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import Place, too_little_memory
 
-#: A tensor in the host's memory, or on its way back, and the event behind the copy.
+#: A tensor in the host's memory, or on its way back, and the event behind the copy; None where it was there before.
 Copied = tuple[Any, Any]
 
 
@@ -60,7 +60,8 @@ def moves(place: Place) -> Moves:
         def bring(row: Any) -> Any:
             room = driver.room_for(row)
             driver.wait(place.arrivals, driver.recorded(place.stream))
-            driver.wait(place.arrivals, done)
+            if done is not None:
+                driver.wait(place.arrivals, done)
             with driver.on(place.arrivals):
                 driver.fill(room, row)
             return room

@@ -61,6 +61,9 @@ class Driver(Protocol):
     def sent_home(self, row: Any) -> Any:
         """A row of this one in memory of the host that it can write to by itself."""
 
+    def pinned(self, row: Any) -> Any:
+        """A copy of a row of the host's in memory of the host that it can read by itself."""
+
     def room_for(self, row: Any) -> Any:
         """Memory like a row of the host's, made on the current stream, with nothing in it."""
 

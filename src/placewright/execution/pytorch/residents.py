@@ -8,7 +8,7 @@ where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ import torch
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import HOST, Driver, Place, drivers_of, too_little_memory
 from placewright.execution.pytorch.program import TorchProgram, reads_of
-from placewright.execution.steps import Region, Run, Step, Steps
+from placewright.execution.steps import Fetch, Region, Run, Step, Steps
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,11 @@ class _Copy:
     of: Any
     version: int
     tensor: Any
+
+    def is_of(self, own: Any) -> bool:
+        """Whether it is what the module's own is now."""
+        version = _version(own)
+        return self.of is own and self.version == version and version >= 0
 
 
 class Residents:
@@ -45,6 +51,12 @@ class Residents:
                 break
             found = set(_found_by(own, program, inputs=place.driver is None))
             self._touched[place.driver] = self._touched.get(place.driver, set()) | found
+        #: The weights that come to each accelerator from the host's memory.
+        self._streamed = {
+            place.driver: {step.copy for step in own if isinstance(step, Fetch) and step.copy in self._number}
+            for place, own in zip(places, steps.of_device, strict=True)
+            if place.driver is not None
+        }
         self._output_place = {tensor: places[device] for tensor, device in steps.output_device.items()}
         #: Of what a step overwrites: its last version, and the other way round.
         self._written = _last_versions(program, steps)
@@ -62,6 +74,10 @@ class Residents:
             for tensor in touched:
                 held, place = self._held(tensor, here[driver])
                 held[place] = self._copy(driver, tensor, held[place])
+        for source, streamed in self._streamed.items():
+            for tensor in streamed:
+                held, place = self._held(tensor, here[source])
+                held[place] = self._at_host(source, tensor, held[place])
         return [(here[place.driver][0], list(here[place.driver][1])) for place in self._places]
 
     def constant(self, tensor: int, driver: Driver | None) -> Any:
@@ -110,6 +126,21 @@ class Residents:
         assert driver is not None
         return _brought_home(value, driver)
 
+    def _at_host(self, driver: Driver, tensor: int, own: Any) -> Any:
+        """A weight in memory of the host from which it comes without the host's doing."""
+        name = self._program.graph.tensors[tensor].name
+        if driver.holds(own):
+            raise InputError(
+                f"the plan leaves no room for the weight '{name}' on {driver.name}, where it lies; leave the module on "
+                "the host, or plan with keep=['weight:*']"
+            )
+        known = self._copies.get((driver, tensor))
+        if known is None or not known.is_of(own):
+            with too_little_memory(f"the host has too little memory for a copy of '{name}'"):
+                known = _Copy(of=own, version=_version(own), tensor=moved(own.detach(), driver.pinned))
+            self._copies[driver, tensor] = known
+        return known.tensor
+
     def _held(self, tensor: int, held: tuple[Any, Any]) -> tuple[Any, int]:
         """Of parameters and inputs the list that has a tensor of the graph, and its place there."""
         if tensor in self._number:
@@ -121,13 +152,20 @@ class Residents:
         if holder is driver:
             return own
         known = self._copies.get((driver, tensor))
-        version = _version(own)
-        if known is None or known.of is not own or known.version != version or version < 0:
+        if known is None or not known.is_of(own):
             where, name = "the host" if driver is None else driver.name, self._program.graph.tensors[tensor].name
             with too_little_memory(f"{where} has too little memory for a copy of '{name}'"):
                 copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
-            known = self._copies[driver, tensor] = _Copy(of=own, version=version, tensor=copy)
+            known = self._copies[driver, tensor] = _Copy(of=own, version=_version(own), tensor=copy)
         return known.tensor
+
+
+def what_stays(held: Iterable[Any], places: Sequence[Place], *, recorded: bool) -> list[str]:
+    """What plans are to keep in place, as entries of `keep`: all of a step that a CUDA graph records, which is done on
+    the GPU's own memory, and weights where some of what the module holds lies on an accelerator already."""
+    drivers = drivers_of(places)
+    stay = any(driver.holds(tensor) for tensor in held for driver in drivers)
+    return [*(["move:*"] if recorded else []), *(["weight:*"] if stay else [])]
 
 
 def on_host(tensors: Sequence[Any], drivers: Sequence[Driver]) -> list[Any]:

@@ -1,0 +1,61 @@
+"""Weights that may lie in the host's memory while an inference runs, and come to the device for their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.graph import Graph, Op
+from placewright.problem.problem import Problem
+
+#: Phases of a step that trains, whose weights stay on the device.
+_TRAINING = ("backward", "optimizer")
+
+
+def streamable(graph: Graph) -> tuple[int, ...]:
+    """The parameters of an inference that ops read and nothing writes to, and that share no memory; empty for a step
+    that trains."""
+    if any(op.phase in _TRAINING for op in graph.ops):
+        return ()
+    read = {graph.base_of[tensor] for op in graph.ops for tensor in op.inputs}
+    shared = {
+        graph.base_of[index]
+        for index, tensor in enumerate(graph.tensors)
+        if tensor.alias_of is not None and not _is_view(graph, index)
+    }
+    outputs = {graph.base_of[index] for index, tensor in enumerate(graph.tensors) if tensor.is_output}
+    return tuple(
+        index
+        for index, tensor in enumerate(graph.tensors)
+        if tensor.role == "parameter" and tensor.held_bytes > 0 and index in read - shared - outputs
+    )
+
+
+def _is_view(graph: Graph, tensor: int) -> bool:
+    producer = graph.producer_of[tensor]
+    return producer >= 0 and graph.ops[producer].kind == "view"
+
+
+def with_weights_made(problem: Problem, weights: Sequence[int]) -> Problem:
+    """The problem in which each of these weights is what an op in front of all others makes, which takes no time and
+    holds its result to the end of the step: so that searches and bounds see them as they see other tensors."""
+    graph = problem.graph
+    if not weights:
+        return problem
+    tensors = list(graph.tensors)
+    for weight in weights:
+        tensors[weight] = replace(tensors[weight], role="activation", is_output=True)
+    made = [Op(name=f"{graph.tensors[weight].name}@made", kind="input", outputs=(weight,)) for weight in weights]
+    ops = [replace(op, controls=tuple(each + len(made) for each in op.controls)) for op in graph.ops]
+    num_devices = problem.machine.num_devices
+    origin = problem.time_origin
+    if origin is not None:
+        origin = np.concatenate([np.zeros((len(made), num_devices), origin.dtype), origin])
+    return replace(
+        problem,
+        graph=replace(graph, ops=(*made, *ops), tensors=tuple(tensors)),
+        time_ns=np.concatenate([np.zeros((len(made), num_devices), np.int64), problem.time_ns]),
+        time_origin=origin,
+    )
