@@ -140,7 +140,11 @@ def rerun_words(plan: Plan) -> str:
     """Of a plan whose ops run again or whose tensors are moved: how many, what that gives and costs, and what it must
     cost at least."""
     ways = [f"running {counted(len(plan.reruns), 'op')} again"] if plan.reruns else []
-    ways += [f"moving {counted(len(plan.moves), 'tensor')} to the host"] if plan.moves else []
+    weights = sum(move.leaves_before is None for move in plan.moves)
+    if moved := len(plan.moves) - weights:
+        ways.append(f"moving {counted(moved, 'tensor')} to the host")
+    if weights:
+        ways.append(f"bringing {counted(weights, 'weight')} from the host")
     runs = f"by {' and '.join(ways)}"
     if plan.gain is not None and plan.extra_time is not None:
         gain = f"{share_words(plan.gain)} less than the captured order {runs}"

@@ -1,5 +1,5 @@
-"""Steps that move tensors to the host and back: loss, gradients, buffers and draws are the module's; and inferences whose
-weights lie at the host."""
+"""Steps that move tensors to the host and back, and inferences whose weights lie there: loss, gradients, buffers, draws
+and results are the module's."""
 
 from __future__ import annotations
 
@@ -253,10 +253,10 @@ def test_weights_that_lie_on_the_gpu_stay_there(gpu: StandIns) -> None:
     limit = limit_of(model, x, 0.5)
     held = copy.deepcopy(model)
     brought_to(gpu.devices[0], held)
-    with pytest.raises(placewright.InputError, match="no plan was found that fits: .* missing on cuda:0"):
+    with pytest.raises(placewright.InputError, match=r"no plan was found that fits: .* missing on cuda:0"):
         placewright.compile(held, (x,), **INFERENCE, memory_limit=limit)
     # Where they come to lie there later, the step is refused before anything runs.
     with placewright.compile(model, (x,), **INFERENCE, memory_limit=limit) as planned:
         brought_to(gpu.devices[0], model)
-        with pytest.raises(placewright.InputError, match="no room for the weight '.*' on cuda:0, where it lies"):
+        with pytest.raises(placewright.InputError, match=r"no room for the weight '.*' on cuda:0, where it"):
             planned(x)
