@@ -3,6 +3,7 @@
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
+    python benchmarks/fit.py --order xla-list      first runs in the order of that baseline, not in the captured one
     python benchmarks/fit.py --table               the table of the rows that there are
 
 Each network is captured as a training step without an optimizer (gradients are kept to the end), with the zoo's batch,
@@ -20,7 +21,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,10 @@ from placewright.datasets.zoo.capture import built
 from placewright.datasets.zoo.catalogue import all_networks
 from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
+from placewright.machines import load_machine
+from placewright.methods.table import make_method
+from placewright.problem import make_problem
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 OUT = Path(__file__).parent / "results" / "fit"
@@ -76,9 +81,33 @@ def training_step(name: str) -> Graph:
     return make_program(model, arguments, {}, training=True, sums_in_place=True, inputs_stay=True).graph
 
 
-def rows_of(name: str, *, moves: bool = False) -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host."""
+def in_order_of(graph: Graph, baseline: str) -> Graph:
+    """The graph with its ops in the order of a baseline on one device, each view before its first reader."""
+    problem = make_problem(graph, load_machine(DEVICE))
+    found = make_method(baseline).solve(problem, SearchRun()).solution.order
+    scheduled = problem.lowered.graph_op[found[found[:, 1] < 0, 0]].tolist()
+    place: dict[int, int] = {}
+
+    def put(op: int) -> None:
+        if op in place:
+            return
+        needed = {graph.producer_of[tensor] for tensor in graph.ops[op].inputs} | set(graph.ops[op].controls)
+        for before in sorted(needed - {-1}):
+            if graph.ops[op].kind == "view" or graph.ops[before].kind == "view":
+                put(before)
+        place[op] = len(place)
+
+    for op in (*scheduled, *range(len(graph.ops))):
+        put(op)
+    ops = [replace(graph.ops[op], controls=tuple(place[each] for each in graph.ops[op].controls)) for op in place]
+    return replace(graph, ops=tuple(ops))
+
+
+def rows_of(name: str, *, moves: bool = False, order: str = "") -> Iterator[Row]:
+    """moves: whether tensors may be moved to the host. order: of first runs, that of a baseline."""
     graph = training_step(name)
+    if order:
+        graph = in_order_of(graph, order)
     plan = partial(placewright.plan, graph, DEVICE, keep=[] if moves else ["move:*"])
     whole = plan(solver="input-order")
     peak = whole.metrics.peak_memory_bytes
@@ -143,9 +172,11 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
     parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
+    parser.add_argument("--order", default="", metavar="BASELINE", help="the order of first runs")
     parser.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
     options = parser.parse_args()
-    path = options.out / ("rows-with-moves.jsonl" if options.moves else "rows.jsonl")
+    variant = ("-with-moves" if options.moves else "") + (f"-{options.order}" if options.order else "")
+    path = options.out / f"rows{variant}.jsonl"
     if not options.table:
         path.parent.mkdir(parents=True, exist_ok=True)
         done = {row.network for row in read_rows(path)}
@@ -155,7 +186,7 @@ def main() -> None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    rows = list(rows_of(name, moves=options.moves))
+                    rows = list(rows_of(name, moves=options.moves, order=options.order))
             except InputError as error:
                 print(f"{name}: {error}", flush=True)
                 continue

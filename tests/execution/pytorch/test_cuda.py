@@ -261,6 +261,28 @@ def test_a_step_that_fails_half_way_changes_no_buffer(gpus: StandIns) -> None:
         same(model.seen, plain.seen)
 
 
+class Writing(nn.Module):
+    """Writes to its argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """What it made of it."""
+        x.mul_(2)
+        return self.layer(x)
+
+
+def test_what_a_caller_in_inference_mode_gives_is_written_to(gpus: StandIns) -> None:
+    model = Writing().eval()
+    given = torch.randn(4, 8)
+    with torch.inference_mode(), placewright.compile(model, (given.clone(),), devices="cuda:0", **OPTIONS) as planned:
+        ours, theirs = given.clone(), given.clone()
+        same(planned(ours), model(theirs))
+        same(ours, theirs)
+
+
 def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
     """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
     model, x = tower()

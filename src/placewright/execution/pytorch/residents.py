@@ -154,7 +154,11 @@ class Residents:
         known = self._copies.get((driver, tensor))
         if known is None or not known.is_of(own):
             where, name = "the host" if driver is None else driver.name, self._program.graph.tensors[tensor].name
-            with too_little_memory(f"{where} has too little memory for a copy of '{name}'"):
+            # What a caller in inference mode makes, no worker outside of it could write to.
+            with (
+                too_little_memory(f"{where} has too little memory for a copy of '{name}'"),
+                torch.inference_mode(False),
+            ):
                 copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
             known = self._copies[driver, tensor] = _Copy(of=own, version=_version(own), tensor=copy)
         return known.tensor
