@@ -7,8 +7,9 @@ namespace placewright {
 
 namespace {
 
-constexpr int32_t kMaxDepth = 4000;  // runs within runs
-constexpr int32_t kMaxWalk = 256;    // ops that are counted for what making something again takes
+constexpr int32_t kMaxDepth = 4000;        // runs within runs
+constexpr int32_t kMaxWalk = 256;          // ops that are counted for what making something again takes
+constexpr int64_t kMostWork = 10'000'000;  // ops that are counted and pieces that are looked at, in all
 constexpr int64_t kNever = INT64_MAX / 4;
 
 }  // namespace
@@ -22,7 +23,7 @@ EvictionDecoder::EvictionDecoder(const OrderedOps& ops) : ops_(ops), begins_ns_(
 void EvictionDecoder::reset() {
     const int32_t count = ops_.num_storages();
     now_ = depth_ = 0;
-    time_ns_ = 0;
+    time_ns_ = work_ = 0;
     in_use_ = ops_.resident_bytes;
     is_live_.assign(count, 0);
     pins_.assign(count, 0);
@@ -55,7 +56,7 @@ bool EvictionDecoder::run(int32_t place, bool is_first, int32_t wanted) {
     for (int32_t storage : ops_.makes[place]) bytes += ops_.bytes[storage];
     make_room(bytes);
     time_ns_ += ops_.time_ns[place];
-    if (time_ns_ >= longest_ns_) return false;
+    if (time_ns_ >= longest_ns_ || work_ >= kMostWork) return false;
     OpRun made{place, is_first, 0};
     uint64_t bit = 1;
     for (int32_t storage : ops_.makes[place]) {
@@ -119,6 +120,7 @@ void EvictionDecoder::make_room(int64_t bytes) {
         double least = INFINITY;
         int32_t chosen = -1;
         for (int32_t storage : live_) {
+            ++work_;
             if (pins_[storage] > 0) continue;
             const double found = score(storage);
             if (found < least || (found == least && storage < chosen)) least = found, chosen = storage;
@@ -155,6 +157,7 @@ void EvictionDecoder::add_time_to_make(int32_t storage, int32_t at) {
     const int32_t place = ops_.maker[storage];
     if (seen_[place] == walk_) return;
     seen_[place] = walk_;
+    ++work_;
     if (!ops_.may_go[storage] || !ops_.may_run_again(place, at)) walked_ns_ = kNever;
     if (walked_ns_ >= kNever || ++walked_ > kMaxWalk) return;
     walked_ns_ += ops_.time_ns[place];

@@ -44,7 +44,7 @@ class EvictionDecoder {
     OpRuns* runs_ = nullptr;
     int32_t now_ = 0;  // place up to which first runs have come
     int32_t depth_ = 0;
-    int64_t time_ns_ = 0, in_use_ = 0;
+    int64_t time_ns_ = 0, in_use_ = 0, work_ = 0;
     std::vector<uint8_t> is_live_;      // [storage]
     std::vector<int32_t> pins_;         // [storage] how many runs at hand need it
     std::vector<int32_t> next_reader_;  // [storage] place in its readers from which on they are to come

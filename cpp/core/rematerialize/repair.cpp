@@ -141,7 +141,8 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
     for (int32_t round = 0;; ++round) {
         look(runs, may_wait);
         if (over_.empty()) return true;
-        if (round == kMostPutIn + ops_.host.num_weights || (ops_.has_host() && judge_.ends().back() >= longest_ns))
+        if (round == std::max(kMostPutIn, ops_.num_ops() / 4) + ops_.host.num_weights ||
+            (ops_.has_host() && judge_.ends().back() >= longest_ns))
             return false;
         if (over_sum_.back() < least_over) least_over = over_sum_.back(), least_at = round;
         if (round - least_at >= kInVain) return false;
@@ -214,15 +215,18 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
             if (is_better && (may_wait || !move.waits)) best = move;
         }
         if (moves_first && best.is_move) continue;
-        if (!ops_.may_go[piece.storage] || !find_chain(piece.storage, to)) continue;
+        if (!ops_.may_go[piece.storage]) continue;
         auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
         // What the same op makes can go too, at no cost.
         for (int32_t other : ops_.makes[ops_.maker[piece.storage]]) {
             const int32_t held = other == piece.storage ? -1 : held_from(other, at, to);
             if (held >= 0) freed += double(too_much_between(held + 1, to, ops_.bytes[other]));
         }
-        double score = freed / double(chain_ns_ + 1);
-        if (noise > 0) score *= std::exp(noise * (2 * uniform(stream.bits(draw + number)) - 1));
+        const double factor = noise > 0 ? std::exp(noise * (2 * uniform(stream.bits(draw + number)) - 1)) : 1;
+        // A chain takes no less than its last op.
+        const double most = freed / double(ops_.time_ns[ops_.maker[piece.storage]] + 1) * factor;
+        if (most <= best.score || !find_chain(piece.storage, to)) continue;
+        const double score = freed / double(chain_ns_ + 1) * factor;
         if (score > best.score) best = {score, piece.storage, to, at};
     }
     return best;
