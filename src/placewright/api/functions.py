@@ -183,6 +183,7 @@ def plan(
         again = rematerialize(problem, rerun, keep, host)
     options = {
         **recorded_options(model, dims, limits),
+        "training": training,
         "measured": None if measured is None else str(measured),
         "memory_limit": limited,
         "keep": list(keep),
@@ -297,9 +298,11 @@ def as_graph(
     """The graph of whatever `plan` accepts as a model."""
     if not isinstance(model, Graph | str | Path):
         return captured(model, args, kwargs, training=training)
-    graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {})
+    graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {}, training=training)
     if kwargs or not (isinstance(args, tuple | list) and not args):
         raise InputError(f"args and kwargs are for a module or function, and '{graph.name}' is a graph already")
     if training and graph.metadata.get("mode") != "training":
-        raise InputError(f"'{graph.name}' is a graph already, and not of a training step; training is for modules")
+        raise InputError(
+            f"'{graph.name}' is a graph already, and not of a training step; training is for modules and functions"
+        )
     return graph

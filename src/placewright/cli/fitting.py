@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from placewright.cli import INTERRUPTED
-from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, parse_dims
+from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, Training, parse_dims
 
 
 def fit(
@@ -24,9 +24,7 @@ def fit(
             help="One device: h100, a100-80g, or a file. With --alternatives several, each looked at alone.",
         ),
     ],
-    training: Annotated[
-        bool, typer.Option("--training", help="Of FILE.py:FUNCTION a training step: forward, backward and optimizer.")
-    ] = False,
+    training: Training = False,
     alternatives: Annotated[
         bool,
         typer.Option(
@@ -78,9 +76,10 @@ def fit(
     with Interruption() as interrupted:
         with watched(model, "step-time") as on_progress:
             is_code = (training or alternatives) and names_code(model)
-            module, arguments = made_by(model) if is_code else (model, ())
+            module, arguments, by_name = made_by(model) if is_code else (model, (), {})
             shared: dict[str, Any] = {
                 "args": arguments,
+                "kwargs": by_name,
                 "keep": keep or (),
                 "evaluations": evaluations,
                 "seed": seed,

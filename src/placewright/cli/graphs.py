@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.options import Dims, Json, Measured, Model, PlanFile, parse_dims
+from placewright.cli.options import Dims, Json, Measured, Model, PlanFile, Training, parse_dims
 
 
 def inspect(
@@ -18,21 +18,17 @@ def inspect(
             "--devices", "-d", metavar="MACHINE", help="Machine whose times are shown and whose memory is judged."
         ),
     ] = "h100",
+    training: Training = False,
     dim: Dims = None,
     measured: Measured = None,
     as_json: Json = False,
 ) -> int:
     """What a graph holds, what it costs, and where it fits."""
-    from placewright.analysis.inspection import inspect_graph
+    from placewright import api
     from placewright.cli.printing import print_json, print_parts
-    from placewright.costs.measured import with_workspaces
-    from placewright.importers import load_graph
-    from placewright.machines import load_machine
     from placewright.terminal.inspect_tables import inspect_tables
 
-    machine = load_machine(devices)
-    graph = with_workspaces(load_graph(model, dims=parse_dims(dim)), measured)
-    inspection = inspect_graph(graph, machine, measured=measured)
+    inspection = api.inspect(model, devices, training=training, dims=parse_dims(dim), measured=measured).facts
     if as_json:
         print_json(asdict(inspection))
     else:

@@ -25,6 +25,9 @@ Model = Annotated[
     ),
 ]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan file.", show_default=False)]
+Training = Annotated[
+    bool, typer.Option("--training", help="Of FILE.py:FUNCTION a training step: forward, backward and optimizer.")
+]
 Dims = Annotated[
     list[str] | None,
     typer.Option("--dim", metavar="NAME=SIZE", help="Size of an open dimension of an ONNX model; repeatable."),

@@ -17,6 +17,7 @@ from placewright.cli.options import (
     Model,
     Plugins,
     Quiet,
+    Training,
     parse_dims,
     parse_forbids,
     parse_groups,
@@ -41,6 +42,7 @@ def plan(
             help="Machine: 2xh100, cpu+2xk80, 4xa100-80g/nvlink, or a devices.toml.",
         ),
     ],
+    training: Training = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
     memory_limit: Annotated[
         str | None,
@@ -123,6 +125,7 @@ def plan(
             found = api.plan(
                 model,
                 devices,
+                training=training,
                 objective=goal,
                 memory_limit=memory_limit,
                 pins=parse_rules("--pin", pin),

@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli.options import Json, Quiet
 from placewright.cli.progress import staged
-from placewright.cli.running import CudaGraph, LocalDevices, ModelFunction, Training
+from placewright.cli.running import CudaGraph, LocalDevices, ModelFunction, Passes
 
 
 def profile(
@@ -20,7 +20,7 @@ def profile(
         typer.Option("--output", "-o", metavar="FOLDER", help="Keeps what is measured of this and other models."),
     ],
     devices: LocalDevices = "cpu:0,cpu:1",
-    training: Training = False,
+    training: Passes = False,
     cuda_graph: CudaGraph = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -33,9 +33,17 @@ def profile(
 
     with staged() as show:
         show(f"making {model}")
-        module, arguments = made_by(model)
+        module, arguments, by_name = made_by(model)
         show("capturing the module, timing its ops and links")
-        found = api.profile(module, arguments, devices=devices, folder=output, training=training, cuda_graph=cuda_graph)
+        found = api.profile(
+            module,
+            arguments,
+            kwargs=by_name,
+            devices=devices,
+            folder=output,
+            training=training,
+            cuda_graph=cuda_graph,
+        )
     if as_json:
         print_json(asdict(found.facts))
     else:

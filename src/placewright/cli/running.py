@@ -26,7 +26,7 @@ ModelFunction = Annotated[
     str,
     typer.Argument(
         metavar="FILE.py:FUNCTION",
-        help="A function that returns a PyTorch module and the tuple it is called with.",
+        help="A function that returns a PyTorch module, the tuple it is called with, and what it is given by name.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ LocalDevices = Annotated[
     str,
     typer.Option("--devices", "-d", metavar="DEVICES", help="Devices of this host: cpu:0, cuda:0, streams cuda:0/0."),
 ]
-Training = Annotated[bool, typer.Option("--training", help="Training steps: forward and backward.")]
+Passes = Annotated[bool, typer.Option("--training", help="Training steps: forward and backward.")]
 
 
 MeasuredHere = Annotated[
@@ -75,8 +75,8 @@ def run(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="FILE.py:FUNCTION, a function that returns a PyTorch module and the tuple it is called with, or an "
-            "ONNX file.",
+            help="FILE.py:FUNCTION, a function that returns a PyTorch module, the tuple it is called with and what it "
+            "is given by name, or an ONNX file.",
             show_default=False,
         ),
     ],
@@ -84,7 +84,7 @@ def run(
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan for it; one is made where none is given.")
     ] = None,
     devices: LocalDevices = "cpu:0,cpu:1",
-    training: Training = False,
+    training: Passes = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZES", help="As of `plan`: on one device ops may run again to keep it.")
@@ -155,16 +155,20 @@ def _run_module(
     from placewright.terminal.run_table import run_table
 
     show(f"making {source}")
-    module, arguments = made_by(source)
+    module, arguments, by_name = made_by(source)
+    if "steps" in by_name:
+        raise InputError(
+            f"'{source}' gives its module 'steps' by name, which `run` takes for its own; give it by position"
+        )
     show("capturing the module, timing its ops and planning")
-    with api.compile(module, arguments, **options) as compiled:
+    with api.compile(module, arguments, kwargs=by_name, **options) as compiled:
         if calibrate:
             show("running the plan and planning again")
-            compiled.calibrate(*arguments, steps=steps)
+            compiled.calibrate(*arguments, steps=steps, **by_name)
         if output is not None:
             api.save(compiled.plan, output)
         show(f"running {steps} steps of each sort")
-        found = compiled.compare(*arguments, steps=steps)
+        found = compiled.compare(*arguments, steps=steps, **by_name)
         if report is not None:
             write_report(compiled.plan, report, run=found.facts)
         if trace is not None:

@@ -14,8 +14,8 @@ from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
 
 
-def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
-    """The model and its arguments that the function of "FILE.py:FUNCTION" returns.
+def made_by(source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model, its arguments and its arguments by name that the function of "FILE.py:FUNCTION" returns.
 
     Raises InputError where there is no such function, it returns something else, or it raises an error itself.
     """
@@ -33,11 +33,20 @@ def made_by(source: str) -> tuple[Any, tuple[Any, ...]]:
         raise
     except FAILURES as error:
         raise InputError(f"'{shown(source)}' failed: {described(error, Path(path))}") from error
-    if not (isinstance(made, tuple) and len(made) == 2):
-        kind = shown(type(made).__name__)
-        raise InputError(f"'{shown(source)}' must return a module and its arguments, not a {kind}")
-    model, arguments = made
-    return model, arguments if isinstance(arguments, tuple) else (arguments,)
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        what = f"{len(made)} things" if isinstance(made, tuple) else f"a {shown(type(made).__name__)}"
+        raise InputError(
+            f"'{shown(source)}' must return a module and its arguments, as in `return model, (x,)` or "
+            f"`return model, (), {{'labels': y}}`, not {what}"
+        )
+    model, arguments, *named = made
+    by_name = named[0] if named else {}
+    if not isinstance(by_name, Mapping) or not all(isinstance(name, str) for name in by_name):
+        raise InputError(
+            f"the third thing that '{shown(source)}' returns holds arguments by name, like {{'labels': y}}, and "
+            f"a {shown(type(by_name).__name__)} does not"
+        )
+    return model, arguments if isinstance(arguments, tuple) else (arguments,), dict(by_name)
 
 
 def captured(model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, training: bool = False) -> Graph:

@@ -21,7 +21,7 @@ PARTS = ("train", "valid", "test")
 _MAX_NAMES = 8
 
 
-def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
+def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None, training: bool = False) -> Graph:
     """Read one graph.
 
     Parameters
@@ -29,11 +29,13 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
     source
         A file (.onnx, .hlo, .mlir, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its
         content), "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it
-        holds one. "net.py:build" runs that file, and its function returns a PyTorch module or a JAX function and the
-        arguments that it is called with.
+        holds one. "net.py:build" runs that file, and its function returns a PyTorch module or a JAX function, the
+        arguments that it is called with, and where there are some a dictionary of those that it is given by name.
     dims
         Sizes of dimensions that an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
         ("input_ids:1").
+    training
+        Whether of what such a function returns a training step is captured, as `from_torch` and `from_jax` do.
 
     Raises
     ------
@@ -44,7 +46,7 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> 
     """
     place, _ = _place_and_name(source)
     if place.suffix == ".py" and os.path.isfile(place):
-        return _of_python(str(source), dims)
+        return _of_python(str(source), dims, training)
     return read_graph(source, dims=dims)
 
 
@@ -121,13 +123,13 @@ def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
     return Path(source), None
 
 
-def _of_python(source: str, dims: Mapping[str, int] | None) -> Graph:
+def _of_python(source: str, dims: Mapping[str, int] | None, training: bool) -> Graph:
     """What a function in a Python file makes."""
     from placewright.importers.python_source import captured, made_by
 
     if dims:
         raise InputError(f"'{shown(source)}' is no ONNX model, so it has no open dimension to set")
-    return captured(*made_by(source))
+    return captured(*made_by(source), training=training)
 
 
 def _many(place: Path, dims: Mapping[str, int] | None = None) -> GraphSet:

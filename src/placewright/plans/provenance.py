@@ -54,7 +54,8 @@ def recorded_graph(
     """
     given = dims or recorded_dims(configuration)
     if model is not None:
-        return model if isinstance(model, Graph) else load_graph(model, dims=given)
+        training = configuration.get("training") is True
+        return model if isinstance(model, Graph) else load_graph(model, dims=given, training=training)
     source = configuration.get("model")
     if not isinstance(source, str):
         raise InputError(

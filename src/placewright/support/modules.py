@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from traceback import extract_tb
@@ -14,20 +15,46 @@ from placewright.support.errors import InputError, shown
 PLUGIN_PREFIX = "placewright_plugin_"
 #: What code of a user may end with; sys.exit in it is not the end of what called it. Ctrl-C is.
 FAILURES = (Exception, SystemExit)
+#: Messages of the user's code are told whole up to so many characters.
+_MAX_MESSAGE = 2000
 
 
 def load_file(path: Path, name: str) -> ModuleType:
-    """Runs a Python file as the module of that name, by which dataclasses and pickle find it.
+    """Runs a Python file as the module of that name, by which dataclasses and pickle find it. As for a script, its
+    folder is the first place where what it imports is looked for.
 
-    Raises InputError where it is no Python file, and whatever running it raises.
+    Raises InputError where it is no Python file, or would import another module than the one beside it, and whatever
+    running it raises.
     """
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise InputError(f"'{shown(path)}' is no Python file: its name must end in .py")
+    _import_first_from(path)
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     specification.loader.exec_module(module)
     return module
+
+
+def _import_first_from(file: Path) -> None:
+    """Makes what lies beside a file importable.
+
+    Raises InputError for a module of the same name that this process has from elsewhere: Python would hand that out.
+    """
+    folder = os.path.dirname(os.path.realpath(file))
+    for name, module in list(sys.modules.items()):
+        other = getattr(module, "__file__", None)
+        if "." in name or name.startswith("__") or name in sys.stdlib_module_names or name == file.stem or not other:
+            continue
+        beside = [os.path.join(folder, each) for each in (f"{name}.py", os.path.join(name, "__init__.py"))]
+        if any(map(os.path.isfile, beside)) and os.path.realpath(other) not in beside:
+            raise InputError(
+                f"'{shown(file)}' has a module '{name}' beside it, and '{shown(other)}' was imported by that name "
+                "before; rename one of them, or read the file in a process of its own"
+            )
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
 
 
 def described(error: BaseException, file: Path | None = None) -> str:
@@ -41,5 +68,5 @@ def described(error: BaseException, file: Path | None = None) -> str:
         of_file = [frame for frame in frames if file is not None and Path(frame.filename) == file.absolute()]
         place = "".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (of_file or frames)[-1:])
         what = str(error)
-    first = shown(what.splitlines()[0] if what else "no message")
-    return f"{type(error).__name__}: {first}{f' ({place})' if place else ''}"
+    message = shown(" ".join(what.split()) or "no message", _MAX_MESSAGE)
+    return f"{type(error).__name__}: {message}{f' ({place})' if place else ''}"
