@@ -110,6 +110,28 @@ def test_between_the_bound_and_the_input_order_it_may_fit() -> None:
     assert {fit.verdict for fit in found.fits[1:]} == {"fits"}
 
 
+def test_a_device_that_cannot_hold_the_step_is_not_the_one_whose_times_are_shown(graph: Graph) -> None:
+    fast, slow = load_machine("h100+p100").devices
+    machine = replace(load_machine("h100+p100"), devices=(replace(fast, memory_bytes=5 * MIB), slow))
+    found = inspect_graph(graph, machine)
+    assert [(fit.name, fit.verdict) for fit in found.fits[:2]] == [("h100", "no"), ("p100", "fits")]
+    assert (found.device_kind, found.work_ns) == ("p100", found.fits[1].work_ns)
+    assert found.fits[0].work_ns == inspect_graph(graph, load_machine("h100")).work_ns < found.work_ns
+    assert all(fit.work_ns is None for fit in found.fits[2:])
+    rows = [line.split() for line in drawn(inspect_tables(found), roomy=True).splitlines()]
+    assert [row[0] for row in rows if row[-3:] == ["does", "not", "fit"]] == ["h100"]
+
+
+def test_unequal_devices_of_one_kind_are_shown_by_name(graph: Graph) -> None:
+    """As one kind they had the memory of the last of them."""
+    devices = load_machine("2xp100").devices
+    machine = replace(load_machine("2xp100"), devices=(replace(devices[0], memory_bytes=MIB), devices[1]))
+    found = inspect_graph(graph, machine)
+    own = [(fit.name, fit.available_bytes, fit.verdict) for fit in found.fits if fit.in_machine]
+    assert own == [("gpu0", MIB, "no"), ("gpu1", devices[1].memory_bytes, "fits")]
+    assert found.device_kind == "gpu1"
+
+
 def test_a_machine_of_several_devices_shares_the_parameters_in_its_bound(graph: Graph) -> None:
     # Spread over four devices 4 MiB are 1 MiB each; third alone holds 4 MiB, so that is the bound.
     found = inspect_graph(graph, load_machine("4xp100"))

@@ -52,6 +52,19 @@ def test_presets_with_overrides_keep_what_is_not_overridden(tmp_path: Path) -> N
     assert machine.links[0][2] == find_link("pcie4").link
 
 
+def test_a_default_peak_replaces_what_the_preset_has(tmp_path: Path) -> None:
+    """The rate of every dtype that the table does not list would else stay the preset's, as float32 would here."""
+    given = "peak_flops = { default = 29e12, float16 = 58e12 }"
+    machine = read(tmp_path, f'[[devices]]\npreset = "rtx4090"\n{given}\n')
+    assert machine.devices[0].peak_flops_per_s == {"default": 29e12, "float16": 58e12}
+
+
+def test_what_is_changed_of_a_preset_has_the_name_of_the_file(tmp_path: Path) -> None:
+    tables = ['name = "rtx4070"\nmemory = "12GiB"', 'name = "left"', 'memory = "12GiB"', 'name = "a"\nkind = "mine"']
+    machine = read(tmp_path, "".join(f'[[devices]]\npreset = "rtx4090"\n{table}\n' for table in tables))
+    assert [device.kind for device in machine.devices] == ["rtx4070", "rtx4090", "rtx4090", "mine"]
+
+
 def test_a_device_of_ones_own_needs_no_preset(tmp_path: Path) -> None:
     machine = read(
         tmp_path,

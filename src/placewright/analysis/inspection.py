@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -16,7 +16,7 @@ from placewright.bounds import critical_path, lower_bound
 from placewright.costs import count_sources, estimate_costs
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph
-from placewright.machine import Machine
+from placewright.machine import Device, Machine
 from placewright.machines import list_presets
 from placewright.problem import Problem
 from placewright.search.run.result import Solution, measure
@@ -35,7 +35,7 @@ class KindSummary:
     flops, bytes_moved
         Their sums.
     time_ns
-        Sum of their times on the machine's fastest device.
+        Sum of their times on the device whose times are shown.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class MemoryFit:
     Attributes
     ----------
     name
-        Of the device or preset.
+        The kind of device or the preset; the device's own name where devices of this kind are unequal.
     available_bytes
         Its memory; None for no limit.
     verdict
@@ -61,6 +61,8 @@ class MemoryFit:
         At least this much is missing for certain; 0 unless the verdict is "no".
     in_machine
         Whether it is a device of the machine, not only a known one.
+    work_ns
+        Sum of op times there; None unless it is a device of the machine.
     """
 
     name: str
@@ -68,6 +70,7 @@ class MemoryFit:
     verdict: str
     missing_bytes: int
     in_machine: bool
+    work_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ class Inspection:
     """What a graph is and what it asks of a machine.
 
     The longer of work and launches over the longer of critical path and launches is the most that the machine, with
-    more devices like its fastest, could gain.
+    more devices like the one whose times are shown, could gain.
 
     Attributes
     ----------
@@ -101,7 +104,8 @@ class Inspection:
     machine
         Name of the machine.
     device_kind
-        Of the machine's fastest device, the one on which all ops together take least.
+        Of the device whose times are shown, named as in `fits`: among those of the machine on which the step may fit,
+        or among all where it fits on none, the one on which all ops together take least.
     description
         What the graph is, from its metadata.
     inputs
@@ -123,7 +127,7 @@ class Inspection:
     kinds
         By time, longest first.
     work_ns
-        Sum of op times on the fastest device.
+        Sum of op times on the device whose times are shown.
     launch_ns
         What one host thread that launches for all devices takes to launch all ops; 0 where there is no such thread.
     critical_path_ns
@@ -141,7 +145,7 @@ class Inspection:
     warnings
         Of the importer and the cost model.
     time_sources
-        Where the times on the machine's fastest device come from.
+        Where the times that are shown come from.
     basis
         The same in words.
     """
@@ -189,9 +193,13 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     """Raises InputError when an op has no time on the machine."""
     costs = estimate_costs(graph, machine, measured)
     problem = Problem(graph=graph, machine=machine, time_ns=costs.time_ns)
-    fastest = int(costs.time_ns.sum(axis=0).argmin())
-    sources = count_sources(costs.origin[problem.lowered.graph_op, fastest])
     peak, bound = _on_one_device(problem)
+    work = costs.time_ns.sum(axis=0)
+    # A time of a device that cannot hold the step would be one that nobody sees.
+    too_small = [_verdict(device.memory_bytes, peak, bound) == "no" for device in machine.devices]
+    timed = min(range(machine.num_devices), key=lambda device: (too_small[device], int(work[device]), device))
+    sources = count_sources(costs.origin[problem.lowered.graph_op, timed])
+    labels = _labels(machine, work)
     own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
     parameters = [tensor for tensor in own if tensor.role == "parameter"]
     by_size = sorted(own, key=lambda tensor: (-tensor.size_bytes, tensor.name))
@@ -199,7 +207,7 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         name=graph.name,
         fingerprint=graph.fingerprint,
         machine=machine.name,
-        device_kind=machine.devices[fastest].kind,
+        device_kind=labels[timed],
         description=describe_metadata(graph.metadata),
         inputs=graph_inputs(graph),
         has_optimizer=any(op.kind == "optimizer" for op in graph.ops),
@@ -213,14 +221,14 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         output_bytes=sum(tensor.held_bytes for tensor in graph.tensors if tensor.is_output),
         flops=int(costs.flops.sum()),
         bytes_moved=int(costs.bytes_moved.sum()),
-        kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, fastest]),
-        work_ns=int(costs.time_ns[:, fastest].sum()),
-        launch_ns=_launch_ns(problem, fastest),
+        kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, timed]),
+        work_ns=int(work[timed]),
+        launch_ns=_launch_ns(problem, timed),
         critical_path_ns=critical_path(problem).value,
         input_order_peak_bytes=peak,
         one_device_bound_bytes=bound,
         machine_bound_bytes=lower_bound(replace(problem, objective="peak-memory")).value,
-        fits=_fits(machine, peak, bound),
+        fits=_fits(machine, labels, work, peak, bound),
         largest_tensors=tuple((tensor.name, tensor.size_bytes) for tensor in by_size[:_NUM_LARGEST]),
         without_formula=costs.without_formula,
         warnings=tuple(str(warning) for warning in graph.metadata.get("warnings", ())),
@@ -287,10 +295,22 @@ def _on_one_device(problem: Problem) -> tuple[int, int]:
     return measure(alone, solution).peak_memory_bytes, lower_bound(alone).value
 
 
-def _fits(machine: Machine, peak: int, bound: int) -> tuple[MemoryFit, ...]:
-    """One line per kind of the machine and per memory size of the presets."""
-    own = {device.kind: device.memory_bytes for device in machine.devices}
-    sizes = dict(own)
+def _labels(machine: Machine, work: Numbers) -> list[str]:
+    """What each device is called: its kind, or its name where devices of its kind differ in more than that or in their
+    measured times. work: int64 [num_devices]."""
+    sorts: defaultdict[str, list[tuple[Device, int]]] = defaultdict(list)
+    for device, time_ns in zip(machine.devices, map(int, work), strict=True):
+        sorts[device.kind].append((replace(device, name=""), time_ns))
+    return [
+        device.kind if all(each == sorts[device.kind][0] for each in sorts[device.kind]) else device.name
+        for device in machine.devices
+    ]
+
+
+def _fits(machine: Machine, labels: Sequence[str], work: Numbers, peak: int, bound: int) -> tuple[MemoryFit, ...]:
+    """One line per sort of device of the machine and per memory size of the presets. work: int64 [num_devices]."""
+    own = dict(zip(labels, map(int, work), strict=True))
+    sizes = {label: device.memory_bytes for label, device in zip(labels, machine.devices, strict=True)}
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
     for device in known:
         if device.kind not in sizes and device.memory_bytes not in sizes.values():
@@ -302,6 +322,7 @@ def _fits(machine: Machine, peak: int, bound: int) -> tuple[MemoryFit, ...]:
             verdict=_verdict(available, peak, bound),
             missing_bytes=0 if available is None else max(0, bound - available),
             in_machine=name in own,
+            work_ns=own.get(name),
         )
         for name, available in sizes.items()
     )

@@ -36,8 +36,8 @@ def made_by(source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         what = f"{len(made)} things" if isinstance(made, tuple) else f"a {shown(type(made).__name__)}"
         raise InputError(
-            f"'{shown(source)}' must return a module and its arguments, as in `return model, (x,)` or "
-            f"`return model, (), {{'labels': y}}`, not {what}"
+            f"'{shown(source)}' must return a module and its arguments, not {what}: `return model, (x,)`, or with "
+            "arguments by name `return model, (), {'labels': y}`"
         )
     model, arguments, *named = made
     by_name = named[0] if named else {}

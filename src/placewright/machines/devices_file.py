@@ -77,7 +77,9 @@ def _read_entry(table: object, place: str) -> _Entry:
             raise InputError(f"count is {count}, which is less than 1")
         if bool(device.peak_flops_per_s) != (device.memory_bandwidth_bytes_per_s is not None):
             raise InputError("peak_flops and bandwidth belong together; give neither if the graph states its op times")
-    return _Entry(preset=replace(base, device=replace(device, kind=kind or base.name)), count=count or 1, name=name)
+    if kind is None:  # what is not the preset any more has a name of its own, where the file gives one
+        kind = name if name and device != base.device else base.name
+    return _Entry(preset=replace(base, device=replace(device, kind=kind)), count=count or 1, name=name)
 
 
 def _unknown_device(kind: str | None) -> DevicePreset:
@@ -93,7 +95,8 @@ def _overridden(fields: Fields, device: Device) -> Device:
     for dtype in given_peaks:
         if dtype not in PEAK_DTYPES:
             raise InputError(f"peak_flops has the unknown dtype '{shown(dtype)}'{did_you_mean(dtype, PEAK_DTYPES)}")
-    peaks = dict(device.peak_flops_per_s) | given_peaks
+    # The default is the rate of every dtype that the table does not list, so the preset's own do not stand beside it.
+    peaks = given_peaks if "default" in given_peaks else dict(device.peak_flops_per_s) | given_peaks
     changes = {
         "memory_bytes": fields.size_bytes("memory"),
         "memory_bandwidth_bytes_per_s": fields.bandwidth("bandwidth"),

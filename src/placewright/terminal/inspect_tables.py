@@ -24,6 +24,7 @@ def inspect_tables(found: Inspection) -> Iterator[RenderableType]:
     yield ""
     yield table(["<kind", "ops", "FLOPs", "bytes", f"time on {found.device_kind}", "share"], _kind_rows(found))
     yield ""
+    yield from _devices(found)
     yield from _fits(found)
     yield from _doubts(found)
 
@@ -47,6 +48,15 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
         "largest": ", ".join(f"{shortened(name, 22)} {format_bytes(size)}" for name, size in found.largest_tensors[:2]),
     }
     yield table(["<", "<"], list(rows.items()))
+
+
+def _devices(found: Inspection) -> Iterator[RenderableType]:
+    """Of a machine of unequal devices, each sort beside the others."""
+    own = [fit for fit in found.fits if fit.in_machine]
+    if len(own) > 1:
+        rows = [[fit.name, _available(fit), format_time_ns(fit.work_ns or 0), _HOLDS[fit.verdict]] for fit in own]
+        yield table(["<device", "memory", "time of all ops", "<the step"], rows)
+        yield ""
 
 
 def _inputs(found: Inspection) -> str:
@@ -119,6 +129,7 @@ def _fits(found: Inspection) -> Iterator[RenderableType]:
         yield line(f"and {counted(left, 'smaller device')}", "dim")
 
 
+_HOLDS = {"fits": "fits", "maybe": "fits perhaps, in another order", "no": "does not fit"}
 _PERHAPS = "not in the input order, perhaps in another"
 
 
