@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from placewright.bench.suite import Suite, read_suite
 from placewright.bench.work import Failure, Job
 from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.support.errors import InputError, PlacewrightError
 
 pytest.importorskip("ray", reason="the ray extra is not installed")
 
 import ray
 
-from placewright.bench.ray_workers import RayWorkers
+from placewright.bench.ray_workers import RayWorkers, _Actor
+from placewright.support.ray_cluster import connect
 
 RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
 
@@ -73,8 +76,74 @@ def test_an_actor_that_is_killed_is_replaced_and_its_run_made_again(path: Path, 
         rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
     assert (len(rows), failures) == (6, [])
     # It answers what it is asked next before it is asked for its number, so that another run dies.
-    assert len(deaths) == 1
     assert deaths[0].endswith("was lost; the run is tried once more")
+    assert deaths[1:] == ["no worker is left; waiting for a node of the Ray cluster with a free core, 300 s at most"]
+
+
+def without_a_core(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on actors need what no node has, as where nodes are lost."""
+    monkeypatch.setattr(
+        workers, "_actor", lambda: ray.remote(_Actor).options(resources={"absent": 1}).remote([workers._suite], ())
+    )
+
+
+def kill(actor: Any) -> None:
+    os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+
+
+def test_the_run_of_a_lost_actor_goes_to_one_that_lives(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for an actor to take the lost one's place, for which there is no node, while the other was idle."""
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    with RayWorkers("local", 2, suite) as workers:
+        pool, killed = Pool(workers, 2), list[Any]()
+
+        def kill_once(row: Row) -> None:
+            if not killed:
+                without_a_core(workers, monkeypatch)
+                killed.append(pool._seats[0].worker.actor)
+                kill(killed[0])
+
+        rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
+    assert (len(rows), failures, len(killed)) == (6, [], 1)
+    assert not any("waiting" in death for death in deaths)
+
+
+def test_without_an_actor_and_a_node_for_one_the_end_is_a_sentence(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placewright.bench.ray_workers.SECONDS_TO_START", 1)
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    deaths = list[str]()
+    results = Results(tmp_path / "r", suite.header())
+    with RayWorkers("local", 1, suite) as workers, Pool(workers, 1) as pool:
+        without_a_core(workers, monkeypatch)
+        lost = iter([pool._seats[0].worker.actor])
+        with pytest.raises(PlacewrightError, match=r"all actors were lost, .* in 1 s; the rows so far are kept"):
+            pool.run(jobs, results, lambda row: [kill(actor) for actor in lost], lambda failure: None, deaths.append)
+    results.close()
+    assert deaths[-1] == "no worker is left; waiting for a node of the Ray cluster with a free core, 1 s at most"
+    assert results.rows
+
+
+def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+
+    def init(address: str, **options: object) -> None:
+        tried.append(address)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    assert all(map(partial(connect, cores=1), ("192.0.2.2:42449", "head:6379", "ray://head:10001")))
+    assert tried == ["192.0.2.2:42449", "head:6379", "ray://head:10001"]
+    for address in ("head", "head:", ":6379", "head:port"):
+        with pytest.raises(
+            InputError, match=r"is not the address of a Ray cluster; allowed are auto, local, HOST:PORT"
+        ):
+            connect(address, 1)
 
 
 def test_a_run_that_every_actor_fails_at_is_given_up(path: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
 class WorkerProcess:
     process: BaseProcess
     connection: Connection
+    waits_for: str = ""
 
     def send(self, job: Job) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):

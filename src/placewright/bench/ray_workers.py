@@ -16,7 +16,7 @@ from placewright.bench.work import Done, Failure, Job, Message, answer
 from placewright.bench.workers import WorkerDiedError
 from placewright.methods.plugins import load_plugins
 from placewright.support.errors import PlacewrightError, shown
-from placewright.support.ray_cluster import check_cores, connect, wait_for_start
+from placewright.support.ray_cluster import SECONDS_TO_START, check_cores, connect, wait_for_start
 from placewright.version import VERSION
 
 import ray  # isort: skip  (ray_cluster says what is missing without it)
@@ -25,11 +25,15 @@ from ray.exceptions import RayError, RayTaskError
 
 
 class RayWorker:
-    """pending: what it is asked, one run at a time, so that its death costs no more; None where an answer is here."""
+    """pending: what it is asked, one run at a time, so that its death costs no more; None where an answer is here.
+    has_started: whether its actor lives already."""
 
-    def __init__(self, actor: ActorHandle) -> None:
+    def __init__(self, actor: ActorHandle, *, has_started: bool) -> None:
         self.actor = actor
-        self.pending: ray.ObjectRef | None = None
+        self.waits_for = (
+            "" if has_started else f"a node of the Ray cluster with a free core, {SECONDS_TO_START} s at most"
+        )
+        self.pending: ray.ObjectRef | None = None if has_started else actor.version.remote()
         self._runs = deque[Run]()
 
     def send(self, job: Job) -> None:
@@ -37,6 +41,9 @@ class RayWorker:
         self._ask()
 
     def receive(self) -> Message:
+        if self.waits_for:
+            wait_for_start([self.actor])
+            self.waits_for, self.pending = "", None
         if self.pending is None:
             return Done()
         try:
@@ -85,12 +92,10 @@ class RayWorkers:
             _kill(self._spare)
 
     def start(self) -> RayWorker:
-        """Raises PlacewrightError when the actor does not start."""
+        """One of those that have started, or a new one, which may have to wait for a node."""
         if self._spare:
-            return RayWorker(self._spare.pop())
-        actor = self._actor()
-        wait_for_start([actor])
-        return RayWorker(actor)
+            return RayWorker(self._spare.pop(), has_started=True)
+        return RayWorker(self._actor(), has_started=False)
 
     def _actor(self) -> ActorHandle:
         # In a list, so that the actor knows its plugins before it reads the suite.
@@ -99,7 +104,14 @@ class RayWorkers:
     def ready(self, workers: Sequence[RayWorker]) -> Sequence[RayWorker]:
         if done := [worker for worker in workers if worker.pending is None]:
             return done
-        answered, _ = ray.wait([worker.pending for worker in workers], num_returns=1)
+        lives = any(not worker.waits_for for worker in workers)
+        pending = [worker.pending for worker in workers]
+        answered, _ = ray.wait(pending, num_returns=1, timeout=None if lives else SECONDS_TO_START)
+        if not answered:
+            raise PlacewrightError(
+                f"all actors were lost, and the Ray cluster had no core for another in {SECONDS_TO_START} s; the rows "
+                "so far are kept, and the same command goes on"
+            )
         return [worker for worker in workers if worker.pending in answered]
 
     def end(self, workers: Sequence[RayWorker]) -> None:

@@ -111,9 +111,15 @@ class Pool(Generic[W]):
         """
         waiting = deque(jobs)
         deaths: Counter[Key] = Counter()
-        for seat in self._seats:
-            _assign(seat, waiting)
-        while busy := [seat for seat in self._seats if seat.job is not None]:
+        while True:
+            for seat in self._seats:
+                if seat.job is None and not seat.worker.waits_for:
+                    _assign(seat, waiting)
+            if not waiting and all(seat.job is None for seat in self._seats):
+                return
+            busy = [seat for seat in self._seats if seat.job is not None or seat.worker.waits_for]
+            if all(seat.worker.waits_for for seat in busy):
+                on_death(f"no worker is left; waiting for {busy[0].worker.waits_for}")
             ready = self._kind.ready([seat.worker for seat in busy])
             for seat in (seat for seat in busy if seat.worker in ready):
                 try:
@@ -122,11 +128,8 @@ class Pool(Generic[W]):
                     waiting.extendleft(_bury(seat, str(death), deaths, on_failure, on_death))
                     self._seats.remove(seat)
                     self._seats.append(_Seat(worker=self._kind.start()))
-                    _assign(self._seats[-1], waiting)
-                    continue
-                _take(seat, message, results, on_row, on_failure)
-                if seat.job is None:
-                    _assign(seat, waiting)
+                else:
+                    _take(seat, message, results, on_row, on_failure)
 
 
 def _assign(seat: _Seat[W], waiting: deque[Job]) -> None:

@@ -14,7 +14,15 @@ class WorkerDiedError(Exception):
 
 
 class Worker(Protocol):
-    """Does one job at a time, and answers run by run."""
+    """Does one job at a time, and answers run by run.
+
+    Attributes
+    ----------
+    waits_for
+        What it needs before it can take a job, as a noun; "" once it can. It then answers `Done`.
+    """
+
+    waits_for: str
 
     def send(self, job: Job) -> None:
         """A job, when the last one is done. That the worker died is told by `receive`."""

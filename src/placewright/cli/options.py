@@ -48,7 +48,7 @@ RayAddress = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="As many actors of a Ray cluster instead: auto, ray://HOST:PORT, or local for one of its own.",
+        help="As many actors of a Ray cluster instead: auto, HOST:PORT, ray://HOST:PORT, or local for one of its own.",
         show_default=False,
     ),
 ]

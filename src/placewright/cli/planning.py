@@ -92,7 +92,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="colocrl learns on a Ray cluster: auto, local or ray://HOST:PORT.",
+            help="colocrl learns on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.",
         ),
     ] = None,
     output: Annotated[

@@ -18,7 +18,7 @@ except ImportError as error:
     raise MissingExtraError("Ray", "ray", "--ray") from error
 
 #: An actor imports PyTorch, and where other machines do so for the first time from a disk that many share.
-_SECONDS_TO_START = 300
+SECONDS_TO_START = 300
 
 
 def check_cores(actors: int) -> None:
@@ -31,10 +31,10 @@ def wait_for_start(actors: Sequence[ActorHandle]) -> None:
     """Until each has told its `version`. Raises InputError where that is not this one, PlacewrightError when one does
     not start."""
     try:
-        versions = ray.get([actor.version.remote() for actor in actors], timeout=_SECONDS_TO_START)
+        versions = ray.get([actor.version.remote() for actor in actors], timeout=SECONDS_TO_START)
     except GetTimeoutError as error:
         raise PlacewrightError(
-            f"{len(actors)} actors did not start in {_SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
+            f"{len(actors)} actors did not start in {SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
         ) from error
     except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
         reason = shown(str(error).strip().rpartition("\n")[2])
@@ -47,12 +47,15 @@ def connect(address: str, cores: int) -> bool:
     """Whether this program has connected only now; one that is connected to a cluster already stays with it.
 
     address: "local" for a cluster of this machine with so many cores, which ends with the connection; "auto" for the
-    one that Ray finds (RAY_ADDRESS, or one running here); "ray://HOST:PORT" for a client of one elsewhere.
+    one that Ray finds (RAY_ADDRESS, or one running here); "HOST:PORT", as Ray prints it, for one that this machine is a
+    node of; "ray://HOST:PORT" for a client of one elsewhere.
     Raises InputError when it cannot be used.
     """
-    if address not in ("auto", "local") and not address.startswith("ray://"):
+    host, _, port = address.rpartition(":")
+    if address not in ("auto", "local") and not address.startswith("ray://") and not (host and port.isdecimal()):
         raise InputError(
-            f"'{shown(address)}' is not the address of a Ray cluster; allowed are auto, local and ray://HOST:PORT"
+            f"'{shown(address)}' is not the address of a Ray cluster; allowed are auto, local, HOST:PORT and "
+            "ray://HOST:PORT"
         )
     if ray.is_initialized():
         return False
