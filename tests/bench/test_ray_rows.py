@@ -121,9 +121,14 @@ def test_without_an_actor_and_a_node_for_one_the_end_is_a_sentence(
     results = Results(tmp_path / "r", suite.header())
     with RayWorkers("local", 1, suite) as workers, Pool(workers, 1) as pool:
         without_a_core(workers, monkeypatch)
-        lost = iter([pool._seats[0].worker.actor])
+        lost = [pool._seats[0].worker.actor]
+
+        def kill_once(row: Row) -> None:
+            if lost:
+                kill(lost.pop())
+
         with pytest.raises(PlacewrightError, match=r"all actors were lost, .* in 1 s; the rows so far are kept"):
-            pool.run(jobs, results, lambda row: [kill(actor) for actor in lost], lambda failure: None, deaths.append)
+            pool.run(jobs, results, kill_once, lambda failure: None, deaths.append)
     results.close()
     assert deaths[-1] == "no worker is left; waiting for a node of the Ray cluster with a free core, 1 s at most"
     assert results.rows

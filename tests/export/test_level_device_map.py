@@ -67,7 +67,7 @@ def test_a_chip_whose_levels_accelerate_does_not_know_is_refused() -> None:
         found.device_map()
 
 
-def test_the_command_writes_a_device_map_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_device_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "map.json"
     found = placewright.map_memory(decoder_step("tiny", TINY, batch=1, context=8), load_chip("h100+host"), solver="h0")
     found.save(path)
@@ -75,7 +75,7 @@ def test_the_command_writes_a_device_map_and_nothing_else(tmp_path: Path, capsys
     assert json.loads((tmp_path / "map.device-map.json").read_text()) == found.device_map()
     capsys.readouterr()
     assert cli.run(["export", str(path), "--to", "perfetto"]) == 2
-    assert "is a memory map, which is exported to device-map only" in capsys.readouterr().err
+    assert "is a memory map, which is exported to csv or device-map, not to perfetto" in capsys.readouterr().err
 
 
 def test_a_map_of_a_captured_llama_runs_with_what_does_not_fit_on_disk(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -97,9 +98,29 @@ def test_a_map_is_checked_against_its_own_graph_only(tmp_path: Path, capsys: pyt
 def test_a_map_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "map.json"
     run(capsys, "map", RESNET, "--chip", "nnpi", "--solver", "h6", "-o", path)
-    code, _, err = run(capsys, "export", path, "--to", "csv")
+    code, _, err = run(capsys, "export", path, "--to", "dot")
     assert code == 2
-    assert "is a memory map, which is exported to device-map only, not to csv" in err
+    assert "is a memory map, which is exported to csv or device-map, not to dot" in err
+
+
+def test_a_map_is_exported_as_a_table_of_its_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = placewright.map_memory(two_ops(), "nnpi", solver="marginal")
+    found.save(tmp_path / "map.json")
+    code, out, _ = run(capsys, "export", tmp_path / "map.json", "--to", "csv")
+    assert (code, out) == (0, f"{tmp_path / 'map.csv'}\n")
+    with open(tmp_path / "map.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["tensor"] for row in rows] == [tensor.name for tensor in found.tensors]
+    levels = found.chip.level_names
+    for row, tensor in zip(rows, found.tensors, strict=True):
+        assert (row["level"], row["compiler_level"]) == (levels[tensor.level], levels[tensor.compiler_level])
+        assert (row["role"], int(row["size_bytes"])) == (
+            "weight" if tensor.is_weight else "activation",
+            tensor.size_bytes,
+        )
+        held = (int(row["first_position"]), int(row["last_position"]))
+        assert held == (tensor.first, tensor.last)
+        assert (row["first_op"], row["last_op"]) == tuple(found.ops[position].name for position in held)
 
 
 def test_in_python_a_map_answers_the_same_questions(tmp_path: Path) -> None:

@@ -186,15 +186,15 @@ def check_map(model: str, path: Path, dims: dict[str, int], as_json: bool) -> in
 
 
 def export_map(path: Path, target: str, output: Path) -> int:
-    """`export` of a map, which other tools than accelerate do not read."""
+    """`export` of a map."""
     from placewright.cli.printing import emit
-    from placewright.export import level_device_map
+    from placewright.export import MAP_TARGETS
     from placewright.memory_levels.file import read_map
     from placewright.support.errors import InputError
     from placewright.support.files import write_atomically
 
-    if target != "device-map":
-        raise InputError(f"'{path}' is a memory map, which is exported to device-map only, not to {target}")
-    write_atomically(output, level_device_map.to_bytes(read_map(path)))
+    if target not in MAP_TARGETS:
+        raise InputError(f"'{path}' is a memory map, which is exported to {' or '.join(MAP_TARGETS)}, not to {target}")
+    write_atomically(output, MAP_TARGETS[target](read_map(path)))
     emit(str(output))
     return 0

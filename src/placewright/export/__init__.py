@@ -1,4 +1,7 @@
-"""A plan in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX."""
+"""Plans in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX.
+
+Memory maps in those of spreadsheets and accelerate.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from placewright.export import (
     dot,
     dot_flow,
     graphdef,
+    level_csv,
+    level_device_map,
     memory_viz,
     offsets,
     onnx_model,
@@ -24,6 +29,7 @@ from placewright.export import (
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
+from placewright.memory_levels.record import MemoryMap
 from placewright.plans.graph_match import planned_graph
 from placewright.plans.offsets import DEFAULT_ALIGNMENT
 from placewright.plans.provenance import find_graph, recorded_times
@@ -129,6 +135,10 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             packs=True,
         ),
     }
+)
+#: What a memory map is written as, by target: its content.
+MAP_TARGETS: Mapping[str, Callable[[MemoryMap], bytes]] = MappingProxyType(
+    {"csv": level_csv.to_bytes, "device-map": level_device_map.to_bytes}
 )
 _LOGGER = logging.getLogger(__name__)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from placewright.plans.record import Plan, ScheduledOp, Transfer
-from placewright.support.spreadsheet import guarded
+from placewright.support.spreadsheet import csv_bytes
 
 COLUMNS = (
     "position",
@@ -28,13 +26,9 @@ COLUMNS = (
 
 
 def to_bytes(plan: Plan) -> bytes:
-    """UTF-8 CSV (RFC 4180) with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's. Text
-    that spreadsheets would take for a formula stands after an apostrophe."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows_of(plan))
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    """CSV with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's. Text that
+    spreadsheets would take for a formula stands after an apostrophe."""
+    return csv_bytes(COLUMNS, rows_of(plan))
 
 
 def rows_of(plan: Plan) -> list[tuple[int | str, ...]]:

@@ -50,7 +50,8 @@ def _places(found: MemoryMap) -> list[Place]:
     if unknown := [name for name in others if name not in _PLACES]:
         raise InputError(
             f"accelerate has no place for the level {shown(unknown[0])} of chip '{shown(found.chip.name)}': a device "
-            f"map needs a chip whose levels after the first are called {', '.join(_PLACES)}"
+            f"map needs a chip whose levels after the first are called {', '.join(_PLACES)}; "
+            "the target csv has all levels"
         )
     return ["cpu" if first == "cpu" else 0, *(_PLACES[name] for name in others)]
 

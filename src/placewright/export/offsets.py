@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
 from placewright.plans.offsets import PlacedBuffer, lay_out
 from placewright.plans.record import Plan
-from placewright.support.spreadsheet import guarded
+from placewright.support.spreadsheet import csv_bytes
 
 COLUMNS = (
     *("device", "name", "kind", "op"),
@@ -23,14 +21,8 @@ def to_bytes(plan: Plan, path: Path, alignment: int) -> bytes:
     arenas = lay_out(plan, alignment)
     names = [device.name for device in plan.machine.devices]
     if path.name.removesuffix(".gz").endswith(".csv"):
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(COLUMNS)
-        for arena in arenas:
-            for placed in arena.buffers:
-                row = names[arena.device], *_values(placed)
-                writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in row])
-        return text.getvalue().encode("utf-8", "backslashreplace")
+        rows = ((names[arena.device], *_values(placed)) for arena in arenas for placed in arena.buffers)
+        return csv_bytes(COLUMNS, rows)
     document = {
         "format": "placewright-offsets",
         "schema_version": 1,

@@ -1,11 +1,23 @@
-"""Names in CSV files, which spreadsheets open: what begins like a formula must not be run as one."""
+"""CSV files, which spreadsheets open: a name that begins like a formula must not be run as one."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from unicodedata import normalize
 
 #: How a formula may begin; and the mark itself, so that every name can be given back.
 _BEGINNINGS = frozenset("=+-@'")
+
+
+def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[int | str]]) -> bytes:
+    """A table as UTF-8 CSV (RFC 4180), its texts guarded."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def guarded(name: str) -> str:

@@ -1,0 +1,41 @@
+"""One row per tensor of a memory map, for spreadsheets, data frames and compilers: its level, bytes and lifetime."""
+
+from __future__ import annotations
+
+from placewright.memory_levels.record import MemoryMap
+from placewright.support.spreadsheet import csv_bytes
+
+COLUMNS = (
+    "level",
+    "tensor",
+    "role",
+    "module",
+    "size_bytes",
+    "first_position",
+    "last_position",
+    "first_op",
+    "last_op",
+    "compiler_level",
+)
+
+
+def to_bytes(found: MemoryMap) -> bytes:
+    """CSV with the columns of COLUMNS, in the order of the map's tensors. Positions count the ops in the order in which
+    they run, from 0; a weight is held from the first to the last of all."""
+    levels, ops = found.chip.level_names, found.ops
+    rows = [
+        (
+            levels[tensor.level],
+            tensor.name,
+            "weight" if tensor.is_weight else "activation",
+            ops[tensor.op].module,
+            tensor.size_bytes,
+            tensor.first,
+            tensor.last,
+            ops[tensor.first].name,
+            ops[tensor.last].name,
+            levels[tensor.compiler_level],
+        )
+        for tensor in found.tensors
+    ]
+    return csv_bytes(COLUMNS, rows)
