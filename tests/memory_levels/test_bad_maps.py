@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ GOOD = 'mac_rate = 1e12\nvector_rate = 1e12\nlevels = [{name = "A", capacity = "
         (GOOD.replace('"1GB/s"', "nan"), "bandwidth"),
         (GOOD.replace("1MiB", "-1MiB"), "capacity"),
         (GOOD.replace("mac_rate = 1e12", "mac_rate = nan"), "mac_rate"),
+        (
+            GOOD.replace("mac_rate = 1e12", 'mac_rate = "4TMAC/s"'),
+            "mac_rate must be a number of multiply-adds per second, like 4e12, not '4TMAC/s'",
+        ),
         (GOOD.replace("mac_rate = 1e12", "mac_rate = 0"), "mac_rate"),
         (GOOD.replace("vector_rate = 1e12\n", ""), "vector_rate is missing"),
         (GOOD.replace('name = "A", ', ""), r"levels\[0\]: name is missing"),
@@ -61,6 +66,17 @@ def test_a_chip_file_that_is_wrong(text: str, named: str, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=named) as raised:
         load_chip(path)
     assert "chip.toml" in str(raised.value)
+
+
+def test_the_chip_file_in_the_documents_has_every_key(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    path = tmp_path / "chip.toml"
+    path.write_text(text.partition("### chip.toml")[2].partition("```toml\n")[2].partition("```")[0])
+    chip = load_chip(path)
+    assert chip.name == "npu-4"
+    # What is not its default is in the file; what has none cannot be missing.
+    for record in (chip, chip.levels[1]):
+        assert [field.name for field in fields(record) if getattr(record, field.name) == field.default] == []
 
 
 def test_presets_load_and_say_where_their_numbers_come_from() -> None:

@@ -62,8 +62,8 @@ def _chip_of(name: str, table: Mapping[str, Any], presets: Mapping[str, dict[str
     chip = Chip(
         name=fields.text("name") or name,
         levels=tuple(_level_of(level, f"levels[{number}]") for number, level in enumerate(levels)),
-        mac_rate=required("mac_rate", fields.number("mac_rate")),
-        vector_rate=required("vector_rate", fields.number("vector_rate")),
+        mac_rate=required("mac_rate", fields.number("mac_rate", "of multiply-adds per second, like 4e12")),
+        vector_rate=required("vector_rate", fields.number("vector_rate", "of elements per second, like 1e12")),
         op_overhead_ns=fields.duration_ns("op_overhead") or 0,
         float_bytes=fields.integer("float_bytes"),
         description=fields.text("description") or "",

@@ -58,8 +58,9 @@ class Fields:
         value: bool | None = self._checked(key, "true or false", lambda value: isinstance(value, bool))
         return value
 
-    def number(self, key: str) -> float | None:
-        value: float | None = self._checked(key, "a number", is_number)
+    def number(self, key: str, unit: str = "") -> float | None:
+        """unit: what it counts, as errors say it: "of elements per second, like 4e12"."""
+        value: float | None = self._checked(key, f"a number {unit}".rstrip(), is_number)
         return value
 
     def size_bytes(self, key: str) -> int | None:
