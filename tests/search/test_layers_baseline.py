@@ -106,11 +106,13 @@ def test_a_generator_of_candidates_is_told_what_each_costs() -> None:
     told: list[tuple[int, int, int]] = []
 
     class Asking(Baseline):
+        name = "asking"
+
         def candidates(self, problem: Problem) -> Generator[Candidate, tuple[int, int, int], None]:
             for candidate in made:
                 told.append((yield candidate))
 
-    trial = Trial(Asking(name="asking"), problem, SearchRun())
+    trial = Trial(Asking(), problem, SearchRun())
     while trial.advance():
         pass
     assert len(told) == len(made) > 1

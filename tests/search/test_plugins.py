@@ -68,6 +68,24 @@ def test_registering_again_replaces_as_a_notebook_does() -> None:
     assert METHODS["last-device"] is second
 
 
+class FirstDevice(Baseline):
+    """Has no settings, so it is no dataclass."""
+
+    name = "first-device"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        num_ops = len(problem.lowered.graph_op)
+        yield Candidate(name=self.name, device_of=np.zeros(num_ops, np.int32), order=np.arange(num_ops, dtype=np.int32))
+
+
+def test_a_baseline_may_have_its_name_as_an_attribute_of_the_class() -> None:
+    placewright.register_method(FirstDevice)
+    plan = placewright.plan("example:resnet50-onnx", "2xp100", solver="first-device")
+    assert (set(plan.device_of.values()), plan.found_by) == ({0}, "first-device")
+    with pytest.raises(InputError, match="solver 'first-device' has no settings, so none is 'price'"):
+        placewright.plan("example:resnet50-onnx", "2xp100", solver="first-device", settings={"price": 1})
+
+
 class Nameless:
     def solve(self) -> None: ...
 

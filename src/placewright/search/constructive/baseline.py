@@ -57,10 +57,12 @@ def evaluate(problem: Problem, candidate: Candidate, evaluations_left: int) -> E
     return Evaluated(name=candidate.name, solution=solution, fitness=fitness, evaluations=evaluations)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Baseline(ABC):
     """A cheap known method: makes a few candidates and keeps the best, the first of equals. The first is
-    always made; the others while the budget lasts and until one `is_enough`. What was made counts."""
+    always made; the others while the budget lasts and until one `is_enough`. What was made counts.
+
+    name: an attribute of the class, or a field of one that is a dataclass of settings.
+    """
 
     name: str
 

@@ -38,6 +38,7 @@ class GraphPartition(Baseline):
     imbalance: share of the time by which a side may miss its own, in [0, 1); the longest op in any case.
     """
 
+    name: str
     partitioner: Partitioner
     imbalance: float = 0.05
 

@@ -24,6 +24,7 @@ class OneDeviceOrder(Baseline):
     they may use. Devices that no op can tell apart are tried once.
     """
 
+    name: str
     order: OpOrder
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
