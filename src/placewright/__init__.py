@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from placewright.machine import Device, Link, Machine
     from placewright.machines import load_machine
     from placewright.methods.table import register_method
-    from placewright.report import write_report
 
 __version__ = VERSION
 
@@ -76,7 +75,6 @@ __all__ = [
     "register_policy_family",
     "save",
     "save_graph",
-    "write_report",
 ]
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
@@ -109,7 +107,6 @@ _MODULE_OF = {
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",
     "register_policy_family": "placewright.learning.families",
-    "write_report": "placewright.report",
 }
 
 

@@ -36,6 +36,7 @@ def test_numbers_read_short() -> None:
     assert (format_count(544, "FLOP"), format_count(8_280_000_000, "FLOP")) == ("544 FLOP", "8.28 GFLOP")
     assert (counted(1, "op"), counted(1234, "op")) == ("1 op", "1,234 ops")
     assert (share(1, 3), share(0, 0)) == ("33%", "-")
+    assert (share(4, 1000), share(0, 1000), share(6, 1000)) == ("<1%", "0%", "1%")
 
 
 def test_changes_are_relative_and_huge_ones_are_factors() -> None:
@@ -82,6 +83,7 @@ def test_the_time_left_without_a_terminal_leaves_out_what_was_done_before(
     monkeypatch.setattr("placewright.cli.counting.time.monotonic", lambda: now[0])
     with counting(1000, "steps") as advance:
         # A killed training goes on at step 900; in two minutes it does 20 more, so the last 80 take eight.
-        for now[0], done in ((1.0, 900), (121.0, 920)):
+        for now[0], done in ((1.0, 900), (121.0, 920), (481.0, 990), (541.0, 998)):
             advance(done, "")
-    assert capsys.readouterr().err == "920 of 1,000 steps, 8 minutes left\n"
+    lines = ["920 of 1,000 steps, 8 minutes left", "990 of 1,000 steps, 1 minute left"]
+    assert capsys.readouterr().err.splitlines() == [*lines, "998 of 1,000 steps, less than a minute left"]

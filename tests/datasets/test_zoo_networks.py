@@ -146,7 +146,7 @@ def test_a_missing_library_is_one_sentence_that_names_the_extra(monkeypatch: pyt
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else object())
     with pytest.raises(MissingExtraError) as caught:
         NETWORKS["mixer_s16"].build()
-    assert str(caught.value) == "capturing the zoo needs timm: pip install 'placewright[zoo]'"
+    assert str(caught.value) == "capturing the zoo needs timm: pip install 'path/to/placewright[zoo]'"
 
 
 @pytest.mark.parametrize(("library", "builder"), [("pytorchcv", "resnet.resnet19"), ("timm", "no.such")])

@@ -2,11 +2,15 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
+import pytest
 from plans import layered_plan, machine_of, small_plan
 
 from placewright.api.questions import Plan
+from placewright.report import html_of
 from placewright.report.notebook import timeline
 
 _VOID = {"meta", "br"}
@@ -79,3 +83,22 @@ def test_many_devices_are_cut_to_the_busiest() -> None:
     assert "4 less busy devices not shown" in drawn
     assert ">gpu19<" in drawn
     assert ">gpu3<" not in drawn
+
+
+def test_an_answer_is_one_output_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook rich takes each part of it for an output of its own, and its text was empty."""
+    plan = Plan.of(small_plan())
+    told = plan.explain().text
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    answer = plan.explain()
+    assert answer.text == told
+    assert len(told.splitlines()) > 5
+    html = answer._repr_html_()
+    parsed(html)
+    assert unescape(html.removesuffix("</pre>").partition(">")[2]) == told
+
+
+def test_a_plan_writes_its_report(tmp_path: Path) -> None:
+    plan = Plan.of(small_plan())
+    plan.write_report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == html_of(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from placewright.analysis.comparison import Comparison
     from placewright.analysis.explain import Explanation
     from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
+    from placewright.execution.comparison import RunComparison
 
 Facts = TypeVar("Facts")
 #: How one names the model of a plan, as `recorded_graph` takes it.
@@ -47,6 +49,10 @@ class Answer(Generic[Facts]):
 
     def __repr__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        """Show the tables in a notebook, as one output whose lines are not broken."""
+        return f'<pre style="white-space:pre;overflow-x:auto">{escape(self.text)}</pre>'
 
 
 def answer(facts: Facts, parts: Iterable[RenderableType | None]) -> Answer[Facts]:
@@ -123,6 +129,25 @@ class Plan(PlanRecord):
         from placewright.plans.file import write_plan
 
         write_plan(self, path)
+
+    def write_report(self, path: str | Path, *, run: RunComparison | None = None) -> None:
+        """Write the report of the plan: one HTML file that loads nothing over the network.
+
+        Parameters
+        ----------
+        path
+            The file.
+        run
+            What `Compiled.compare` found of this plan: the page then shows planned and measured times on one axis.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be written, or the run is one of another plan.
+        """
+        from placewright.report import write_report
+
+        write_report(self, path, run=run)
 
     def explain_op(
         self, name: str, model: Graph | str | Path | None = None

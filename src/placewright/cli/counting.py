@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
+from placewright.support.quantities import counted
 
 #: Called with how many are done and what the last one was.
 Advance = Callable[[int, str], None]
@@ -51,7 +52,8 @@ def _lines(total: int, unit: str) -> Advance:
         begun, began = first = first or (done, now)
         if done > begun and now - last >= _SECONDS_BETWEEN_LINES:
             last = now
-            minutes_left = (now - began) / (done - begun) * (total - done) / 60
-            print(f"{done:,} of {total:,} {unit}, {minutes_left:,.0f} minutes left", file=sys.stderr, flush=True)
+            minutes_left = round((now - began) / (done - begun) * (total - done) / 60)
+            left = counted(minutes_left, "minute") if minutes_left else "less than a minute"
+            print(f"{done:,} of {total:,} {unit}, {left} left", file=sys.stderr, flush=True)
 
     return advance

@@ -70,7 +70,9 @@ def train(
         cores = os.cpu_count() or 1 if processes is None else whole_number("processes", processes, 1, 1024)
         from placewright.learning.trainer import TrainingProgress, train
     except ImportError as error:
-        raise InputError("training needs PyTorch: pip install torch==2.13.0, then 'placewright[train]'") from error
+        raise InputError(
+            "training needs PyTorch: pip install torch==2.13.0, then 'path/to/placewright[train]'"
+        ) from error
     with counting(configuration.steps, "steps") as advance:
 
         def on_progress(progress: TrainingProgress) -> None:

@@ -67,7 +67,7 @@ def _board(out: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise InputError("training writes records for TensorBoard: pip install 'placewright[train]'") from error
+        raise InputError("training writes records for TensorBoard: pip install 'path/to/placewright[train]'") from error
     folder = out / "tensorboard"
     try:
         return SummaryWriter(str(folder), purge_step=step + 1)

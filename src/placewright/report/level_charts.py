@@ -41,7 +41,8 @@ def _chart(found: MemoryMap, level: int) -> Markup:
     edges = _edges(found)
     scale = _HEIGHT / top
     told = f"at most {format_bytes(max(use, default=0))} of {format_bytes(facts.capacity_bytes)}"
-    scaled = "the top is what it holds" if is_full else f"the top is {format_bytes(top)}"
+    whose = found.compiler if max(before, default=0) > max(use, default=0) else "the map"
+    scaled = "the top is what it holds" if is_full else f"the top is {format_bytes(top)}, the peak of {whose}"
     if not any(use) and not any(before):
         told, scaled = "empty", f"it holds {format_bytes(facts.capacity_bytes)}"
     drawing = element(

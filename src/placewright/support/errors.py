@@ -72,4 +72,4 @@ class MissingExtraError(PlacewrightError):
     """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}: pip install 'placewright[{extra}]'")
+        super().__init__(f"{purpose} needs {package}: pip install 'path/to/placewright[{extra}]'")

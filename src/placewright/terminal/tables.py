@@ -32,7 +32,16 @@ def drawn(parts: Iterable[RenderableType | None], *, styled: bool | None = False
     styled: with the codes of colours; None as the environment asks. roomy: tables and headings take all they need.
     """
     text = StringIO()
-    console = Console(file=text, force_terminal=styled, width=width(), highlight=False, markup=False, emoji=False)
+    # In a notebook rich would show each part at once, and leave the text empty.
+    console = Console(
+        file=text,
+        force_terminal=styled,
+        force_jupyter=False,
+        width=width(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     for part in parts:
         if part is not None:
             wide = roomy and (isinstance(part, Table) or getattr(part, "style", "") == "bold")

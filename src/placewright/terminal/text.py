@@ -33,8 +33,11 @@ def format_objective(objective: Objective, value: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage; of nothing, nothing."""
-    return f"{part / whole:.0%}" if whole else "-"
+    """A percentage, "<1%" for what would round to none; of nothing, nothing."""
+    if not whole:
+        return "-"
+    text = f"{part / whole:.0%}"
+    return "<1%" if text == "0%" and part > 0 else text
 
 
 def change(value: int, reference: int) -> str:
