@@ -1,6 +1,7 @@
 """The report of a memory map: what it shows, and that it loads nothing."""
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ import placewright
 from placewright.api.maps import MemoryMap
 from placewright.memory_levels.explain import transitions
 from placewright.report.memory_map import map_html
+from placewright.support.quantities import format_bytes
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,23 @@ def test_names_from_files_cannot_break_the_page() -> None:
     page = map_html(placewright.map_memory(hostile_graph(), "nnpi", solver="h0"))
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
+
+
+def test_the_scale_of_a_level_says_whose_peak_it_is(found: MemoryMap) -> None:
+    """Of DRAM it was the compiler's, beside the bytes of the map alone."""
+    level = len(found.chip.levels) - 1
+    assert max(found.compiler_bytes_in_use[level]) > found.peak_bytes(level)
+    peak = format_bytes(max(found.compiler_bytes_in_use[level]))
+    assert f"the top is {peak}, the peak of {found.compiler}" in map_html(found)
+
+
+@pytest.mark.parametrize("width", [390, 800])
+def test_figures_below_each_other_have_no_rule_between_them(found: MemoryMap, browser: Any, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.set_content(map_html(found))
+    sides = page.evaluate(
+        """() => [...document.querySelectorAll('.map-figures .figure')]
+            .map((node) => [getComputedStyle(node).borderLeftWidth, getComputedStyle(node).paddingLeft])"""
+    )
+    page.close()
+    assert sides == [["0px", "0px"]] * 4
