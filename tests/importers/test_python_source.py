@@ -149,3 +149,16 @@ def test_the_message_of_a_users_error_is_whole(tmp_path: Path, own_imports: None
         InputError, match=r"ImportError: cannot load it: (very ){40}long for want of a nail \(nail.py:1\)$"
     ):
         load_graph(f"{tmp_path / 'nail.py'}:build")
+
+
+def test_what_an_error_was_raised_from_is_told(tmp_path: Path, own_imports: None) -> None:
+    """What imports lazily, as transformers does, hides why in a message of its own."""
+    text = (
+        "try:\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
+        "        raise OSError('half way') from error\n"
+        "except OSError as error:\n    raise ImportError('cannot import it') from error\n"
+    )
+    (tmp_path / "lazy.py").write_text(text)
+    caused = r"ImportError: cannot import it \(lazy.py:7\), caused by ZeroDivisionError: division by zero$"
+    with pytest.raises(InputError, match=caused):
+        load_graph(f"{tmp_path / 'lazy.py'}:build")

@@ -17,6 +17,8 @@ PLUGIN_PREFIX = "placewright_plugin_"
 FAILURES = (Exception, SystemExit)
 #: Messages of the user's code are told whole up to so many characters.
 _MAX_MESSAGE = 2000
+#: How far the chain of what an error was raised from is followed.
+_MAX_CAUSES = 20
 
 
 def load_file(path: Path, name: str) -> ModuleType:
@@ -68,5 +70,13 @@ def described(error: BaseException, file: Path | None = None) -> str:
         of_file = [frame for frame in frames if file is not None and Path(frame.filename) == file.absolute()]
         place = "".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (of_file or frames)[-1:])
         what = str(error)
-    message = shown(" ".join(what.split()) or "no message", _MAX_MESSAGE)
-    return f"{type(error).__name__}: {message}{f' ({place})' if place else ''}"
+    told = f"{type(error).__name__}: {_message(what)}{f' ({place})' if place else ''}"
+    # What a library raises from another error may hide that one's message, as lazy imports of transformers do.
+    root = error
+    for _ in range(_MAX_CAUSES):
+        root = root.__cause__ or root
+    return told if root is error else f"{told}, caused by {type(root).__name__}: {_message(str(root))}"
+
+
+def _message(text: str) -> str:
+    return shown(" ".join(text.split()) or "no message", _MAX_MESSAGE)
