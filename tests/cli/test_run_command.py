@@ -17,6 +17,13 @@ def build():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)), torch.ones(2, 8)
 
+def named():
+    model, arguments = build()
+    return model, (), {"input": arguments[0]}
+
+def clash():
+    return torch.nn.Linear(1, 1), (), {"steps": torch.ones(1)}
+
 def nothing():
     return torch.nn.Linear(1, 1)
 
@@ -48,6 +55,14 @@ def test_a_run_is_told_beside_its_plan(placewright: Placewright, net: Path, tmp_
     assert found["planned_ns"] == json.loads(plan.read_text())["metrics"]["step_time_ns"]
     assert [device["device"] for device in found["devices"]] == ["cpu:0", "cpu:1"]
     assert sum(device["num_ops"] for device in found["devices"]) == len(json.loads(plan.read_text())["ops"]["name"])
+
+
+def test_arguments_by_name_are_run_and_measured(placewright: Placewright, net: Path, tmp_path: Path) -> None:
+    run = placewright("run", f"{net}:named", "--steps", "1", "--calibrate")
+    assert run.code == 0, run.err
+    assert "as planned" in run.out
+    profiled = placewright("profile", f"{net}:named", "-o", tmp_path / "here")
+    assert profiled.code == 0, profiled.err
 
 
 def test_the_example_runs_as_a_training_step(placewright: Placewright) -> None:
@@ -82,6 +97,7 @@ def test_a_training_step_runs_within_a_limit(placewright: Placewright, tmp_path:
         ("{net}:bild", (), "net.py' has no function 'bild'"),
         ("{net}:number", (), "net.py' has no function 'number'"),
         ("{net}:nothing", (), "net.py:nothing' must return a module and its arguments, not a Linear"),
+        ("{net}:clash", (), "gives its module 'steps' by name, which `run` takes for its own; give it by position"),
         ("absent.py:build", (), "cannot read 'absent.py': No such file or directory"),
         ("{net}:build", ("-d", "gpu:0"), "device 'gpu:0' cannot run a plan; cpu:0, cpu:1, cuda:0 and so on can"),
         ("{net}:build", ("-d", "cpu:0,cuda:99"), "device 'cuda:99' is not there: "),
