@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="module")
 def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One of Ray's on this machine, of five cores, which the tests of a module share, as starting it takes seconds."""
-    ray = pytest.importorskip("ray", reason="the ray extra is not installed")
+    pytest.importorskip("ray", reason="the ray extra is not installed")
     from placewright.support.ray_cluster import connect
 
     # Ray writes a token there, which the process keeps for the next cluster.
@@ -62,6 +62,6 @@ def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
-        assert connect("local", 5)
+        connection = connect("local", 5)
         yield
-        ray.shutdown()
+        connection.end([])

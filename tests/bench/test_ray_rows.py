@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,19 @@ def test_without_an_actor_and_a_node_for_one_the_end_is_a_sentence(
     assert results.rows
 
 
+@pytest.mark.parametrize("ends", ["os._exit(1)", "connection.end([])"])
+def test_an_end_by_ray_is_told(ends: str) -> None:
+    """Where the cluster's head is gone Ray ends the process at once, as os._exit does."""
+    code = "import os; from placewright.support.ray_cluster import Connection\n"
+    code += f"connection = Connection(is_own=True, watched='head:6379')\n{ends}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    told = (
+        "placewright: error: the program was ended from outside, as Ray does when the head of its cluster (head:6379)"
+    )
+    assert (ended.stderr.startswith(told), ended.stderr.count("\n")) == ((True, 1) if ended.returncode else (False, 0))
+    assert ended.returncode == ("exit" in ends)
+
+
 def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = list[str]()
 
@@ -142,7 +156,9 @@ def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    assert all(map(partial(connect, cores=1), ("192.0.2.2:42449", "head:6379", "ray://head:10001")))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    for address in ("192.0.2.2:42449", "head:6379", "ray://head:10001"):
+        connect(address, 1).end([])
     assert tried == ["192.0.2.2:42449", "head:6379", "ray://head:10001"]
     for address in ("head", "head:", ":6379", "head:port"):
         with pytest.raises(

@@ -71,7 +71,7 @@ class RayWorkers:
     """
 
     def __init__(self, address: str, most: int, suite: BenchSuite, plugins: Sequence[Path] = ()) -> None:
-        self._is_own_connection = connect(address, most)
+        self._connection = connect(address, most)
         self._spare: list[ActorHandle] = []
         try:
             check_cores(most)
@@ -86,10 +86,7 @@ class RayWorkers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_own_connection:
-            ray.shutdown()
-        else:
-            _kill(self._spare)
+        self._connection.end(self._spare)
 
     def start(self) -> RayWorker:
         """One of those that have started, or a new one, which may have to wait for a node."""

@@ -8,7 +8,6 @@ gradient back. Every machine needs this version of placewright, PyTorch and Ray.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 
 from placewright.datasets.problem_set import ProblemSet
@@ -44,16 +43,16 @@ class RayWorkers(Workers):
         Raises InputError when there is no such cluster or it has too few cores, PlacewrightError when an actor does not
         start.
         """
-        self._is_own_connection = connect(address, actors)
+        self._connection = connect(address, actors)
         self._actors: list[ActorHandle] = []
         try:
             self._start(problem_sets, configuration, actors)
         except BaseException:
-            self._end()
+            self._connection.end(self._actors)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end()
+        self._connection.end(self._actors)
 
     def _start(
         self, problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, actors: int
@@ -64,14 +63,6 @@ class RayWorkers(Workers):
         sent = SentConfiguration.of(configuration)
         self._actors = [make.remote(graphs, sent, MAX_OPS_KEPT // actors) for _ in range(actors)]
         wait_for_start(self._actors)
-
-    def _end(self) -> None:
-        if self._is_own_connection:
-            ray.shutdown()  # ends its actors too
-        else:
-            with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
-                for actor in self._actors:
-                    ray.kill(actor)
 
     def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
         try:

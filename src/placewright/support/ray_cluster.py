@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
 from placewright.version import VERSION
@@ -43,8 +46,39 @@ def wait_for_start(actors: Sequence[ActorHandle]) -> None:
         raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
 
 
-def connect(address: str, cores: int) -> bool:
-    """Whether this program has connected only now; one that is connected to a cluster already stays with it.
+#: Says its argument on stderr, unless it is told before that all is well.
+_WATCH = "import sys; sys.stdin.read() or print(sys.argv[1], file=sys.stderr)"
+
+
+class Connection:
+    """A connection to a cluster, and its end. is_own: whether it was made here. watched: the address of a cluster that
+    Ray ends the process with, at once and without a word; "" where it does not."""
+
+    def __init__(self, *, is_own: bool, watched: str = "") -> None:
+        self._is_own = is_own
+        self._watcher: subprocess.Popen[str] | None = None
+        if watched:
+            told = (
+                "placewright: error: the program was ended from outside, as Ray does when the head of its cluster "
+                f"({shown(watched)}) or the node on this machine is gone"
+            )
+            command = [sys.executable, "-I", "-c", _WATCH, told]
+            self._watcher = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end(self, actors: Sequence[ActorHandle]) -> None:
+        """Ends the connection and so the actors; of a connection that others have, too, only these."""
+        if self._is_own:
+            ray.shutdown()
+        else:
+            with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
+                for actor in actors:
+                    ray.kill(actor)
+        if self._watcher is not None:
+            self._watcher.communicate("all is well")
+
+
+def connect(address: str, cores: int) -> Connection:
+    """A connection made now; a program that is connected to a cluster already stays with it.
 
     address: "local" for a cluster of this machine with so many cores, which ends with the connection; "auto" for the
     one that Ray finds (RAY_ADDRESS, or one running here); "HOST:PORT", as Ray prints it, for one that this machine is a
@@ -58,7 +92,7 @@ def connect(address: str, cores: int) -> bool:
             "ray://HOST:PORT"
         )
     if ray.is_initialized():
-        return False
+        return Connection(is_own=False)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise Ray warns of what it means to change
     own = {"num_cpus": cores, "include_dashboard": False} if address == "local" else {}
@@ -68,4 +102,4 @@ def connect(address: str, cores: int) -> bool:
     except Exception as error:  # of many kinds: no cluster, another version of Python or Ray, a port that is taken ...
         reason = shown(str(error).strip().partition("\n")[0].partition(". ")[0])
         raise InputError(f"there is no Ray cluster to use at '{shown(address)}': {reason}") from error
-    return True
+    return Connection(is_own=True, watched="" if address == "local" or address.startswith("ray://") else address)

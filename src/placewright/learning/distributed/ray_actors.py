@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ class RayActors(Actors):
 
     def __init__(self, address: str, count: int) -> None:
         """Raises InputError when there is no such cluster or it has too few cores."""
-        self._is_own_connection = connect(address, count)
+        self._connection = connect(address, count)
         self._handles: list[ActorHandle] = []
         try:
             check_cores(count)
@@ -34,12 +34,7 @@ class RayActors(Actors):
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._is_own_connection:
-            ray.shutdown()
-            return
-        with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
-            for handle in self._handles:
-                ray.kill(handle)
+        self._connection.end(self._handles)
 
     def shared(self, value: Any) -> Any:
         return ray.put(value)
