@@ -291,7 +291,7 @@ def test_bad_input_is_one_sentence(function: Any, args: Any, options: Any, sente
 
 def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'placewright\[jax\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'path/to/placewright\[jax\]'"):
         from_jax(loss, (WEIGHTS, X))
 
 

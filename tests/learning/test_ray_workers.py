@@ -34,7 +34,7 @@ def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch:
     for module in ("learning.ray_workers", "support.ray_cluster"):
         monkeypatch.delitem(sys.modules, f"placewright.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'placewright\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'path/to/placewright\[ray\]'"):
         train(data, SHORT, tmp_path, name="small", ray="local")
 
 

@@ -342,7 +342,7 @@ def test_a_graph_too_large_for_a_model_is_left_to_the_warm_start() -> None:
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
-    with pytest.raises(MissingExtraError, match=r"'placewright\[cp\]'"):
+    with pytest.raises(MissingExtraError, match=r"placewright\[cp\]'"):
         CpSat().solve(hard_problem(), SearchRun())
 
 
