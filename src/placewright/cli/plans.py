@@ -129,7 +129,7 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Write a plan for another tool, or a memory map as csv or device-map."""
+    """Write a plan or a memory map for another tool."""
     from placewright.cli.mapping import export_map
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import emit
