@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placewright.memory_levels.bounds import ALONE, alone_bound
-from placewright.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import Int64, Levels, MemoryProblem
 from placewright.memory_levels.record import MappedOp, MappedTensor, MemoryMap
 from placewright.memory_levels.run import MapResult
@@ -25,8 +25,9 @@ def assemble_map(
     options: Mapping[str, Any] | None = None,
 ) -> MemoryMap:
     """The map of a result. options: of the run, JSON values; they become part of its configuration."""
-    compiler = COMPILERS[BASELINE](problem)
-    compiler_ps, _, compiler = problem.evaluate_one(compiler)
+    of_rules = {name: problem.evaluate_one(rule(problem)) for name, rule in COMPILERS.items()}
+    best_rule = min(of_rules, key=lambda name: of_rules[name][0])
+    compiler_ps, _, compiler = of_rules[best_rule]
     bound_ps, bound_reason = max((result.bound_ps, result.bound_reason), (alone_bound(problem), ALONE))
     return MemoryMap(
         graph_name=problem.graph.name,
@@ -36,7 +37,7 @@ def assemble_map(
         ops=_ops(problem, result.levels, compiler),
         tensors=_tensors(problem, result.levels, compiler),
         latency_ps=result.latency_ps,
-        compiler=BASELINE,
+        compiler=best_rule,
         compiler_ps=compiler_ps,
         others=dict(result.baselines),
         bound_ps=bound_ps,

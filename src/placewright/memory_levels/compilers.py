@@ -1,4 +1,4 @@
-"""Rules by which a compiler would map tensors: what every other map is compared with.
+"""Rules by which a compiler would map tensors: the fastest of them is what a map is compared with.
 
 The native compiler of the NNP-I is not public. H6 stands for it: activations have the SRAM, weights have the LLC.
 """
@@ -53,5 +53,5 @@ def _of_role(problem: MemoryProblem, *, weights: bool) -> list[int]:
 COMPILERS: Mapping[str, Callable[[MemoryProblem], Levels]] = MappingProxyType(
     {"h0": in_order, "h1": spilling, "h6": partitioned}
 )
-#: The one that maps are compared with where nobody says otherwise.
+#: The one that stands for the native compiler, in rewards and in the rows of the benchmark.
 BASELINE = "h6"

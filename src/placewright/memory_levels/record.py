@@ -89,7 +89,7 @@ class MemoryMap:
     latency_ps
         Of one run of the network.
     compiler, compiler_ps
-        The compiler whose map this one is compared with, and its latency.
+        The compiler's rule whose map is fastest, with which this one is compared, and its latency.
     others
         Latency by name of what else ran.
     bound_ps, bound_reason
