@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
 
-from placewright.analysis.outcome import captured_order, gain_words, one_device_words
+import placewright
+from placewright.analysis.outcome import captured_order, gain_words, one_device_words, rival_words
+from placewright.graph import Graph, Phase
 from placewright.machine import Link
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
+from placewright.plans.one_device import within_one_device
 from placewright.plans.record import OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
@@ -104,3 +109,74 @@ def test_the_checker_does_not_let_one_device_be_slower_than_it_is() -> None:
     assert check_plan(replace(plan, one_device=slower), PAIR, problem.time_ns) == [
         "d0 alone takes 20 ns, not 2000 as the plan says"
     ]
+
+
+def read_late(scale: int = 1, phase: Phase = "") -> Graph:
+    """What a makes is read by b at once and by e at the end: 21 bytes while c runs; 12 where a runs twice."""
+    graph = graph_of(
+        {
+            "a": ("", 10 * scale),
+            "b": ("a", scale),
+            "c": ("b", 10 * scale),
+            "d": ("c", scale),
+            "e": ("a d", scale),
+        }
+    )
+    return replace(graph, ops=tuple(replace(op, kind="elementwise", phase=phase) for op in graph.ops))
+
+
+READ_LATE = read_late()
+
+
+def on_a_small_fast_and_a_large_slow_device(limit: int = 13, **rest: Any) -> Problem:
+    """d0 takes 1 ns for an op, d1 100."""
+    times = np.tile(np.array([[1, 100]]), (5, 1))
+    limits = (limit, 100)
+    return Problem(graph=READ_LATE, machine=machine_of(2), time_ns=times, memory_limits_bytes=limits, **rest)
+
+
+def test_a_device_that_holds_the_step_where_ops_run_again_is_what_a_plan_is_compared_with() -> None:
+    """d1 alone takes 500 ns, and was what plans were compared with; d0 runs a twice, 6 ns."""
+    problem = on_a_small_fast_and_a_large_slow_device()
+    within = within_one_device(problem, 0, None, ())
+    assert within is not None
+    assert (within.device, within.metrics.step_time_ns, within.metrics.busy_ns) == (0, 6, (6, 0))
+    assert within.metrics.peak_bytes[0] <= 13
+    result = make_method("single-device").solve(problem, SearchRun(Budget(evaluations=30)))
+    plan = assemble_plan(problem, result, solver="single-device", seconds=0.25, within=within)
+    assert known(plan) == within
+    assert one_device_words(plan, within) == "d0 (any) with recomputation"
+    assert gain_words(plan) == "8233.3% more than d0 alone with recomputation"
+    assert list(rival_words(plan)) == ["d0 alone with recomputation is faster: plan for any and no other device"]
+    assert check_plan(plan, READ_LATE, problem.time_ns) == []
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        on_a_small_fast_and_a_large_slow_device(limit=11),  # e reads 10 + 1 and makes 1
+        on_a_small_fast_and_a_large_slow_device(limit=30),  # fits as it is
+        on_a_small_fast_and_a_large_slow_device(objective="peak-memory"),
+        on_a_small_fast_and_a_large_slow_device(constraints=Constraints(pins=(("a", "d1"),))),
+    ],
+    ids=["too small", "large enough", "peak memory", "pinned"],
+)
+def test_nothing_runs_again_where_that_cannot_help(problem: Problem) -> None:
+    assert within_one_device(problem, 0, None, ()) is None
+
+
+def test_what_is_to_run_once_runs_once_on_one_device_too() -> None:
+    assert within_one_device(on_a_small_fast_and_a_large_slow_device(), 0, None, ["*"]) is None
+
+
+def test_a_training_step_that_no_accelerator_holds_says_what_it_is_not_compared_with(tmp_path: Path) -> None:
+    """Of 210 MiB the GPU has 150: one of the two large tensors is moved or made again."""
+    mib = 10 * 2**20
+    graph = read_late(mib, "backward")
+    words = "smaller batches with gradient accumulation on one device are not compared, they need the model: "
+    plan = placewright.plan(graph, "cpu+rtx3090", memory_limit={"gpu0": 15 * mib}, evaluations=50)
+    assert (plan.machine.devices[known(plan).device].name, known(plan).order) == ("gpu0", "rematerialization")
+    assert [line.startswith(words) for line in rival_words(plan)][-1]
+    placewright.save(plan, tmp_path / "plan.json")
+    assert placewright.load(tmp_path / "plan.json") == plan
+    assert not list(rival_words(placewright.plan(graph, "cpu+rtx3090", evaluations=50)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from placewright.bounds.bound import BoundReason
 from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, OneDevice, Plan
+from placewright.rematerialization.solve import NAME as REMATERIALIZATION
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
@@ -115,7 +116,47 @@ def one_device_words(plan: Plan, one: OneDevice) -> str:
     """Which device alone the plan is compared with, and in which order: "gpu0 (h100), captured order"."""
     apart = f" but for {counted(one.num_elsewhere, 'op')} that must run elsewhere" if one.num_elsewhere else ""
     order = "captured order" if one.order == "input-order" else f"{one.order} order"
+    if again := again_words(one):
+        return f"{device_words(plan, one.device)}{again}"
     return f"{device_words(plan, one.device)}{apart}, {order}"
+
+
+def alone_words(plan: Plan, one: OneDevice) -> str:
+    """That device for the end of a comparison: "gpu0 alone", "gpu0 alone with recomputation"."""
+    return f"{plan.machine.devices[one.device].name} alone{again_words(one)}"
+
+
+def again_words(one: OneDevice) -> str:
+    """What one device does to keep its limit, as in " with recomputation", or moves to the host; empty where each op
+    runs once."""
+    if one.order != REMATERIALIZATION:
+        return ""
+    # One device transfers nothing but what it moves.
+    return f" with recomputation{' or moves' if one.metrics.num_transfers else ''}"
+
+
+def rival_words(plan: Plan) -> Iterator[str]:
+    """What is known to be faster than the plan; and what people do with a training step that no accelerator holds, of
+    which nothing is known without its model."""
+    one, machine = plan.one_device, parted(plan.machine)[0]
+    if one is None or machine.num_devices == 1:
+        return
+    fits_alone = one.metrics.bytes_over_limit == 0 and plan.objective == "step-time" and not one.num_elsewhere
+    if fits_alone and one.metrics.fitness(plan.objective)[:2] < plan.metrics.fitness(plan.objective)[:2]:
+        better = "fits" if plan.metrics.bytes_over_limit else "is faster"
+        yield f"{alone_words(plan, one)} {better}: plan for {machine.devices[one.device].kind} and no other device"
+    kept_by = [
+        plan.memory_limits_bytes[index]
+        for index, device in enumerate(machine.devices)
+        if not device.is_cpu or all(each.is_cpu for each in machine.devices)
+    ]
+    held = one.order != REMATERIALIZATION and one.metrics.bytes_over_limit == 0
+    held = held and any(limit is None or limit >= one.metrics.peak_memory_bytes for limit in kept_by)
+    if not held and any(op.phase == "backward" for op in plan.ops):
+        yield (
+            "smaller batches with gradient accumulation on one device are not compared, they need the model: "
+            "placewright fit MODEL --alternatives"
+        )
 
 
 def gain_words(plan: Plan) -> str:
@@ -130,7 +171,7 @@ def gain_words(plan: Plan) -> str:
         return "where no order tried fits one device"
     if plan.gain is None or (plan.machine.num_devices == 1 and plan.gain == 0):
         return ""
-    alone = "the captured order" if plan.machine.num_devices == 1 else f"{plan.machine.devices[one.device].name} alone"
+    alone = "the captured order" if plan.machine.num_devices == 1 else alone_words(plan, one)
     if plan.gain == 0:
         return f"no gain over {alone}"
     return f"{share_words(plan.gain)} {'less' if plan.gain > 0 else 'more'} than {alone}"

@@ -23,6 +23,7 @@ from placewright.machines.host import parted
 from placewright.methods.plugins import solve
 from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.assemble import assemble_plan
+from placewright.plans.one_device import within_one_device
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
@@ -182,6 +183,7 @@ def plan(
         again = least_memory(problem, rerun, slowdown, keep, host)
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun, keep, host)
+    within = within_one_device(problem, seed, limits.seconds, keep, interrupted)
     options = {
         **recorded_options(model, dims, limits),
         "training": training,
@@ -192,7 +194,9 @@ def plan(
     }
     seconds = time.perf_counter() - began
     return Plan.of(
-        assemble_plan(problem, result, solver=solver, seconds=seconds, options=options, again=again, host=host)
+        assemble_plan(
+            problem, result, solver=solver, seconds=seconds, options=options, again=again, host=host, within=within
+        )
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.analysis.outcome import device_words
+from placewright.analysis.outcome import again_words, device_words
 from placewright.export.map_choice import DeviceChoice, choose_devices
 from placewright.export.module_record import has_record
 from placewright.export.module_ties import module_ties
@@ -110,7 +110,7 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
         )
     if one is None or one.metrics.bytes_over_limit:
         return
-    name = f"{device_words(plan, one.device)} alone"
+    name = f"{device_words(plan, one.device)} alone{again_words(one)}"
     if own.anew.fitness(plan.objective)[:2] >= one.metrics.fitness(plan.objective)[:2]:
         yield f"this map is no better than {name}"
     elif own.one_at_a_time_ns > one.metrics.step_time_ns:

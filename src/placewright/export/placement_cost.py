@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.analysis.outcome import device_words
+from placewright.analysis.outcome import again_words, device_words
 from placewright.costs import estimate_costs
 from placewright.graph import Graph
 from placewright.methods.table import default_evaluations, make_method
@@ -117,4 +117,4 @@ def one_device_words(plan: Plan) -> str:
     if one is None:
         return ""
     taken = "does not hold it" if one.metrics.bytes_over_limit else format_time_ns(one.metrics.step_time_ns)
-    return f"; {device_words(plan, one.device)} alone {taken}"
+    return f"; {device_words(plan, one.device)} alone{again_words(one)} {taken}"

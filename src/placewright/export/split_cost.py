@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.analysis.outcome import device_words
+from placewright.analysis.outcome import again_words, device_words
 from placewright.export.pipelining import (
     Split,
     find_split,
@@ -94,7 +94,7 @@ def split_objections(plan: Plan, graph: Graph, found: SplitJudgement) -> Iterato
     if own.bytes_over_limit and not plan.metrics.bytes_over_limit:
         yield f"this split does not fit, unlike the plan: {format_bytes(own.bytes_over_limit)} over the limits"
     if one is not None and not one.metrics.bytes_over_limit and _slowest(found.own) >= one.metrics.step_time_ns:
-        yield f"no pipeline of these stages is faster than {device_words(plan, one.device)} alone"
+        yield f"no pipeline of these stages is faster than {device_words(plan, one.device)} alone{again_words(one)}"
     for name, stage in inputs_in_later_stages(graph, found.split):
         yield f"stage {stage} reads the input '{name}', which torch.distributed.pipelining hands to stage 0 alone"
     if shared := list(parameters_in_several_stages(graph, found.split)):

@@ -14,7 +14,7 @@ from placewright.machines.host import HostMemory
 from placewright.plans import schedule
 from placewright.plans.buffers import buffers_and_curves
 from placewright.plans.one_device import best_one_device
-from placewright.plans.record import BaselineOutcome, MemoryCurve, Plan
+from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics, status_of
 from placewright.rematerialization.proofs import bound_of_reruns
@@ -38,6 +38,7 @@ def assemble_plan(
     options: Mapping[str, Any] | None = None,
     again: Rematerialized | None = None,
     host: HostMemory | None = None,
+    within: OneDevice | None = None,
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
@@ -62,7 +63,7 @@ def assemble_plan(
         bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0, host=host)
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)
-    one_device = best_one_device(before, result)
+    one_device = best_one_device(before, result, within)
     return Plan(
         graph_name=problem.graph.name,
         graph_fingerprint=problem.graph.fingerprint,

@@ -159,7 +159,8 @@ class OneDevice:
     device
         Its index into `machine.devices`.
     order
-        The method whose order runs there; "input-order" for the captured one.
+        The method whose order runs there; "input-order" for the captured one, "rematerialization" where ops run again
+        in that order, or what they make is moved to the host's memory and back.
     num_elsewhere
         How many ops pins, forbidden devices or groups keep off it.
     metrics

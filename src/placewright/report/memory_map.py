@@ -57,7 +57,8 @@ def _heading(found: MemoryMap) -> Markup:
 
 def _figures(found: MemoryMap) -> Markup:
     explained = explain_map(found)
-    before = f"{found.speedup:.4g} times as fast", f"compiler {found.compiler}, the best rule: {format_ps(found.compiler_ps)}"
+    rule = f"compiler {found.compiler}, the best rule: {format_ps(found.compiler_ps)}"
+    before = f"{found.speedup:.4g} times as fast", rule
     parts = [
         f"computes {format_ps(explained.compute_ps)}",
         f"overhead of ops {format_ps(explained.overhead_ps)}",

@@ -13,6 +13,7 @@ from placewright.analysis.outcome import (
     limit_words,
     one_device_words,
     proven_infeasible,
+    rival_words,
     share_words,
     title_words,
 )
@@ -49,6 +50,7 @@ def heading(plan: Plan) -> Markup:
             element("h1", title_words(plan), " ", status),
             element("p", " · ".join(facts), class_="facts"),
             *([element("p", limited[0].upper(), limited[1:], class_="facts")] if limited else []),
+            *(element("p", words[0].upper(), words[1:], ".", class_="facts") for words in rival_words(plan)),
             element("p", basis_words(plan.time_sources, plan.machine), class_="facts basis"),
         ]
     )

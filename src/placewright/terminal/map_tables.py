@@ -30,8 +30,9 @@ def map_tables(found: MemoryMap, written: Mapping[str, str] | None = None) -> It
     """What `map` prints, and `show` of a map."""
     explained = explain_map(found)
     yield heading(f"{found.graph_name} on {found.chip.name}: {format_ps(found.latency_ps)}")
-    faster = f"{found.speedup:.4g}x as fast as compiler {found.compiler}'s map ({format_ps(found.compiler_ps)}), the best rule"
-    yield line(f"{faster}; {counted(len(found.ops), 'op')}, {counted(len(found.tensors), 'tensor')}")
+    rule = f"compiler {found.compiler}'s map ({format_ps(found.compiler_ps)}), the best rule"
+    size = f"{counted(len(found.ops), 'op')}, {counted(len(found.tensors), 'tensor')}"
+    yield line(f"{found.speedup:.4g}x as fast as {rule}; {size}")
     bound = f"no map is faster than {format_ps(found.bound_ps)}: {found.bound_reason}"
     yield line(f"{bound}; {gap_words(found.gap)}" if found.bound_ps else "nothing is proven about other maps")
     yield ""

@@ -19,6 +19,7 @@ from placewright.analysis.outcome import (
     gain_words,
     limit_words,
     one_device_words,
+    rival_words,
     stopped_words,
     took_words,
     verdict_words,
@@ -54,7 +55,8 @@ def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[Ren
     """The parts to print. written: what was written, by path."""
     basis = line(basis_words(plan.time_sources, plan.machine), "dim")
     limited = [line(words)] if (words := limit_words(plan)) else []
-    parts: list[RenderableType] = [heading(headline(plan)), *limited, basis, _outcomes(plan), ""]
+    rivals = [line(words, "yellow") for words in rival_words(plan)]
+    parts: list[RenderableType] = [heading(headline(plan)), *limited, *rivals, basis, _outcomes(plan), ""]
     parts += _missing(plan) if plan.status == "infeasible" else [_device_table(plan)]
     parts += [_moved(plan), "", *_baselines(plan), line(_effort(plan))]
     if written:
