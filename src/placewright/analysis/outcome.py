@@ -7,8 +7,10 @@ from pathlib import PurePath
 
 from placewright.bounds.bound import BoundReason
 from placewright.machines.host import parted
+from placewright.plans.one_device import TIMED_ALONE
 from placewright.plans.record import BaselineOutcome, OneDevice, Plan
 from placewright.rematerialization.solve import NAME as REMATERIALIZATION
+from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Files may state any number; more than this many seconds is shown as this many.
@@ -42,6 +44,9 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "tensors that must be moved or made again": "within the memory limit so much must be run again or waited for",
     "proven by the solver": "the search tried all others or ruled them out",
 }
+
+#: What the order of one device is called, where it is not its method's name.
+_ORDERS = {INPUT_ORDER.name: "captured order", TIMED_ALONE: "captured order, timed alone"}
 
 #: What frameworks call graphs that nobody named: classes of PyTorch, and what exporters write into ONNX files.
 _NO_NAMES = frozenset(
@@ -115,7 +120,7 @@ def device_words(plan: Plan, device: int) -> str:
 def one_device_words(plan: Plan, one: OneDevice) -> str:
     """Which device alone the plan is compared with, and in which order: "gpu0 (h100), captured order"."""
     apart = f" but for {counted(one.num_elsewhere, 'op')} that must run elsewhere" if one.num_elsewhere else ""
-    order = "captured order" if one.order == "input-order" else f"{one.order} order"
+    order = _ORDERS.get(one.order, f"{one.order} order")
     if again := again_words(one):
         return f"{device_words(plan, one.device)}{again}"
     return f"{device_words(plan, one.device)}{apart}, {order}"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
 from placewright.api.measured_placements import Runner, check_solver
 from placewright.api.module_planner import ModulePlanner
@@ -232,6 +233,7 @@ class Compiled:
             files = folder / f"{name}-run"
             every = Calibration(made.graph, for_all, parameters, tensors, files, options, steps)
             plan, made.rounds = every.best(Plan.of(made.module.step.plan))
+            plan = beside_first_device(plan, made.alone)
         made.module = self._running(program, plan, parameters, tensors)
         self.plan = plan
         return made.rounds

@@ -5,6 +5,7 @@ Imported by PyTorch through the entry point `torch_dynamo_backends`.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 from collections import OrderedDict
@@ -20,9 +21,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from placewright.analysis.advice import shortage_words
+from placewright.analysis.outcome import gain_words
 from placewright.api.arguments import globs
+from placewright.api.beside_one_device import plan_beside_one_device
 from placewright.api.compiled import MAX_PLANS
-from placewright.api.functions import plan as make_plan
 from placewright.api.profiles import Profile, write_times
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.machine import cores_by_device
@@ -34,7 +36,11 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.importers.torch_kernels import kernels_kept
 from placewright.machine import Machine
+from placewright.plans.record import Plan
 from placewright.support.errors import InputError
+from placewright.support.quantities import counted, format_bytes, format_time_ns
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class RefusedError(InputError, ShortenTraceback):
@@ -62,6 +68,9 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         What PyTorch captured.
     options
         `devices`, `inductor`, and whatever else `placewright.compile` takes as options of the plan.
+
+    The logger `placewright.api.dynamo` says at level INFO what is planned for each graph: its time, beside the best
+    single device's, and its peak memory.
 
     Open sizes, of `dynamic=True` or of a second shape, are planned for each set of sizes that comes, and the latest
     plans kept.
@@ -210,9 +219,10 @@ class _PlannedGraph:
                 with tempfile.TemporaryDirectory() as folder:
                     found = self._profile.measure(self._program, self._machine, (), inputs, places=self._places)
                     times = write_times(found, self._machine, Path(folder), "op-times")
-                    plan = make_plan(self._program.graph, self._machine, measured=times.shared, **self._options)
+                    plan = plan_beside_one_device(self._program.graph, self._machine, times, self._options)
                 if self._options.get("memory_limit") is not None and plan.status == "infeasible":
                     raise InputError(shortage_words(plan))
+                _LOGGER.info("%s", _planned_words(plan))
                 self._step = TorchStep(self._program, plan, self._workers, self._places)
                 if self._inductor:
                     with unchanged(self._step.overwritten((), inputs)):
@@ -220,6 +230,13 @@ class _PlannedGraph:
             out = self._step.run((), inputs)
         results = iter([out[tensor] for tensor in self._program.results])
         return [next(results) if isinstance(end, torch.fx.Node) else end for end in self._end]
+
+
+def _planned_words(plan: Plan) -> str:
+    """What was planned for one graph, in one line."""
+    gain = f", {words}" if (words := gain_words(plan)) else ""
+    time, peak = format_time_ns(plan.step_time_ns), format_bytes(plan.metrics.peak_memory_bytes)
+    return f"a graph of {counted(len(plan.ops), 'op')} on {plan.machine.name}: planned {time}{gain}; peak memory {peak}"
 
 
 def _stays(tensor: Any) -> bool:

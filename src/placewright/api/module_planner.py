@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
 from placewright.api.arguments import globs
+from placewright.api.beside_one_device import plan_beside_one_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.memory_limits import host_and_limits
 from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
@@ -187,8 +188,10 @@ class ModulePlanner:
                 raise InputError(f"the plan cannot be run as it is: {problem}")
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)
-            alone = make_plan(graph, first_device(self.machine), measured=times.alone, solver="input-order")
-            plan = self.given or make_plan(graph, self.machine, measured=times.shared, **options)
+            # The plan of one device knows no other kind than the first.
+            of_first = of_first_device(times.alone, self.machine, folder)
+            alone = make_plan(graph, first_device(self.machine), measured=of_first, solver="input-order")
+            plan = self.given or plan_beside_one_device(graph, self.machine, times, options)
             if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
                 there = f"; {format_bytes(beside)} of gradients that are there before count, too" if beside else ""
                 raise InputError(f"{shortage_words(plan)}{there}")
@@ -226,7 +229,7 @@ class ModulePlanner:
     def _times(self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path) -> OpTimes:
         named = self._measured
         if named is not None and named.exists():
-            return OpTimes(alone=of_first_device(named, self.machine, folder), shared=named)
+            return OpTimes(alone=named, shared=named)
         found = self._profile.measure(
             program, self.local, parameters, tensors, self.optimizer, self.local_places, memory_limit=self.limit
         )

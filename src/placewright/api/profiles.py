@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
 from placewright.api.functions import plan as make_plan
-from placewright.costs.measured import write_measured, write_measured_by_device
+from placewright.costs.measured import write_measured_by_device
 from placewright.execution.devices import cores_of
 from placewright.execution.op_library import read_library, write_library
 from placewright.execution.profile_summary import Handover
@@ -178,9 +178,7 @@ def write_times(profiled: Mapping[str, Profiled], machine: Machine, folder: Path
     write_measured_by_device(times.shared, {kind: each.shared for kind, each in profiled.items()})
     if machine.num_devices == 1:
         return OpTimes(alone=times.shared, shared=times.shared)
-    # The plan of one device knows no other kind than the first.
-    first = machine.devices[0].kind
-    write_measured(times.alone, profiled[first].alone, first)
+    write_measured_by_device(times.alone, {kind: each.alone for kind, each in profiled.items()})
     return times
 
 

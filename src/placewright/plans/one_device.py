@@ -10,7 +10,7 @@ import numpy as np
 import placewright._core as _core
 from placewright.machines.host import usual_host
 from placewright.machines.topology import only
-from placewright.plans.record import OneDevice
+from placewright.plans.record import OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Metrics
@@ -24,6 +24,8 @@ from placewright.search.run.search_run import SearchRun
 
 #: An order of ops with transfers early, late or batched; there are none unless pins keep ops elsewhere.
 _EVALUATIONS = 3
+#: The captured order, its ops timed while the other devices are idle: other times than those of the plan.
+TIMED_ALONE = "input-order, timed alone"
 
 
 def best_one_device(problem: Problem, result: Result, within: OneDevice | None = None) -> OneDevice:
@@ -65,6 +67,14 @@ def within_one_device(
         if metrics.step_time_ns == min(fitting):
             best = OneDevice(device=one.device, order=solve.NAME, num_elsewhere=0, metrics=metrics)
     return best
+
+
+def timed_alone(plan: Plan, one: OneDevice | None) -> OneDevice | None:
+    """What a plan whose times were measured while all devices compute is compared with. one: from such times of one
+    device alone, None where these are not known; where it does not fit, the plan's own counts."""
+    if one is None or one.metrics.bytes_over_limit:
+        return plan.one_device
+    return replace(one, order=TIMED_ALONE) if one.order == INPUT_ORDER.name else one
 
 
 def _rematerialized(

@@ -159,8 +159,9 @@ class OneDevice:
     device
         Its index into `machine.devices`.
     order
-        The method whose order runs there; "input-order" for the captured one, "rematerialization" where ops run again
-        in that order, or what they make is moved to the host's memory and back.
+        The method whose order runs there; "input-order" for the captured one, "input-order, timed alone" for that
+        with times that were measured while the other devices were idle, "rematerialization" where ops run again, or
+        what they make is moved to the host's memory and back.
     num_elsewhere
         How many ops pins, forbidden devices or groups keep off it.
     metrics

@@ -5,6 +5,8 @@ another dtype than their authors told PyTorch; modules of other sorts than a pla
 """
 
 import copy
+import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -509,3 +511,13 @@ def test_copies_of_a_compiled_module_are_modules_of_their_own() -> None:
         other.linear.bias.add_(1)
         assert torch.equal(compiled(model)(x()), model(x()))
         assert torch.equal(compiled(other)(x()), other(x()))
+
+
+def test_the_log_says_what_is_planned_for_each_graph(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="placewright.api.dynamo"):
+        compiled(module(torch.tanh))(x()).sum().backward()
+    said = [record.getMessage() for record in caplog.records if record.name == "placewright.api.dynamo"]
+    assert len(said) == 2  # forward and backward
+    planned = r"a graph of \d+ ops? on cpu:0\+cpu:1: planned .* (less|more) than cpu:\d alone; peak memory .*B"
+    again = planned.replace(".* (less|more) than", ".*, no gain over")
+    assert all(re.fullmatch(f"{planned}|{again}", line) for line in said), said

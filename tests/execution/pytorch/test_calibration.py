@@ -112,6 +112,8 @@ def test_calibration_keeps_one_of_its_plans_and_changes_no_result(training: bool
         assert found.facts.rounds == rounds
         assert "first plan" in found.text
         assert found.facts.planned_ns == compiled.plan.step_time_ns
+        assert compiled.plan.one_device is not None
+        assert compiled.plan.one_device.metrics.step_time_ns == found.facts.one_device_planned_ns
         assert {op.name for op in found.facts.ops} <= {op.name for op in compiled.plan.ops}
         if not training:
             torch.testing.assert_close(compiled(*args, **kwargs)["sum"], model.eval()(*args, **kwargs)["sum"])

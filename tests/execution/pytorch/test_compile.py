@@ -392,3 +392,14 @@ def test_comparing_leaves_the_module_as_it_was(training: bool) -> None:
     assert -1 <= found.start_correlation <= 1
     assert min(found.measured_ns, found.one_device_measured_ns, found.eager_ns, found.planned_ns) > 0
     assert found.planned_speedup == found.one_device_planned_ns / found.planned_ns
+
+
+@pytest.mark.parametrize("solver", ["auto", "list"])
+def test_a_run_and_its_plan_are_compared_with_the_same_time_of_one_device(solver: str) -> None:
+    model, args, _ = calls()["branches"]()
+    with placewright.compile(model, args, devices="cpu:0,cpu:1", evaluations=20, solver=solver) as compiled:
+        found = compiled.compare(*args, steps=1).facts
+    assert compiled.plan.one_device is not None
+    assert compiled.plan.one_device.metrics.step_time_ns == found.one_device_planned_ns
+    assert compiled.plan.speedup == found.planned_speedup
+    assert solver == "list" or found.planned_speedup >= 1
