@@ -19,7 +19,7 @@ import onnx
 from onnx import numpy_helper
 
 import placewright
-from placewright.execution.onnx_runtime.comparison import OnnxComparison
+from placewright.execution.comparison import OnnxComparison
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 

@@ -10,8 +10,7 @@ import pytest
 from instances import graph_of, machine_of
 
 from placewright.analysis.outcome import gain_words, one_device_words, rival_words
-from placewright.api.beside_one_device import plan_beside_one_device
-from placewright.api.profiles import OpTimes
+from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.questions import Plan
 from placewright.costs.measured import MeasuredOp, write_measured
 
@@ -59,5 +58,8 @@ def test_a_plan_that_one_device_alone_beats_is_not_run(tmp_path: Path, caplog: p
 def test_what_the_caller_decided_is_run_and_said_to_lose(tmp_path: Path, options: dict[str, Any]) -> None:
     plan = planned(tmp_path, 40, **options)
     assert {op.device for op in plan.ops} == {0, 1}
-    if "solver" in options:
-        assert list(rival_words(plan)) == ["d0 alone is faster: plan for any and no other device"]
+    said = ["d0 alone is faster: plan for any and no other device"] if "solver" in options else []
+    assert list(rival_words(plan)) == said
+    # With pins both devices compute meanwhile, so that times of one alone would be too short.
+    assert plan.one_device is not None
+    assert plan.one_device.metrics.step_time_ns == (80 if "solver" in options else 100)

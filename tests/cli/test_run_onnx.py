@@ -32,7 +32,12 @@ def test_a_run_is_told_beside_its_plan_and_its_plan_runs_again(
     for row in ("as planned", "on the first device alone", "ONNX Runtime, an op on all cores", "taken in one piece"):
         assert row in made.out
     assert len(times.read_text().splitlines()) == 1 + 7
-    again = placewright("run", model, plan, *size, "--steps", "1", "--json")
+    assert "ONNX Runtime's parallel mode" in made.out
+    report, trace = tmp_path / "run.html", tmp_path / "run.json"
+    again = placewright("run", model, plan, *size, "--steps", "1", "--json", "--report", report, "--trace", trace)
+    assert again.code == 0, again.err
+    assert "ONNX Runtime&#x27;s parallel mode" in report.read_text()
+    assert any("measured" in str(event) for event in json.loads(trace.read_text())["traceEvents"])
     found = json.loads(again.out)
     schema = schema_of("run")
     assert_fits(found, schema["$defs"]["OnnxComparison"], schema["$defs"], "run")

@@ -52,7 +52,22 @@ def test_a_run_is_compared_with_its_plan_and_with_onnx_runtime(tmp_path: Path) -
     assert facts.same_outputs
     assert sum(device.num_ops for device in facts.devices) == len(compiled.plan.ops)
     assert min(facts.measured_ns, facts.one_device_measured_ns, facts.usual_one_device_ns, facts.usual_ns) > 0
+    assert facts.parallel_ns is not None
+    assert facts.parallel_ns > 0
+    assert facts.measured_range_ns[0] <= facts.measured_ns <= facts.measured_range_ns[1]
+    assert {op.name for op in facts.ops} == {op.name for op in compiled.plan.ops if op.kind != "input"}
+    assert all(op.measured_start_ns < op.measured_finish_ns for op in facts.ops)
     assert "towers.onnx on cpu:0, cpu:1" in str(found)
+
+
+@two_cores
+def test_a_run_and_its_plan_are_compared_with_the_same_time_of_one_device(tmp_path: Path) -> None:
+    path = towers(tmp_path / "towers.onnx")
+    with placewright.compile_onnx(path, devices="cpu:0,cpu:1", evaluations=20) as compiled:
+        facts = compiled.compare(steps=1).facts
+    assert compiled.plan.one_device is not None
+    assert compiled.plan.one_device.metrics.step_time_ns == facts.one_device_planned_ns
+    assert facts.planned_speedup >= 1
 
 
 @pytest.mark.parametrize("name", ["light_squeezenet", "light_shufflenet"])

@@ -1,17 +1,14 @@
-"""A plan with measured times, beside what one of its devices does while the others are idle.
-
-Imported only where torch is known to be present.
-"""
+"""A plan with measured times, beside what one of its devices does while the others are idle."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from placewright.api.functions import plan as make_plan
-from placewright.api.profiles import OpTimes
 from placewright.api.questions import Plan
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -22,7 +19,18 @@ from placewright.support.quantities import format_time_ns
 
 _LOGGER = logging.getLogger(__name__)
 #: What a plan of one device has in common with one of several; the rest is about the search.
-_SHARED = ("objective", "memory_limit", "pins", "forbids", "colocate", "control")
+_SHARED = ("objective", "memory_limit", "pins", "forbids", "colocate", "control", "keep")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpTimes:
+    """Files of op times for one program.
+
+    alone: of a device while all others are idle. shared: of each while all compute; the same file for one device.
+    """
+
+    alone: Path
+    shared: Path
 
 
 def plan_beside_one_device(graph: Graph, machine: Machine, times: OpTimes, options: Mapping[str, Any]) -> Plan:

@@ -18,10 +18,10 @@ from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
 from placewright.api.arguments import globs
-from placewright.api.beside_one_device import plan_beside_one_device
+from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.memory_limits import host_and_limits
-from placewright.api.profiles import OpTimes, Profile, first_device, of_first_device, times_name, write_times
+from placewright.api.profiles import Profile, first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
 from placewright.execution.devices import check_device_count

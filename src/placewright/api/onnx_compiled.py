@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces, write_measured
+from placewright.execution.comparison import OnnxComparison
 from placewright.execution.devices import cores_of
 from placewright.execution.onnx_runtime.compare import compare_run
-from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.onnx_runtime.feeds import random_feeds
 from placewright.execution.onnx_runtime.matching import model_of
 from placewright.execution.onnx_runtime.measure import measure_ops, measure_overhead
@@ -72,18 +73,21 @@ class OnnxCompiled:
     def _make(
         self, machine: Machine, given: PlanRecord | None, measured: Path | None, options: Mapping[str, Any]
     ) -> None:
-        graph = self._model.graph
+        graph, folder = self._model.graph, Path(self._folder.name)
         first = replace(machine, devices=machine.devices[:1], links=(machine.links[0][:1],))
-        times = measured or Path(self._folder.name) / "op-times.csv"
-        if not times.exists():
+        times = OpTimes(alone=folder / "alone.csv", shared=measured or folder / "op-times.csv")
+        if times.shared.exists():
+            times = OpTimes(alone=times.shared, shared=times.shared)
+        else:
             plain = make_plan(graph, first, solver="input-order")
             found = measure_ops(self._model, plain, self._cores, self._feeds)
-            write_measured(times, found, machine.devices[0].kind)
-        self._workspaces = {op.name: op.workspace_bytes for op in with_workspaces(graph, times).ops}
-        alone = make_plan(graph, first, measured=times, solver="input-order")
+            for path, ops in zip((times.alone, times.shared), found, strict=True):
+                write_measured(path, ops, machine.devices[0].kind)
+        self._workspaces = {op.name: op.workspace_bytes for op in with_workspaces(graph, times.shared).ops}
+        alone = make_plan(graph, first, measured=times.alone, solver="input-order")
         # ONNX Runtime runs each node once.
         once = {**options, "keep": ["*"]}
-        self.plan = make_plan(graph, machine, measured=times, **once) if given is None else Plan.of(given)
+        self.plan = plan_beside_one_device(graph, machine, times, once) if given is None else Plan.of(given)
         self._alone = OnnxStep(self._model, alone, self._first, self._cores[:1])
         self._step = OnnxStep(self._model, self.plan, self._workers, self._cores)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch.optim import Optimizer
 
 from placewright.analysis.advice import shortage_words
+from placewright.api.beside_one_device import OpTimes
 from placewright.api.functions import plan as make_plan
 from placewright.costs.measured import write_measured_by_device
 from placewright.execution.devices import cores_of
@@ -42,17 +43,6 @@ from placewright.support.errors import InputError
 from placewright.support.files import locked_folder, read_text, write_atomically
 
 LIBRARY = "op-library.csv"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpTimes:
-    """Files of op times for one program.
-
-    alone: of a device while all others are idle. shared: of each while all compute; the same file for one device.
-    """
-
-    alone: Path
-    shared: Path
 
 
 class Profile:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from placewright.api.questions import Answer
+    from placewright.execution.run_rows import AnyRun
+    from placewright.plans.record import Plan
 
     #: What a run found, and the tables of that.
     Run = tuple[Answer[Any], Callable[[Any], Iterable[RenderableType]]]
@@ -121,13 +123,12 @@ def run(
     options |= {"memory_limit": memory_limit}
     with staged() as show:
         if is_onnx:
-            files = any(path is not None for path in (profile, report, trace))
-            if training or inductor or cuda_graph or calibrate or keep or files:
+            if training or inductor or cuda_graph or calibrate or keep or profile is not None:
                 raise InputError(
-                    "--training, --inductor, --cuda-graph, --calibrate, --keep, --profile, --report and --trace are "
-                    "for PyTorch modules, not ONNX files"
+                    "--training, --inductor, --cuda-graph, --calibrate, --keep and --profile are for PyTorch modules, "
+                    "not ONNX files"
                 )
-            drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, options, show)
+            drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, report, trace, options, show)
         else:
             if dim or feeds is not None:
                 raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
@@ -149,9 +150,7 @@ def _run_module(
     show: Show,
 ) -> Run:
     from placewright import api
-    from placewright.export.run_trace import write_run_trace
     from placewright.importers.python_source import made_by
-    from placewright.report import write_report
     from placewright.terminal.run_table import run_table
 
     show(f"making {source}")
@@ -169,10 +168,7 @@ def _run_module(
             api.save(compiled.plan, output)
         show(f"running {steps} steps of each sort")
         found = compiled.compare(*arguments, steps=steps, **by_name)
-        if report is not None:
-            write_report(compiled.plan, report, run=found.facts)
-        if trace is not None:
-            write_run_trace(compiled.plan, trace, found.facts)
+        _write(compiled.plan, found.facts, report, trace)
     return found, run_table
 
 
@@ -182,6 +178,8 @@ def _run_onnx(
     feeds: Path | None,
     steps: int,
     output: Path | None,
+    report: Path | None,
+    trace: Path | None,
     options: Mapping[str, Any],
     show: Show,
 ) -> Run:
@@ -196,7 +194,18 @@ def _run_onnx(
             api.save(compiled.plan, output)
         show(f"running {steps} steps of each sort")
         found = compiled.compare(steps=steps)
+        _write(compiled.plan, found.facts, report, trace)
     return found, onnx_run_table
+
+
+def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> None:
+    from placewright.export.run_trace import write_run_trace
+    from placewright.report import write_report
+
+    if report is not None:
+        write_report(plan, report, run=run)
+    if trace is not None:
+        write_run_trace(plan, trace, run)
 
 
 def _print(found: Answer[Any], tables: Callable[[Any], Iterable[RenderableType]], as_json: bool) -> None:

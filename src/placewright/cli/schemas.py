@@ -15,8 +15,7 @@ from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
 from placewright.bench.facts import ResultSetFacts
 from placewright.cli.key_descriptions import with_key_descriptions
-from placewright.execution.comparison import RunComparison
-from placewright.execution.onnx_runtime.comparison import OnnxComparison
+from placewright.execution.comparison import OnnxComparison, RunComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.learning.shipped import PolicySummary
 from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation

@@ -15,7 +15,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.memory_events import memory_events
-from placewright.execution.comparison import RunComparison
+from placewright.execution.run_rows import AnyRun
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.garbage import collection_paused
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 @collection_paused()
-def to_bytes(plan: Plan, graph: Graph | None = None, run: RunComparison | None = None) -> bytes:
+def to_bytes(plan: Plan, graph: Graph | None = None, run: AnyRun | None = None) -> bytes:
     """JSON with metadata, slices, memory counters and flows from producers over transfers to what read them; without
     the plan's graph, which alone says that, to what waited for them. run: what was measured of the plan."""
     readers = _waiting(plan) if graph is None else _readers(plan, graph)
@@ -133,7 +133,7 @@ def _critical_path(plan: Plan) -> Iterator[_Event]:
         yield {**slice_, **_times(step), "args": {"where": _where(plan, step), "position": step.position}}
 
 
-def _measured(plan: Plan, run: RunComparison) -> Iterator[_Event]:
+def _measured(plan: Plan, run: AnyRun) -> Iterator[_Event]:
     """The ops as they ran, one process per device below those of the plan."""
     first = plan.machine.num_devices + 1
     position_of = {op.name: op.position for op in plan.ops}

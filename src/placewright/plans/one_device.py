@@ -71,8 +71,9 @@ def within_one_device(
 
 def timed_alone(plan: Plan, one: OneDevice | None) -> OneDevice | None:
     """What a plan whose times were measured while all devices compute is compared with. one: from such times of one
-    device alone, None where these are not known; where it does not fit, the plan's own counts."""
-    if one is None or one.metrics.bytes_over_limit:
+    device alone, None where these are not known; where it does not fit, or ops run elsewhere meanwhile, the plan's own
+    counts."""
+    if one is None or one.metrics.bytes_over_limit or one.num_elsewhere:
         return plan.one_device
     return replace(one, order=TIMED_ALONE) if one.order == INPUT_ORDER.name else one
 

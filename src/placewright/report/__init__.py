@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.analysis.outcome import title_words
-from placewright.execution.comparison import RunComparison
+from placewright.execution.run_rows import AnyRun
 from placewright.plans.record import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section
@@ -43,7 +43,7 @@ SCRIPTS = (
 )
 
 
-def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = None) -> None:
+def write_report(plan: Plan, path: str | Path, *, run: AnyRun | None = None) -> None:
     """Write the report of a plan: one HTML file that loads nothing over the network.
 
     Parameters
@@ -53,7 +53,8 @@ def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = No
     path
         The file.
     run
-        What `Compiled.compare` found of this plan: the page then shows planned and measured times on one axis.
+        What `compare` of a compiled module or ONNX model found of this plan: the page then shows planned and measured
+        times on one axis.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = No
 
 
 @collection_paused()
-def html_of(plan: Plan, run: RunComparison | None = None) -> str:
+def html_of(plan: Plan, run: AnyRun | None = None) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
     script = "\n".join(page(name) for name in SCRIPTS)
     return Template(page("template.html")).substitute(
@@ -82,7 +83,7 @@ def html_of(plan: Plan, run: RunComparison | None = None) -> str:
     )
 
 
-def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
+def _run_sections(plan: Plan, run: AnyRun | None) -> list[str]:
     if run is None:
         return []
     if {op.name for op in run.ops} - plan.device_of.keys():
@@ -90,7 +91,7 @@ def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
     return [_section("run", "Planned and measured", run_section(run))]
 
 
-def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
+def _sections(plan: Plan, run: AnyRun | None) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
     timeline = Template(page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.execution.comparison import RunComparison
-from placewright.execution.run_rows import difference, kind_rows, step_rows
+from placewright.execution.comparison import OnnxComparison
+from placewright.execution.run_rows import AnyRun, difference, kind_rows, step_rows
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 
 _HEADINGS = [("Planned", "number"), ("Measured", "number"), ("Difference", "number")]
 
 
-def run_section(run: RunComparison) -> Markup:
+def run_section(run: AnyRun) -> Markup:
     """What steps took, as bars on one scale; then devices and kinds of ops."""
     quickest, slowest = (format_time_ns(time) for time in run.measured_range_ns)
     speed = f"{run.measured_speedup:.2f} times as fast as one of the devices; planned {run.planned_speedup:.2f}. "
@@ -24,7 +24,7 @@ def run_section(run: RunComparison) -> Markup:
     return joined([_steps(run), element("p", speed, note, class_="muted note"), tables])
 
 
-def _steps(run: RunComparison) -> Markup:
+def _steps(run: AnyRun) -> Markup:
     rows = list(step_rows(run))
     longest = max(time for _, planned, measured in rows for time in (planned, measured) if time is not None)
     drawn = [_step(name, planned, measured, longest) for name, planned, measured in rows]
@@ -45,7 +45,7 @@ def _bar(kind: str, time: int, planned: int | None, longest: int) -> Markup:
     return element("span", drawn, element("span", words, class_="words"), class_="row")
 
 
-def _devices(run: RunComparison) -> Markup:
+def _devices(run: AnyRun) -> Markup:
     rows = [
         element(
             "tr",
@@ -58,11 +58,12 @@ def _devices(run: RunComparison) -> Markup:
     headings = [("Device", ""), ("Ops", "number"), *_HEADINGS]
     parts = [_scrolled(headings, rows, "Time of ops by device")]
     if peaks := _peaks(run):
-        parts.append(_scrolled([("Peak memory", ""), *_HEADINGS], peaks, "Peak memory, planned and measured"))
+        of = "Peak memory of what ops make" if isinstance(run, OnnxComparison) else "Peak memory"
+        parts.append(_scrolled([(of, ""), *_HEADINGS], peaks, "Peak memory, planned and measured"))
     return element("div", *parts)
 
 
-def _peaks(run: RunComparison) -> list[Markup]:
+def _peaks(run: AnyRun) -> list[Markup]:
     rows: list[tuple[str, int | None, int | None]] = [
         ("as planned", run.planned_peak_bytes, run.measured_peak_bytes),
         ("one device", run.one_device_planned_peak_bytes, run.one_device_measured_peak_bytes),
@@ -74,7 +75,7 @@ def _peaks(run: RunComparison) -> list[Markup]:
     ]
 
 
-def _kinds(run: RunComparison) -> Markup:
+def _kinds(run: AnyRun) -> Markup:
     rows = [
         element("tr", element("th", kind, scope="row"), number(f"{ops:,}"), *_compared(planned, measured, "time"))
         for kind, ops, planned, measured in kind_rows(run)

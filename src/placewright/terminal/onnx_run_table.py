@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from placewright.execution.onnx_runtime.comparison import OnnxComparison
-from placewright.execution.run_rows import difference
-from placewright.support.quantities import format_bytes, format_time_ns
-from placewright.terminal.run_table import device_rows
+from placewright.execution.comparison import OnnxComparison
+from placewright.execution.run_rows import ALONE_IN_FILE, difference
+from placewright.support.quantities import format_bytes
+from placewright.terminal.run_table import device_rows, step_cells
 from placewright.terminal.tables import heading, line, table
-
-_ALONE = "on the first device alone, in the file's order"
 
 
 def onnx_run_table(found: OnnxComparison) -> Iterator[RenderableType]:
@@ -26,27 +24,17 @@ def onnx_run_table(found: OnnxComparison) -> Iterator[RenderableType]:
         order = "ONNX Runtime's profile shows every op on its device and in its place"
     yield line(f"{order}; sessions: {found.num_parts}", "dim")
     yield ""
-    yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
+    yield table(["<step", "planned", "measured", "difference"], step_cells(found))
     yield ""
     yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], device_rows(found.devices))
     yield ""
     yield table(["<peak memory of what ops make", "planned", "measured", "difference"], _memory_rows(found))
 
 
-def _step_rows(found: OnnxComparison) -> Iterator[tuple[str, str, str, str]]:
-    for name, planned, measured in (
-        ("as planned", found.planned_ns, found.measured_ns),
-        (_ALONE, found.one_device_planned_ns, found.one_device_measured_ns),
-    ):
-        yield name, format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
-    yield "ONNX Runtime, an op on one device's cores", "", format_time_ns(found.usual_one_device_ns), ""
-    yield "ONNX Runtime, an op on all cores", "", format_time_ns(found.usual_ns), ""
-
-
 def _memory_rows(found: OnnxComparison) -> Iterator[tuple[str, str, str, str]]:
     for name, planned, measured in (
         ("as planned", found.planned_peak_bytes, found.measured_peak_bytes),
-        (_ALONE, found.one_device_planned_peak_bytes, found.one_device_measured_peak_bytes),
+        (ALONE_IN_FILE, found.one_device_planned_peak_bytes, found.one_device_measured_peak_bytes),
     ):
         if planned is not None and measured is not None:
             yield name, format_bytes(planned), format_bytes(measured), difference(planned, measured)

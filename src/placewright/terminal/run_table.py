@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from placewright.execution.comparison import DeviceTimes, RunComparison
-from placewright.execution.run_rows import difference, kind_rows, step_rows
+from placewright.execution.run_rows import AnyRun, difference, kind_rows, step_rows
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
@@ -23,7 +23,7 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
     for fallback in found.fallbacks:
         yield line(f"the op {fallback.op} has no kernel on its device and ran on the CPU ({fallback.reason})", "yellow")
     yield ""
-    yield table(["<step", "planned", "measured", "difference"], _step_rows(found))
+    yield table(["<step", "planned", "measured", "difference"], step_cells(found))
     if found.rounds:
         yield ""
         yield table(["<calibration", "planned", "measured", "difference", "<"], _round_rows(found))
@@ -35,7 +35,8 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
     yield table(["<peak memory", "planned", "measured", "difference"], _memory_rows(found))
 
 
-def _step_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
+def step_cells(found: AnyRun) -> Iterator[tuple[str, str, str, str]]:
+    """Each way to run a step."""
     for name, planned, measured in step_rows(found):
         if planned is None:
             yield name, "", format_time_ns(measured), ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -15,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from placewright.execution.comparison import DeviceTimes, correlation
+from placewright.execution.comparison import DeviceTimes, OnnxComparison, OpRun, correlation
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.comparison import OnnxComparison
 from placewright.execution.onnx_runtime.memory import measured_peak, planned_peak
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.step import OnnxStep, PartTrace
@@ -66,11 +66,11 @@ def compare_run(
     source: the model as its file has it. planned, alone: the plan, and that of one device. cores: of each device.
     workspaces: of ops, by name.
     """
-    measured, one_device, usual_one, usual = _step_times(source, planned, alone, feeds, cores, steps)
+    taken = _step_times(source, planned, alone, feeds, cores, steps)
+    measured, one_device, usual_one, usual, *parallel = (int(median(times)) for times in taken)
     traces = planned.traced(feeds, max(2, steps // 4))
-    start, busy = _times(planned, traces)
     plan = planned.plan
-    counted = [op for op in plan.ops if op.name in start]
+    ops = _ops(planned, traces)
     single = plan.machine.num_devices == 1
     differs = difference(plan, planned.model, traces)
     return OnnxComparison(
@@ -82,11 +82,13 @@ def compare_run(
         one_device_measured_ns=one_device,
         usual_one_device_ns=usual_one,
         usual_ns=usual,
-        devices=_devices(plan, busy),
+        parallel_ns=parallel[0] if parallel else None,
+        measured_range_ns=(min(taken[0]), max(taken[0])),
+        devices=_devices(plan, ops),
         num_parts=len(traces),
         planned_speedup=alone.plan.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
-        start_correlation=correlation([op.start_ns for op in counted], [start[op.name] for op in counted]),
+        start_correlation=correlation([op.planned_start_ns for op in ops], [op.measured_start_ns for op in ops]),
         ran_as_planned=differs is None,
         difference=differs,
         same_outputs=_same_outputs(planned, feeds, cores[0]),
@@ -96,6 +98,7 @@ def compare_run(
         one_device_measured_peak_bytes=_peak(alone.traced(feeds, 2), workspaces),
         usual_order_peak_bytes=_usual_peak(planned.model, feeds, cores[0], workspaces, as_needed=True),
         usual_peak_bytes=_usual_peak(planned.model, feeds, cores[0], workspaces, as_needed=False),
+        ops=ops,
     )
 
 
@@ -106,20 +109,25 @@ def _step_times(
     feeds: Mapping[str, Any],
     cores: Sequence[frozenset[int]],
     steps: int,
-) -> list[int]:
-    """In ns: as planned, on one device, and without a plan on the cores of one device and of all."""
+) -> list[list[int]]:
+    """Of each step in ns: as planned, on one device, and without a plan on the cores of one device and of all; for
+    several devices also in parallel mode."""
     whole = source.model.SerializeToString()
-    one = Usual(whole, source.weights, source.name, cores[0])
-    every = Usual(whole, source.weights, source.name, frozenset().union(*cores))
-    try:
-        return _in_turn([partial(runs.run, feeds) for runs in (planned, alone, one, every)], steps)
-    finally:
-        one.close()
-        every.close()
+    all_cores = frozenset().union(*cores)
+    wanted: list[tuple[frozenset[int], Any]] = [(cores[0], None), (all_cores, None)]
+    if len(cores) > 1:
+        wanted.append((all_cores, sessions.parallel_options(cores)))
+    with ExitStack() as stack:
+        usual: list[Usual] = []
+        for own, options in wanted:
+            usual.append(Usual(whole, source.weights, source.name, own, options))
+            stack.callback(usual[-1].close)
+        ways = [partial(planned.run, feeds), partial(alone.run, feeds), *(partial(each.run, feeds) for each in usual)]
+        return _in_turn(ways, steps)
 
 
-def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[int]:
-    """Median time of each way in ns."""
+def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[list[int]]:
+    """The times of each way's steps in ns."""
     taken: list[list[int]] = [[] for _ in ways]
     for step in range(steps + 1):
         for way, times in zip(ways, taken, strict=True):
@@ -127,35 +135,44 @@ def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[int]:
             way()
             if step:  # the first one warms caches and allocators
                 times.append(time.perf_counter_ns() - began)
-    return [int(median(times)) for times in taken]
+    return taken
 
 
-def _devices(plan: Plan, busy_ns: Sequence[float]) -> tuple[DeviceTimes, ...]:
+def _devices(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
     return tuple(
         DeviceTimes(
             device=device.name,
             num_ops=sum(op.device == index for op in plan.ops),
             planned_busy_ns=plan.metrics.busy_ns[index],
-            measured_busy_ns=int(busy_ns[index]),
+            measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
         )
         for index, device in enumerate(plan.machine.devices)
     )
 
 
-def _times(step: OnnxStep, traces: Sequence[PartTrace]) -> tuple[dict[str, float], list[float]]:
-    """Start of each op in ns after the first one, by name, and how long each device computes; medians over steps."""
+def _ops(step: OnnxStep, traces: Sequence[PartTrace]) -> tuple[OpRun, ...]:
+    """The ops of the plan that ran, with medians over steps."""
     num_steps = min(len(trace.steps) for trace in traces)
-    began = [
-        min(nodes[0].start_ns for trace in traces if (nodes := trace.steps[number])) for number in range(num_steps)
-    ]
-    starts: dict[str, list[int]] = {}
-    busy = [[0] * num_steps for _ in step.plan.machine.devices]
-    for trace in traces:
-        for number in range(num_steps):
-            for node in trace.steps[number]:
-                starts.setdefault(node.name, []).append(node.start_ns - began[number])
-                busy[trace.part.device][number] += node.duration_ns
-    return {name: median(times) for name, times in starts.items()}, [median(times) for times in busy]
+    ran: dict[str, list[tuple[int, int]]] = {}
+    for number in range(num_steps):
+        nodes = [node for trace in traces for node in trace.steps[number]]
+        began = min(node.start_ns for node in nodes)
+        for node in nodes:
+            ran.setdefault(node.name, []).append((node.start_ns - began, node.duration_ns))
+    middle = {name: [int(median(values)) for values in zip(*times, strict=True)] for name, times in ran.items()}
+    return tuple(
+        OpRun(
+            name=op.name,
+            kind=op.kind,
+            device=op.device,
+            planned_start_ns=op.start_ns,
+            planned_finish_ns=op.finish_ns,
+            measured_start_ns=middle[op.name][0],
+            measured_finish_ns=sum(middle[op.name]),
+        )
+        for op in step.plan.ops
+        if op.name in middle
+    )
 
 
 def _same_outputs(step: OnnxStep, feeds: Mapping[str, Any], cores: frozenset[int]) -> bool:

@@ -26,16 +26,24 @@ _REPETITIONS = 9
 
 def measure_ops(
     model: OnnxModel, alone: Plan, cores: Sequence[frozenset[int]], feeds: Mapping[str, Any]
-) -> dict[str, MeasuredOp]:
-    """Of each op, by name, its time on the first device while all others do the same, and its workspace.
+) -> tuple[dict[str, MeasuredOp], dict[str, MeasuredOp]]:
+    """Of each op, by name, its time on the first device while the others are idle, and while all of them do the same;
+    with its workspace.
 
     alone: the plan that puts all ops on one device. cores: of each device. What ONNX Runtime spends between ops is
     spread evenly over them, so that the ops of a step add up to what it takes.
     """
-    with ThreadPoolExecutor(len(cores)) as pool:
-        measured = list(pool.map(lambda own: _times(model, alone, own, feeds), cores))
+    by_itself = _times(model, alone, cores[0], feeds)
+    shared = by_itself
+    if len(cores) > 1:
+        with ThreadPoolExecutor(len(cores)) as pool:
+            shared, *_ = pool.map(lambda own: _times(model, alone, own, feeds), cores)
     workspaces = _workspaces(model, cores[0], feeds)
-    return {name: MeasuredOp(time_ns, workspaces.get(name, 0)) for name, time_ns in measured[0].items()}
+
+    def with_workspaces(times: Mapping[str, int]) -> dict[str, MeasuredOp]:
+        return {name: MeasuredOp(time_ns, workspaces.get(name, 0)) for name, time_ns in times.items()}
+
+    return with_workspaces(by_itself), with_workspaces(shared)
 
 
 def measure_overhead(cores: frozenset[int]) -> int:

@@ -6,7 +6,7 @@ Imported only where onnxruntime is known to be present.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,17 @@ def usual_options(cores: frozenset[int]) -> Any:
     options = _options(len(cores))
     # Threads that go on spinning after a run would slow down whatever is measured next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    return options
+
+
+def parallel_options(cores: Sequence[frozenset[int]]) -> Any:
+    """ONNX Runtime's parallel mode: ops that do not wait for each other run at once, one for each device, each on as
+    many threads as a device has cores."""
+    options = usual_options(cores[0])
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    options.inter_op_num_threads = len(cores)
+    # It has none in this mode, and would say so.
+    options.enable_mem_pattern = False
     return options
 
 
