@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,6 +142,25 @@ def test_contiguous_split_fills_devices_up_to_their_limits() -> None:
     graph = graph_of({"a": ("", 10), "b": ("a", 10), "c": ("b", 10), "d": ("c", 10)})
     problem = problem_of(graph, machine_of(2, Link(latency_ns=1)), 10, memory_limits_bytes=(25, 99))
     assert _core.runs_filling_memory(problem.core).tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("cpu_first", [True, False])
+def test_contiguous_split_fills_accelerators_before_the_cpu(cpu_first: bool) -> None:
+    """Four outputs of 10 bytes that stay; the GPU holds two and takes 1 ns each, the CPU all and takes 100. In the
+    order of the machine, or in proportion to the limits, all are on the CPU: 400 ns."""
+    graph = graph_of({"a": ("", 10), "b": ("a", 10), "c": ("b", 10), "d": ("c", 10)})
+    graph = replace(graph, tensors=tuple(replace(tensor, is_output=True) for tensor in graph.tensors))
+    machine = machine_of(2)
+    cpu, gpu = replace(machine.devices[0], kind="cpu"), machine.devices[1]
+    devices, times, limits = ((cpu, gpu), (100, 1), (10_000, 20)) if cpu_first else ((gpu, cpu), (1, 100), (20, 10_000))
+    problem = Problem(
+        graph=graph,
+        machine=replace(machine, devices=devices),
+        time_ns=np.tile(np.array(times), (4, 1)),
+        memory_limits_bytes=limits,
+    )
+    found = solve(problem, "contiguous-split")
+    assert (found.metrics.step_time_ns, found.metrics.bytes_over_limit) == (202, 0)
 
 
 def test_contiguous_split_divides_memory_evenly_without_limits() -> None:

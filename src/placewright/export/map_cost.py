@@ -19,6 +19,7 @@ from placewright.export.module_record import has_record
 from placewright.export.module_ties import module_ties
 from placewright.export.placement_cost import (
     PlacementCost,
+    found_anew,
     one_device_words,
     over_words,
     placement_cost,
@@ -29,21 +30,24 @@ from placewright.export.placement_cost import (
 from placewright.graph import Graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
+from placewright.search.constructive.contiguous_split import ContiguousSplit
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapJudgement:
     """A plan's map beside the plan. num_moved, moved_ns: ops that the map puts on another device than the plan, and
-    their time in the plan. own: with what no op reads in memory as well. layers: the map of `contiguous-split` on the
-    same machine, whose layers stay whole. is_recorded: whether the graph tells what the module holds beside it."""
+    their time in the plan. own: with what no op reads in memory as well. other: the map of the plan of
+    other_solver for the same machine, `contiguous-split`, whose layers stay whole, or `auto` where the plan is of the
+    former. is_recorded: whether the graph tells what the module holds beside it."""
 
     chosen: DeviceChoice
     is_recorded: bool
     num_moved: int
     moved_ns: int
     own: PlacementCost
-    layers: PlacementCost
+    other_solver: str
+    other: PlacementCost
 
 
 def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudgement:
@@ -55,10 +59,9 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
     problem = unconstrained_problem(plan, graph, measured)
     ties = module_ties(graph)
     planned = planned_devices(problem, plan, graph)
-    own, layers = (
-        choose_devices(problem, graph, plan, ties, placed)
-        for placed in (planned, split_by_layers(problem, plan, graph))
-    )
+    is_split = plan.solver == ContiguousSplit().name
+    others = found_anew(problem, plan, graph) if is_split else split_by_layers(problem, plan, graph)
+    own, other = (choose_devices(problem, graph, plan, ties, placed) for placed in (planned, others))
     elsewhere = np.flatnonzero(own.of_op != planned)
     return MapJudgement(
         chosen=own,
@@ -66,7 +69,8 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
         num_moved=len(elsewhere),
         moved_ns=int(problem.time_ns[problem.lowered.graph_op[elsewhere], planned[elsewhere]].sum()),
         own=_cost(problem, own, plan.seed),
-        layers=_cost(problem, layers, plan.seed),
+        other_solver="auto" if is_split else ContiguousSplit().name,
+        other=_cost(problem, other, plan.seed),
     )
 
 
@@ -93,9 +97,6 @@ def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
     for device, size in enumerate(found.chosen.unread_bytes):
         if size:
             yield f"what no op reads takes {format_bytes(size)} more on {device_words(plan, device)}"
-    if _is_worth_telling(plan, found):
-        told = f"{_times(found.layers)}{over_words(found.layers.anew)}"
-        yield f"`--solver contiguous-split` gives a map of whole layers: {told}"
 
 
 def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
@@ -108,6 +109,9 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
             "the graph does not tell what its module holds beside it: the map may lack parameters that no op reads, "
             "and other names of the rest"
         )
+    if _is_worth_telling(plan, found):
+        told = f"{_times(found.other)}{over_words(found.other.anew)}"
+        yield f"a plan made with `--solver {found.other_solver}` has a better map: {told}"
     if one is None or one.metrics.bytes_over_limit:
         return
     name = f"{device_words(plan, one.device)} alone{again_words(one)}"
@@ -122,12 +126,12 @@ def _few(paths: Sequence[str]) -> str:
 
 
 def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
-    """Whether the map of whole layers beats the plan's, planned anew or one op at a time, and one device too."""
-    own, layers, one = found.own, found.layers, plan.one_device
-    reached = layers.anew.fitness(plan.objective)[:2]
+    """Whether the map of the other solver beats the plan's, planned anew or one op at a time, and one device too."""
+    own, other, one = found.own, found.other, plan.one_device
+    reached = other.anew.fitness(plan.objective)[:2]
     if one is not None and one.metrics.fitness(plan.objective)[:2] <= reached:
         return False
-    sooner = reached[0] <= own.anew.bytes_over_limit and layers.one_at_a_time_ns < own.one_at_a_time_ns
+    sooner = reached[0] <= own.anew.bytes_over_limit and other.one_at_a_time_ns < own.one_at_a_time_ns
     return reached < own.anew.fitness(plan.objective)[:2] or sooner
 
 

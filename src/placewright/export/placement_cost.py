@@ -66,6 +66,13 @@ def split_by_layers(problem: Problem, plan: Plan, graph: Graph) -> NDArray[np.in
     return ContiguousSplit().solve(constrained, SearchRun()).solution.device_of
 
 
+def found_anew(problem: Problem, plan: Plan, graph: Graph) -> NDArray[np.int32]:
+    """The placement of `auto` at its default budget, under the plan's constraints."""
+    constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
+    budget = Budget(evaluations=default_evaluations("auto", constrained))
+    return make_method("auto").solve(constrained, SearchRun(budget, seed=plan.seed)).solution.device_of
+
+
 def placement_cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> PlacementCost:
     """Plans the problem anew with every scheduled op where `device_of` says."""
     devices = problem.machine.devices

@@ -14,6 +14,9 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.constructive.inputs_aside import scopes
 from placewright.search.constructive.one_device import INPUT_ORDER
 
+#: How far accelerators are filled where CPUs have the rest.
+_FILLED = (1.2, 1.0, 0.8)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContiguousSplit(Baseline):
@@ -21,7 +24,8 @@ class ContiguousSplit(Baseline):
     accelerate's infer_auto_device_map fills devices with layers; "balanced", memory divided in proportion to the limits
     (evenly when a device has none). An op counts its outputs and the parameters no earlier op reads. A training step is
     also cut by layers: its forward ops alone are cut, by memory or by time, and every later op stands where most of
-    what it reads is held."""
+    what it reads is held. CPUs beside accelerators mostly have the most memory and the least speed: there layers are
+    also cut so that accelerators are filled, to several shares of their limits, and CPUs hold the rest."""
 
     name: str = "contiguous-split"
 
@@ -35,7 +39,12 @@ class ContiguousSplit(Baseline):
         is_forward = np.array([problem.graph.ops[i].phase == "forward" for i in problem.lowered.graph_op])
         if is_forward.any() and not is_forward.all():
             for name, weight in (("layers by memory", _held_bytes(problem)), ("layers by time", _time_ns(problem))):
-                yield Candidate(name=name, device_of=_cut_by_layers(problem, is_forward, weight), order=ops)
+                device_of = _cut_by_layers(problem, is_forward, weight, _by_limits(problem))
+                yield Candidate(name=name, device_of=device_of, order=ops)
+        of_layers = is_forward if is_forward.any() else np.ones_like(is_forward)
+        held = _held_bytes(problem)
+        for name, shares in _accelerators_first(problem, float(held[of_layers].sum())):
+            yield Candidate(name=name, device_of=_cut_by_layers(problem, of_layers, held, shares), order=ops)
 
 
 def _time_ns(problem: Problem) -> NDArray[np.float64]:
@@ -60,10 +69,38 @@ def _at_first_of_group(problem: Problem, weight: NDArray[np.float64]) -> NDArray
     return np.bincount(group, weight, minlength=len(group)).astype(np.float64)
 
 
-def _cut_by_layers(problem: Problem, is_forward: NDArray[np.bool_], weight: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Placement: int32 [num scheduled ops]. Forward ops in runs whose weights are proportional to the memory limits."""
-    limits = [float(limit) if limit is not None else None for limit in problem.memory_limits_bytes]
-    shares = np.cumsum([1.0 if None in limits or limit is None else limit for limit in limits])
+#: Devices in the order of their layers, each with its share.
+Shares = list[tuple[int, float]]
+
+
+def _by_limits(problem: Problem) -> Shares:
+    """In proportion to the memory limits."""
+    limits = problem.memory_limits_bytes
+    return list(enumerate(1.0 if None in limits or limit is None else float(limit) for limit in limits))
+
+
+def _accelerators_first(problem: Problem, held: float) -> Iterator[tuple[str, Shares]]:
+    """Accelerators are filled, and CPUs beside them have what is left. held: what forward ops hold, of which not all is
+    held at once, while backward ops hold other things."""
+    limits = problem.memory_limits_bytes
+    cpus = [index for index, device in enumerate(problem.machine.devices) if device.is_cpu]
+    others = [(index, limit) for index, limit in enumerate(limits) if index not in cpus and limit is not None]
+    if not cpus or not others or len(cpus) + len(others) < len(limits):
+        return
+    for filled in _FILLED:
+        shares = [(index, filled * limit) for index, limit in others]
+        rest = max(0.0, held - sum(share for _, share in shares))
+        if sum(limit for _, limit in others):
+            yield f"accelerators to {filled:.0%}", [*shares, *((cpu, rest / len(cpus)) for cpu in cpus)]
+
+
+def _cut_by_layers(
+    problem: Problem, is_forward: NDArray[np.bool_], weight: NDArray[np.float64], of_devices: Shares
+) -> NDArray[np.int32]:
+    """Placement: int32 [num scheduled ops]. Forward ops in runs whose weights are in proportion to the shares of the
+    devices."""
+    devices, sizes = zip(*of_devices, strict=True)
+    shares = np.cumsum(sizes)
     run = np.cumsum(np.where(is_forward, weight, 0.0))
     cut = np.searchsorted(shares[:-1] / shares[-1] * run[-1], run - 0.5 * weight, side="right")
     group, allowed = (array.tolist() for array in problem.groups)
@@ -73,7 +110,7 @@ def _cut_by_layers(problem: Problem, is_forward: NDArray[np.bool_], weight: NDAr
         if first != op:
             device_of[op] = device_of[first]
             continue
-        wanted = int(cut[op]) if is_forward[op] else holdings.where_most_is(op, device_of)
+        wanted = devices[cut[op]] if is_forward[op] else holdings.where_most_is(op, device_of)
         device_of[op] = wanted if allowed[op] >> wanted & 1 else (allowed[op] & -allowed[op]).bit_length() - 1
     return np.array(device_of, np.int32)
 
