@@ -66,10 +66,10 @@ def _down(source: Place, driver: Driver) -> Handing:
 
     def take(sent: Sent) -> Any:
         copy, done = sent
-        driver.finish(done)
+        source.finish(done)  # The host's thread may be the first to see that the source has failed.
         return copy
 
-    return Handing(send=send, take=take, signal=lambda: driver.recorded(source.stream), heed=driver.finish)
+    return Handing(send=send, take=take, signal=lambda: driver.recorded(source.stream), heed=source.finish)
 
 
 def _beside(source: Place, driver: Driver, destination: Place, other: Driver) -> Handing:

@@ -125,12 +125,12 @@ class Place:
             finally:
                 self.finish()
 
-    def finish(self) -> None:
-        """Waits for what was launched. Raises DeviceError when it failed."""
+    def finish(self, event: Any = None) -> None:
+        """Waits for an event of this place, by default for all that was launched. Raises DeviceError when it failed."""
         if self.driver is None:
             return
         try:
-            self.driver.finish(self.driver.recorded(self.stream))
+            self.driver.finish(self.driver.recorded(self.stream) if event is None else event)
         except RuntimeError as error:
             raise DeviceError(
                 f"{self.name} failed: {first_line(error)}; with CUDA_LAUNCH_BLOCKING=1 set the op that did is named"
