@@ -16,6 +16,8 @@ import placewright
 from placewright.execution import devices as host
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
+from placewright.execution.pytorch.handing import handing
+from placewright.execution.pytorch.places import Place, on_stream
 from placewright.execution.pytorch.step import TorchStep
 from placewright.importers.torch_trace import default_loss
 
@@ -244,6 +246,22 @@ def test_a_device_that_fails_is_named(gpus: StandIns) -> None:
             compiled(x)
         gpus.devices[1].broken = None
         assert torch.allclose(compiled(x), expected)
+
+
+def test_a_device_that_fails_is_named_by_the_host_that_takes_its_tensor(gpus: StandIns) -> None:
+    """Whichever thread comes first."""
+    driver = gpus.devices[1]
+    handed = handing(on_stream("cuda:1", driver), Place(name="cpu:0"))
+    (tensor,) = brought_to(driver, torch.ones(2))
+    assert handed.send
+    assert handed.take
+    assert handed.signal
+    assert handed.heed
+    sent, signalled = handed.send(tensor), handed.signal()
+    driver.broken = "CUDA error: device-side assert triggered"
+    for call, what in ((handed.take, sent), (handed.heed, signalled)):
+        with pytest.raises(placewright.DeviceError, match=r"^cuda:1 failed: CUDA error: device-side assert triggered;"):
+            call(what)
 
 
 def test_a_step_that_fails_half_way_changes_no_buffer(gpus: StandIns) -> None:

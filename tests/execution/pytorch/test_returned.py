@@ -95,3 +95,18 @@ def test_an_argument_that_is_written_to_and_returned_is_that_argument(write: str
     with placewright.compile(Writing(), x.clone(), **QUICK) as compiled:
         assert compiled(x) is x
     assert torch.equal(x, wanted)
+
+
+@pytest.mark.parametrize("returned", ["part", "turned"])
+def test_a_view_of_an_argument_that_a_copy_writes_to_is_refused(returned: str) -> None:
+    """The transposed sum is copied to the argument at the end; a view of the sum would show other memory."""
+
+    class Writing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            turned = x.t()
+            turned.add_(1.0)
+            return turned if returned == "turned" else x[1:]
+
+    x = torch.randn(3, 4)
+    with pytest.raises(InputError, match=r"writes to 'x' and returns or keeps a view of it"):
+        placewright.compile(Writing(), x, **QUICK)

@@ -5,6 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +18,15 @@ from placewright.execution.pytorch.optimizer_step import ParameterStep, optimize
 from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
 from placewright.importers.torch_assigned import Assigned
+from placewright.importers.torch_calls import BACKEND
 from placewright.importers.torch_capture import Capture, capture, capture_graph
 from placewright.importers.torch_graph import translate
-from placewright.importers.torch_ops import draws_random_numbers
+from placewright.importers.torch_ops import describe, draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import flatten_arguments, trace
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,6 +105,7 @@ def make_program(
         sums_in_place=sums_in_place,
         inputs_stay=inputs_stay,
     )
+    _refuse_apart(captured, graph, tensors)
     steps = {
         name: ParameterStep(optimizer, model, name)
         for name in (captured.sources[node][0] for node, _ in captured.gradients)
@@ -199,6 +202,34 @@ def _program(
         random=_random(graph, captured),
         reads_offsets=reads_offsets,
     )
+
+
+def _refuse_apart(captured: Capture, graph: Graph, tensors: Mapping[Any, tuple[int | None, ...]]) -> None:
+    """Raises InputError where the module returns or keeps a view of a tensor that it has written to, and the plan
+    writes to that tensor by a copy: the view would show what was copied, and not the tensor."""
+    copied = {op.inputs[0]: op.name.removeprefix("copy:") for op in graph.ops if op.name.startswith("copy:")}
+    bases = {
+        _base_of(new): (new, copied[index])
+        for _, new in captured.updates
+        if (index := tensors[new][0]) is not None and index in copied
+    }
+    for node in (*captured.outputs, *captured.assigned):
+        new, name = bases.get(_base_of(node), (node, ""))
+        if node is not new:
+            raise InputError(
+                f"forward writes to '{shown(name)}' and returns or keeps a view of it, whose memory would be another "
+                f"in a planned step; {BACKEND}"
+            )
+
+
+def _base_of(node: Any) -> Any:
+    """What a traced view is a view of."""
+    while node.op == "call_function":
+        call = node.args[0] if node.target is operator.getitem else node
+        if describe(call)[0] != "view":
+            break
+        node = call.args[0]
+    return node
 
 
 def _constant(node: Any, captured: Capture) -> Any:
