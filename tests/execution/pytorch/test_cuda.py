@@ -251,8 +251,10 @@ def test_a_device_that_fails_is_named(gpus: StandIns) -> None:
 def test_a_device_that_fails_is_named_by_the_host_that_takes_its_tensor(gpus: StandIns) -> None:
     """Whichever thread comes first."""
     driver = gpus.devices[1]
-    handed = handing(on_stream("cuda:1", driver), Place(name="cpu:0"))
-    (tensor,) = brought_to(driver, torch.ones(2))
+    place = on_stream("cuda:1", driver)
+    handed = handing(place, Place(name="cpu:0"))
+    with driver.on(place.stream):
+        tensor = driver.brought(torch.ones(2))
     assert handed.send
     assert handed.take
     assert handed.signal
