@@ -52,6 +52,7 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     keep_draws: whether ops that draw random numbers stay although nothing reads them.
     """
     nodes = list(trace.graph.nodes)
+    _check_effects(nodes)
     correct_dtypes(nodes)
     placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
     end = trace.graph.output_node()
@@ -106,6 +107,7 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
 
     is_parameter: of each placeholder, whether it stays from step to step.
     """
+    _check_effects(graph.nodes)
     correct_dtypes(graph.nodes)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
@@ -129,6 +131,16 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
         seeded={},
         warnings=(),
     )
+
+
+def _check_effects(nodes: Iterable[Any]) -> None:
+    """Raises InputError for a call that does something beside computing its results, such as raising an error."""
+    for node in nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects":
+            raise InputError(
+                f"the op {node.args[1]} does something beside computing its results, such as a check of their values, "
+                "and plans cannot run it"
+            )
 
 
 def _check_gradients(trace: Trace, trained: set[str]) -> None:

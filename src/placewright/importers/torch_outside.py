@@ -10,11 +10,14 @@ import sys
 import types
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 #: Containers inside each other are followed so far.
 _DEPTH = 8
@@ -22,6 +25,7 @@ _NEAR = 3
 #: What holds a value for good.
 _FIXED = (tuple, frozenset)
 _CHANGING = (dict, list, deque)
+_FAKE = (FakeTensor, FunctionalTensor)
 #: What a function holds beside its closure.
 _DEFAULTS = ("__defaults__", "__kwdefaults__")
 _UNNAMED = (*_DEFAULTS, "cell_contents")
@@ -86,6 +90,61 @@ class Outside:
     def is_there(self) -> bool:
         """Whether all of them are still there; one that is not may be the one that forward reads."""
         return all(place.is_there for place in self.references)
+
+
+@contextmanager
+def fakes_removed(model: nn.Module) -> Iterator[None]:
+    """A context after which the globals and closures of the modules' code, the containers in them and the attributes of
+    objects in them hold no fake tensor that they did not hold before."""
+    # As places, which who looks for references to a tensor passes over.
+    kept = [Place(held, None, _before(held)) for held in _containers_of(model)]
+    try:
+        yield
+    finally:
+        for each in kept:
+            held, before = each.holder, each.value
+            if isinstance(held, dict):
+                for key in [key for key, value in held.items() if _is_new_fake(value, before.get(key))]:
+                    if key in before:
+                        held[key] = before[key].value
+                    else:
+                        del held[key]
+            elif any(isinstance(value, _FAKE) for value in held) and not any(isinstance(one, _FAKE) for one in before):
+                held.clear()
+                (held.update if isinstance(held, set) else held.extend)(before)
+
+
+def _before(held: Any) -> Any:
+    return {key: Place(held, key, value) for key, value in held.items()} if isinstance(held, dict) else tuple(held)
+
+
+def _is_new_fake(value: Any, before: Place | None) -> bool:
+    return isinstance(value, _FAKE) and (before is None or before.value is not value)
+
+
+def _containers_of(model: nn.Module) -> list[Any]:
+    """Those that the code of a module's own classes can reach by a global name or a closure, and what is near."""
+    found: dict[int, Any] = {}
+
+    def add(value: Any, depth: int) -> None:
+        if not isinstance(value, (*_CHANGING, set)):
+            is_ours = type(value).__module__.split(".")[0] in ("torch", "placewright")
+            if is_ours or isinstance(value, (nn.Module, *_LAST)):
+                return
+            value = getattr(value, "__dict__", None)
+        if isinstance(value, (*_CHANGING, set)) and id(value) not in found:
+            found[id(value)] = value
+            for each in list(value.values() if isinstance(value, dict) else value) if depth else ():
+                add(each, depth - 1)
+
+    for kind in {kind for module in model.modules() for kind in type(module).__mro__}:
+        for function in vars(kind).values() if not kind.__module__.startswith("torch.") else ():
+            if isinstance(function, types.FunctionType):
+                add(function.__globals__, _NEAR)
+                for cell in function.__closure__ or ():
+                    if cell != types.CellType():
+                        add(cell.cell_contents, _NEAR)
+    return list(found.values())
 
 
 def places_of(tensor: Any, known: Collection[Any]) -> list[Place]:

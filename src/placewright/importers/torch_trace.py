@@ -36,6 +36,7 @@ from placewright.importers.torch_dropout import input_passed_on
 from placewright.importers.torch_failure import reason
 from placewright.importers.torch_held import Held
 from placewright.importers.torch_kernels import kernels_kept
+from placewright.importers.torch_outside import fakes_removed
 from placewright.importers.torch_rehearsal import Found, Rehearsal, State
 from placewright.importers.torch_returned import Returned
 from placewright.importers.torch_stand_in import off_meta, tensors_of
@@ -126,6 +127,7 @@ def _trace(
         mode_set(module, training),
         _quiet(),
         torch.inference_mode(False),
+        fakes_removed(module),
     ):
 
         def output(tensors: Sequence[Any]) -> Any:

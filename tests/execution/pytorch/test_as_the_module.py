@@ -802,3 +802,37 @@ def test_what_is_compiled_is_used_and_copied_as_a_module() -> None:
         pytest.raises(InputError, match="copying or pickling"),
     ):
         copy.deepcopy(step)
+
+
+APPENDED_TO: dict[str, Any] = {"list": [], "dict": {"old": None}, "object": types.SimpleNamespace(last=None)}
+LAST: Any = None
+
+
+def _keep_in_global(value: torch.Tensor) -> None:
+    global LAST
+    LAST = value
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda value: APPENDED_TO["list"].append(value),
+        lambda value: APPENDED_TO["dict"].update(old=value, new=value),
+        lambda value: setattr(APPENDED_TO["object"], "last", value),
+        _keep_in_global,
+    ],
+)
+def test_a_refusal_leaves_no_tensor_of_its_own_outside_of_the_module(keep: Callable[[torch.Tensor], None]) -> None:
+    def then(_: Any, value: torch.Tensor) -> torch.Tensor:
+        keep(value)
+        return value * 2
+
+    with pytest.raises(InputError, match="outside of the module"):
+        placewright.compile(Wrapped(then), x(), **QUICK)
+    assert dict(APPENDED_TO) == {"list": [], "dict": {"old": None}, "object": types.SimpleNamespace(last=None)}
+    assert LAST is None
+
+
+def test_an_op_that_checks_values_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"^the op aten._linalg_check_errors.default does something beside computing"):
+        placewright.compile(Wrapped(lambda _, value: torch.linalg.inv(value[:, :8])), x(), **QUICK)
