@@ -59,6 +59,8 @@ HOST = "launched by one host thread"
 )
 def test_the_line_says_where_times_come_from(counted: TimeSources | None, words: str) -> None:
     launched = "" if words.endswith("takes time") else f"; {HOST}"
+    if counted is not None and counted.stated:
+        launched += ", counted beside the stated times"
     assert basis_words(counted, machine(GPU)) == words + launched
 
 
@@ -72,6 +74,11 @@ def test_the_line_says_where_times_come_from(counted: TimeSources | None, words:
 )
 def test_the_line_says_who_launches(launch: str, words: str) -> None:
     assert basis_words(sources(roofline=1), load_machine(f"2xh100@{launch}")) == f"predicted: roofline at {words}"
+
+
+def test_recorded_graphs_and_free_launches_add_nothing_to_stated_times() -> None:
+    for name, launched in (("2xh100@graphs", "; launched as recorded graphs"), ("2xideal/free", "")):
+        assert basis_words(sources(stated=1), load_machine(name)) == f"predicted: times stated in the graph{launched}"
 
 
 def test_nobody_else_launches_what_launches_itself_or_costs_nothing() -> None:

@@ -22,6 +22,7 @@ from strategies import problems
 import placewright._core as _core
 from placewright.bounds import (
     Bound,
+    common_divisor_ns,
     critical_path,
     delayed_path,
     fullest_window,
@@ -43,6 +44,29 @@ from placewright.problem.objective import ControlMode
 
 STEP_TIME = (critical_path, total_work, shared_device, launches, launches_and_work, delayed_path, fullest_window)
 PEAK_MEMORY = (largest_op, spread_residents, live_tensors)
+
+
+def test_the_bound_is_a_multiple_of_what_divides_all_times() -> None:
+    # 30 us of work on two devices are 15 each, in ops of 10 us 20. A byte takes 1 us; with a latency of 4 us more a
+    # transfer takes 5, which divides 15, too.
+    graph, bandwidth = graph_of({"a": ("", 1), "b": ("", 1), "c": ("", 1)}), 10**6
+    read = graph_of({"a": ("", 1), "b": ("", 1), "c": ("a b", 1)})
+    fast, slow = Link(), Link(bandwidth_bytes_per_s=bandwidth, latency_ns=4_000)
+    assert lower_bound(problem_of(graph, machine_of(2, fast), 10_000)).value == 20_000
+    assert common_divisor_ns(problem_of(graph, machine_of(2, fast), [10_000, 20_000, 15_000])) == 5_000
+    assert common_divisor_ns(problem_of(read, machine_of(2, slow), 10_000)) == 1_000
+    assert common_divisor_ns(problem_of(read, machine_of(1, slow), 10_000)) == 10_000
+    assert common_divisor_ns(problem_of(read, machine_of(2, replace(slow, latency_ns=3)), 10_000)) == 1
+
+
+@pytest.mark.parametrize("factor", [1, 7])
+@settings(max_examples=60)
+@given(problems(max_ops=4, max_devices=2))
+def test_no_bound_of_coarse_times_exceeds_any_solution(factor: int, problem: Problem) -> None:
+    coarse = replace(problem, time_ns=problem.time_ns * factor, objective="step-time")
+    times = {simulate(coarse, *solution).step_time_ns for solution in every_solution(coarse)}
+    assert lower_bound(coarse).value <= min(times)
+    assert all(time % common_divisor_ns(coarse) == 0 for time in times)
 
 
 @settings(max_examples=200)
@@ -109,7 +133,7 @@ def test_a_device_twice_as_fast_does_twice_the_work() -> None:
     time_ns = np.repeat([[1000, 2000]], 6, axis=0)
     problem = Problem(graph=INDEPENDENT, machine=machine_of(2), time_ns=time_ns)
     assert 3900 <= total_work(problem).value <= 4000
-    assert lower_bound(problem) == total_work(problem)
+    assert lower_bound(problem) == replace(total_work(problem), value=4000)  # all times are whole thousands
 
 
 def test_a_device_that_is_hopelessly_slow_leaves_the_work_to_the_other() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instances import graph_of, machine_of, problem_of
 
 from placewright.bounds import Bound, lower_bound
 from placewright.importers import load_graph
@@ -140,6 +141,14 @@ def test_a_time_limit_too_short_for_the_bound_goes_without(
         result = Auto().solve(training_step, SearchRun(Budget(evaluations=1, seconds=seconds), threads=threads))
         assert len(bounded) == number
         assert result.metrics.bytes_over_limit == 0
+
+
+def test_a_second_has_time_for_the_memory_bound_of_more_ops_than_for_that_of_the_step_time() -> None:
+    # 3,000 ops: 40 us each for the bound on the step time are more than a tenth of a second, 8 us are not.
+    chain = graph_of({f"op{i}": (f"op{i - 1}" if i else "", 8) for i in range(3000)})
+    for objective, fits in (("step-time", False), ("peak-memory", True)):
+        problem = problem_of(chain, machine_of(1), 1, objective=objective)
+        assert auto._has_time_for_bound(problem, SearchRun(Budget(seconds=1.0))) == fits
 
 
 def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(

@@ -21,8 +21,11 @@ _LAUNCHED_BY: Mapping[LaunchMode, str] = {
 
 def basis_words(sources: TimeSources | None, machine: Machine) -> str:
     """That times are predictions, and from what: "predicted: roofline at 70% of peak FLOP/s and 80% of bandwidth, 5 us
-    per launch; launched by one host thread". sources None: of a plan that does not say."""
+    per launch; launched by one host thread". Where the graph states times, the line says that launches come beside
+    them: times that contain launches would count them twice. sources None: of a plan that does not say."""
     launches = launch_words(machine)
+    if launches and sources is not None and sources.stated and machine.launch != "graphs":
+        launches += ", counted beside the stated times"
     if sources is None:
         return f"predicted; the plan does not say whether times were measured{launches and f'; {launches}'}"
     estimated = sources.roofline + sources.guessed

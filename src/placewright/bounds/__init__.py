@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from placewright.bounds.bound import Bound
@@ -15,6 +16,7 @@ from placewright.bounds.peak_memory import (
 )
 from placewright.bounds.rematerialization import least_limit, moved_time, rematerialized_time
 from placewright.bounds.step_time import (
+    common_divisor_ns,
     critical_path,
     delayed_path,
     fullest_window,
@@ -28,6 +30,7 @@ from placewright.problem import Problem
 __all__ = [
     "Bound",
     "bound_with_reruns",
+    "common_divisor_ns",
     "critical_path",
     "delayed_path",
     "fullest_window",
@@ -65,11 +68,16 @@ _BEST: WeakKeyDictionary[Problem, Bound] = WeakKeyDictionary()
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the bounds that hold for the problem's objective."""
+    """The best of the bounds that hold for the problem's objective; on the step time rounded up to what divides all
+    times."""
     known = _BEST.get(problem)
     if known is None:
         bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY
-        known = _BEST[problem] = max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+        known = max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+        if problem.objective == "step-time":
+            divisor = common_divisor_ns(problem)
+            known = replace(known, value=-(-known.value // divisor) * divisor)
+        _BEST[problem] = known
     return known
 
 

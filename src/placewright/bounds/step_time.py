@@ -3,6 +3,7 @@ these times holds for any placement."""
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -78,6 +79,30 @@ def launches_and_work(problem: Problem) -> Bound:
     allowed = times != _FORBIDDEN
     weighted = np.where(allowed, times, 0) * weights[: len(host)] + launched * _of_host(weights, host)
     return Bound(-(-sum(np.where(allowed, weighted, _FORBIDDEN).min(axis=1).tolist()) // scale), _DIVIDED_LAUNCHES)
+
+
+def common_divisor_ns(problem: Problem) -> int:
+    """What divides every time that a schedule adds up: of ops, launches and transfers. A step takes a multiple of it;
+    at least 1."""
+    machine, lowered = problem.machine, problem.lowered
+    allowed = _allowed_ns(problem)
+    divisor = int(np.gcd.reduce(allowed[allowed != _FORBIDDEN], initial=0))
+    overheads = [own.launch_overhead_ns for own, host in zip(machine.devices, machine.hosts, strict=True) if host >= 0]
+    divisor = math.gcd(divisor, *overheads)
+    links = {
+        (link.latency_ns, link.inverse_bandwidth): link
+        for source, row in enumerate(machine.links)
+        for destination, link in enumerate(row)
+        if source != destination
+    }
+    sizes = np.unique(lowered.transfer_bytes[lowered.inputs]).tolist()
+    for link in links.values():
+        divisor = math.gcd(divisor, link.latency_ns)
+        for size in sizes:
+            if divisor == 1:
+                return 1
+            divisor = math.gcd(divisor, link.transfer_time_ns(size))
+    return max(1, divisor)
 
 
 _DIVIDED_LAUNCHES: BoundReason = "work divided over all devices and host threads"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
-from placewright.problem.objective import StopReason
+from placewright.problem.objective import Objective, StopReason
 from placewright.search.constructive.baseline import Baseline
 from placewright.search.default_budget import has_free_barriers
 from placewright.search.metaheuristics.annealing_rounds import AnnealingRounds
@@ -27,8 +27,8 @@ from placewright.search.run.search_run import SearchRun
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps.
 _FEASIBILITY_SHARE = 0.3
-#: What the bound takes per op of a graph of some 1,000, the most; of others less.
-_BOUND_NS_PER_OP = 40_000
+#: What the bound takes per op, of the step time on a graph of some 1,000, the most; of others less.
+_BOUND_NS_PER_OP: Mapping[Objective, int] = {"step-time": 40_000, "peak-memory": 8_000}
 #: Of a time limit, what it may take: in the run's only thread, and in another beside the baselines.
 _BOUND_SHARE, _BOUND_SHARE_BESIDE = 0.1, 0.5
 
@@ -94,7 +94,7 @@ def _has_time_for_bound(problem: Problem, run: SearchRun) -> bool:
     for."""
     seconds = math.inf if run.budget.seconds is None else run.budget.seconds
     share = _BOUND_SHARE if run.threads == 1 else _BOUND_SHARE_BESIDE
-    return problem.core.num_ops * _BOUND_NS_PER_OP <= seconds * share * 1e9
+    return problem.core.num_ops * _BOUND_NS_PER_OP[problem.objective] <= seconds * share * 1e9
 
 
 def _searches_at_once(problem: Problem, run: SearchRun) -> int:
