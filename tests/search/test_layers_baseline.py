@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,40 @@ def test_cells_of_one_weight_are_a_layer_at_all_steps_and_take_what_works_for_th
     found = find_layers(problem)
     assert found.layer.tolist() == layer_in_name(problem)
     assert found.readers.tolist() == [STEPS] * 3
+
+
+def of_unknown_kinds(graph: Graph, weight: Tensor, bias: Tensor) -> Graph:
+    """All ops are `other`; each cell reads a weight and each gate a bias, of one per layer."""
+    layers = [tensor for tensor in graph.tensors if tensor.role == "parameter"]
+    tensors = [*(replace(weight, name=tensor.name) for tensor in layers), *graph.tensors[len(layers) :]]
+    tensors += [replace(bias, name=f"bias {layer}") for layer in range(len(layers))]
+    ops = list[Op]()
+    for op in graph.ops:
+        what, layer = op.name.split()[:2]
+        added = (len(graph.tensors) + int(layer),) if what == "gate" else ()
+        ops.append(replace(op, kind="other", inputs=(*op.inputs, *added)))
+    return Graph(name="unknown", ops=tuple(ops), tensors=tuple(tensors))
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias"),
+    [
+        (Tensor(name="w", size_bytes=400, role="parameter"), Tensor(name="b", size_bytes=4, role="parameter")),
+        (
+            Tensor(name="w", size_bytes=32, shape=(4, 2), dtype="float32", role="parameter"),
+            Tensor(name="b", size_bytes=32, shape=(1, 8), dtype="float32", role="parameter"),
+        ),
+    ],
+    ids=["by bytes", "by shape"],
+)
+def test_layers_of_ops_of_unknown_kind_are_those_of_their_weights(weight: Tensor, bias: Tensor) -> None:
+    # Either the weight is larger than the 40 bytes that a cell makes, or its shape says what it is. The bias is neither
+    # a layer nor does it keep one apart.
+    problem = problem_of(of_unknown_kinds(recurrent(3), weight, bias), machine_of(2), 5)
+    found = find_layers(problem)
+    assert found.layer.tolist() == layer_in_name(problem)
+    assert found.readers.tolist() == [STEPS] * 3
+    assert len(list(LAYERS.candidates(problem))) > 1
 
 
 def test_ops_that_must_share_a_device_are_of_one_layer() -> None:

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
+from placewright.graph import Tensor
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate, Fitness
 
 #: Kinds of ops whose weights make a layer. What reads only a bias, a scale or a mask belongs to the layer it works for.
 _WEIGHTED = frozenset({"matmul", "conv", "conv_backward", "embedding", "embedding_backward", "rnn", "rnn_backward"})
+#: Of an op of this kind nothing is known but what it reads and writes.
+_UNKNOWN = "other"
 #: An edge counts like so many bytes more: a control dependency holds ops together, too.
 _LEAST_BYTES = 1000
 #: How far an op may be from the layer it joins; what is farther away from all belongs to none.
@@ -39,6 +42,9 @@ def find_layers(problem: Problem) -> LayersFound:
 
     Ops that read one weight are one layer, in whatever time step and pass they read it, and so are those that must
     share a device with them. Any other op joins the layer that it exchanges most bytes with, layer by layer outwards.
+
+    What an op of unknown kind reads counts as a weight where it has more than one dimension or, where its shape is
+    unknown as well, more bytes than the op writes: a bias or a scale is no larger than what it is added to.
     """
     lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
     num_ops, tensors = len(first), problem.graph.tensors
@@ -47,8 +53,22 @@ def find_layers(problem: Problem) -> LayersFound:
     is_input = np.array([kind == "input" for kind in kinds], bool)
     is_weight = np.array([tensors[index].role == "parameter" for index in lowered.graph_resident.tolist()], bool)
     producer, reader = lowered.producer[lowered.inputs].astype(np.int64), lowered.reader
-    resident = weighted[lowered.resident_reader] & is_weight[lowered.residents]
-    fed = weighted[reader] & is_input[producer]
+    is_unknown = np.array([kind == _UNKNOWN for kind in kinds], bool)
+    written = np.bincount(lowered.producer, lowered.transfer_bytes, num_ops).tolist()
+
+    def multiplied(readers: list[int], read: list[int]) -> NDArray[np.bool_]:
+        return np.array(
+            [
+                bool(weighted[op]) or (bool(is_unknown[op]) and _is_large(tensors[tensor], written[op]))
+                for op, tensor in zip(readers, read, strict=True)
+            ],
+            bool,
+        )
+
+    resident = is_weight[lowered.residents] & multiplied(
+        lowered.resident_reader.tolist(), lowered.graph_resident[lowered.residents].tolist()
+    )
+    fed = is_input[producer] & multiplied(reader.tolist(), lowered.graph_tensor[lowered.inputs].tolist())
     seeds = np.concatenate([lowered.resident_reader[resident], reader[fed]])
     weights = np.concatenate([num_ops + lowered.residents[resident], producer[fed]])
     root = _components(
@@ -73,6 +93,13 @@ def find_layers(problem: Problem) -> LayersFound:
     readers = np.zeros(int(layer.max(initial=-1)) + 1, np.int64)
     np.maximum.at(readers, layer[seeds], np.bincount(weights, minlength=1)[weights])
     return LayersFound(layer=layer, readers=readers)
+
+
+def _is_large(read: Tensor, written_bytes: float) -> bool:
+    """Whether an op that writes so many bytes and does whatever it may is likely to multiply by what it reads."""
+    if read.shape is None:
+        return read.size_bytes > written_bytes
+    return sum(length > 1 for length in read.shape) > 1
 
 
 def _components(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
