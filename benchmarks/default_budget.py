@@ -72,7 +72,7 @@ def main() -> None:
         at.append(clock())
         parts = " | ".join(f"{after - before:.2f}" for before, after in pairwise(at))
         each = 1e6 * (at[4] - at[3]) / evaluations
-        work = work_per_evaluation(problem.core)
+        work = work_per_evaluation(problem)
         print(f"| {graph.name} | {num_ops} | {parts} | {evaluations} | {each:.1f} | {work:.0f} |", flush=True)
 
 

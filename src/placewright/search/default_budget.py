@@ -3,6 +3,8 @@ counted from the problem, never timed, so that the plan is the same on every mac
 
 from __future__ import annotations
 
+import numpy as np
+
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.portfolio import planned_seconds
@@ -36,7 +38,7 @@ def default_evaluations(problem: Problem) -> int:
 
 def evaluations_in(problem: Problem, seconds: float) -> int:
     """Of `schedule-annealing`, about, at least one."""
-    work = work_per_evaluation(problem.core) if problem.core.num_ops >= _WORTH_PROBING else 0
+    work = work_per_evaluation(problem) if problem.core.num_ops >= _WORTH_PROBING else 0
     return max(1, int(seconds * 1e9 / (_NS_PER_EVALUATION + _NS_PER_WORK * work)))
 
 
@@ -46,20 +48,26 @@ def has_free_barriers(problem: Problem) -> bool:
     return _core.has_free_barriers(problem.core) and len(problem.lowered.inputs) > 0
 
 
-def work_per_evaluation(core: _core.Problem) -> float:
-    """Mean over a few moves of `schedule-annealing` from a list schedule, on the coarse problems and on the ops, as
-    its budget is divided."""
-    shares = {4: 0.2, 2: 0.2, 1: 0.6}
-    moves = max(10, min(60, 200_000 // core.num_ops))
+def work_per_evaluation(problem: Problem) -> float:
+    """Mean over some moves of `schedule-annealing`, on the coarse problems and on the ops, as its budget is divided.
+    They begin, as it does, from a plan that leaves little to gain at once: the better of an earliest-task-first
+    schedule and of all ops on one device."""
+    core, shares = problem.core, {4: 0.2, 2: 0.2, 1: 0.6}
+    moves = max(10, min(160, 500_000 // core.num_ops))
+    everywhere = int(np.bitwise_and.reduce(problem.groups[1]))
     total = 0.0
     for ops_per_cluster, share in shares.items():
         coarse = core if ops_per_cluster == 1 else _core.coarsen(core, core.num_ops // ops_per_cluster)[0]
-        start = _core.list_schedule(coarse, _core.bottom_level_order(coarse), False)
+        starts = [_core.earliest_task_first(coarse)]
+        if everywhere:
+            one = np.full(coarse.num_ops, (everywhere & -everywhere).bit_length() - 1, np.int32)
+            starts.append((one, _core.dispatch_order(coarse, one)))
         search = _core.ScheduleAnnealing(
-            problem=coarse, seed=0, starts=[start], first_temperature=1.0, last_temperature=0.02
+            problem=coarse, seed=0, starts=starts, first_temperature=1.0, last_temperature=0.02
         )
-        search.advance(2 + moves, at_most=2)  # tensors sent late and early
+        begun = 2 * len(starts)  # tensors sent late and early
+        search.advance(begun + moves, at_most=begun)
         before = search.work
-        search.advance(2 + moves)
+        search.advance(begun + moves)
         total += share * (search.work - before) / moves
     return total
