@@ -60,7 +60,7 @@ HOST = "launched by one host thread"
 def test_the_line_says_where_times_come_from(counted: TimeSources | None, words: str) -> None:
     launched = "" if words.endswith("takes time") else f"; {HOST}"
     if counted is not None and counted.stated:
-        launched += ", counted beside the stated times"
+        launched += ", added on top"
     assert basis_words(counted, machine(GPU)) == words + launched
 
 

@@ -29,7 +29,7 @@ def test_every_reading_command_speaks_json(placewright: Placewright, model: Path
 def test_every_command_that_shows_times_says_what_they_rest_on(
     placewright: Placewright, model: Path, saved: Path
 ) -> None:
-    basis = "predicted: times stated in the graph; launched by one host thread, counted beside the stated times"
+    basis = "predicted: times stated in the graph; launched by one host thread, added on top"
     planned = ["plan", model, "-d", "2xp100", "--evaluations", "1"]
     for command in (planned, ["show", saved], ["inspect", model], ["diff", saved, saved]):
         assert placewright(*command).out.splitlines()[1] == basis

@@ -25,7 +25,7 @@ def basis_words(sources: TimeSources | None, machine: Machine) -> str:
     them: times that contain launches would count them twice. sources None: of a plan that does not say."""
     launches = launch_words(machine)
     if launches and sources is not None and sources.stated and machine.launch != "graphs":
-        launches += ", counted beside the stated times"
+        launches += ", added on top"
     if sources is None:
         return f"predicted; the plan does not say whether times were measured{launches and f'; {launches}'}"
     estimated = sources.roofline + sources.guessed
