@@ -22,6 +22,7 @@ from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.problem.streaming import streamable
 from placewright.rematerialization.reruns import Move, rewritten
 from placewright.rematerialization.solve import in_order, rematerialize, with_reruns
@@ -205,6 +206,57 @@ def test_the_checker_finds_a_weight_that_is_overwritten() -> None:
     found = rewritten(THREE, (), [Move(tensor="w0", leaves_before=None, returns_before=("op0",))])
     assert about_reruns(THREE, found) == []
     assert about_reruns(replace(THREE, ops=ops, tensors=tensors), found)
+
+
+def test_a_weight_that_only_a_view_reads_is_none() -> None:
+    # Nothing reads what the view shows: no op holds the 50 bytes, and no bound counts them.
+    tensors = (
+        *THREE.tensors,
+        Tensor(name="dead", size_bytes=50, role="parameter"),
+        Tensor(name="v", size_bytes=50, alias_of=len(THREE.tensors)),
+    )
+    view = Op(name="v", kind="view", inputs=(len(THREE.tensors),), outputs=(len(THREE.tensors) + 1,))
+    problem = problem_of(replace(THREE, ops=(view, *THREE.ops), tensors=tensors), 32)
+    assert [problem.graph.tensors[weight].name for weight in streamable(problem.graph)] == ["w0", "w1", "w2"]
+    plan = planned(problem, host_at(20))
+    assert (plan.moves, plan.step_time_ns, plan.lower_bound) == ((), 12, 12)
+
+
+def test_what_is_proven_counts_what_links_carry() -> None:
+    # Weights hold 64 bytes, and 10 of each are carried: in 66 all come, 3 x (20 + 4). At least the two that op1 does
+    # not read come: 20 bytes in 40 ns, less 2 for rounding.
+    tensors = tuple(replace(each, memory_bytes=64) if each.role == "parameter" else each for each in THREE.tensors)
+    plan = planned(problem_of(replace(THREE, tensors=tensors), 66), host_at(20))
+    assert (plan.step_time_ns, plan.lower_bound, plan.metrics.bytes_over_limit) == (72, 38, 0)
+
+
+def test_patterns_are_not_about_the_ops_of_moves() -> None:
+    # "*1" is op1, and not w0@back1.
+    plan = planned(problem_of(THREE, 22), host_at(2), ["move:*1"])
+    assert [move.tensor for move in plan.moves] == ["w0", "w2"]
+
+
+def test_constraints_of_the_device_are_not_about_the_host() -> None:
+    constraints = Constraints(pins=(("*", "0"),), colocations=(("op0", "*"),))
+    plan = planned(replace(problem_of(THREE, 22), constraints=constraints), host_at(2))
+    assert [move.tensor for move in plan.moves] == ["w0", "w2"]
+    assert plan.configuration["pins"] == {"*": "0"}
+
+
+def test_where_all_else_fails_each_weight_comes_for_its_readers() -> None:
+    # In 15 bytes op2 has w2 and x2, 14, and op3 w2, x1, x3: w0 is gone by then, and w2 comes last. Found only from the
+    # start in which all weights come.
+    graph = layers([3, 1, 11], [8, 7, 7, 8], [[], [0, 1], [2], [2]])
+    sizes = {"x0": 2, "x1": 0, "x2": 3, "x3": 3}
+    tensors = tuple(replace(each, size_bytes=sizes.get(each.name, each.size_bytes)) for each in graph.tensors)
+    x = {each.name: place for place, each in enumerate(tensors)}
+    ops = (
+        *graph.ops[:2],
+        replace(graph.ops[2], inputs=(x["w2"],)),
+        replace(graph.ops[3], inputs=(x["w2"], x["x1"])),
+    )
+    plan = planned(problem_of(replace(graph, ops=ops, tensors=tensors), 15), host_at(20), ["recompute:*"])
+    assert (plan.metrics.bytes_over_limit, plan.step_time_ns) == (0, 52)
 
 
 @st.composite

@@ -34,7 +34,7 @@ RematerializationSearch::RematerializationSearch(std::shared_ptr<const Problem> 
 void RematerializationSearch::advance(int64_t evaluations, int64_t at_most) {
     const int64_t end = std::min(evaluations, at_most < INT64_MAX - evaluations_ ? evaluations_ + at_most : INT64_MAX);
     for (; evaluations_ < end; ++evaluations_) {
-        if (evaluations_ < kStarts + ops_.has_host()) {
+        if (evaluations_ < kStarts + ops_.has_host() + (ops_.host.num_weights > 0)) {
             if (start(size_t(evaluations_))) settle(0);
         } else if (change()) {
             const double done = double(evaluations_) / double(evaluations);
@@ -47,9 +47,15 @@ bool RematerializationSearch::start(size_t number) {
     const auto longest = int64_t(kMostTimes * double(once_ns_));
     if (number < kEvictions.size()) return decoder_.decode(kEvictions[number], longest, tried_);
     tried_.clear();
-    for (int32_t place = 0; place < ops_.num_ops(); ++place) tried_.push_back({place, true, OpRun::kAll});
+    // At last weights come before each of their readers, and stay where that fits.
+    const bool streams = int64_t(number) > kStarts;
+    for (int32_t place = 0; place < ops_.num_ops(); ++place) {
+        for (int32_t storage : ops_.reads[place])
+            if (streams && ops_.is_weight(storage)) tried_.push_back({ops_.back_place(storage), false, 1});
+        tried_.push_back({place, true, OpRun::kAll});
+    }
     const RandomStream stream(seed_, uint64_t(evaluations_), 0, 0);
-    const bool moves_first = int64_t(number) == kStarts;
+    const bool moves_first = int64_t(number) >= kStarts;
     repair_.repair(tried_, stream, number == kEvictions.size() ? 0 : kNoise, longest, moves_first, moves_first);
     return true;
 }

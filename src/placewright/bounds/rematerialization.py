@@ -91,8 +91,8 @@ def moved_time(problem: Problem, host: HostMemory) -> Bound:
                     memory,
                     host,
                     over,
-                    int(memory.bytes[movable & ~is_weight].sum()),
-                    int(memory.bytes[movable & is_weight].sum()),
+                    np.flatnonzero(movable & ~is_weight),
+                    np.flatnonzero(movable & is_weight),
                     again,
                     total,
                     int(memory.time_ns @ before[:, column]),
@@ -106,16 +106,16 @@ def _least_with_moves(
     memory: _Memory,
     host: HostMemory,
     over: int,
-    movable: int,
-    weights: int,
+    movable: Ints,
+    weights: Ints,
     again: Ints,
     total: int,
     before: int,
     after: int,
 ) -> int:
-    """The least time with so many bytes over the limit at an op. movable, weights: bytes of tensors that can be moved,
-    and of weights that can be at the host. again: pieces that can be made again. before, after: time of what comes
-    before and after it in every order."""
+    """The least time with so many bytes over the limit at an op. movable, weights: pieces that can be moved, and those
+    of weights that can be at the host. again: pieces that can be made again. before, after: time of what comes before
+    and after it in every order."""
     makers, of = np.unique(memory.maker[again], return_inverse=True)
     sizes = np.bincount(of, weights=memory.bytes[again], minlength=len(makers))
     costs = memory.time_ns[makers].astype(np.float64)
@@ -125,23 +125,27 @@ def _least_with_moves(
     takes = np.append(0.0, np.cumsum(costs[in_turn]))
     there, back = (link.inverse_bandwidth / 2**32 for link in (host.there, host.back))
 
+    of_moved, of_all = _carried(memory, movable), _carried(memory, np.append(movable, weights))
+    at_host = float(memory.bytes[weights].sum())
+
     def least(away: Floats) -> Floats:
         again_ns = np.interp(over - away, made, takes)
-        moved = np.maximum(0, away - weights)  # weights first: they need not be moved there
+        # Weights first: they need not be moved there.
+        moved = np.interp(np.maximum(0, away - at_host), *of_moved)
         ways = (
             total + again_ns,
             moved * there + after + again_ns,
             before + moved * back,
             moved * (there + back),
-            away * back,
+            np.interp(away, *of_all) * back,
         )
         found: Floats = np.maximum.reduce(ways)
         return found
 
-    low, high = max(0.0, over - made[-1]), float(min(movable + weights, over))
+    low, high = max(0.0, over - made[-1]), float(min(of_all[0][-1], over))
     if low > high:
         return total  # no plan keeps the limit
-    points = np.unique(np.clip(np.append(over - made, (low, high, weights)), low, high))
+    points = np.unique(np.clip(np.append(over - made, (low, high, at_host)), low, high))
     # A convex function of what is away: least between the neighbours of its least point.
     place = int(least(points).argmin())
     low, high = points[max(0, place - 1)], points[min(len(points) - 1, place + 1)]
@@ -150,6 +154,13 @@ def _least_with_moves(
         left, right = least(np.array([first, second]))
         low, high = (low, second) if left <= right else (first, high)
     return int(least(np.array([(low + high) / 2]))[0] * (1 - 1e-9)) - 1
+
+
+def _carried(memory: _Memory, pieces: Ints) -> tuple[Floats, Floats]:
+    """By bytes of pieces that are freed on the device, the bytes that links carry for it at least."""
+    sizes, carried = memory.bytes[pieces], memory.problem.lowered.transfer_bytes[pieces]
+    in_turn = np.argsort(carried / np.maximum(sizes, 1), kind="stable")
+    return np.append(0.0, np.cumsum(sizes[in_turn])), np.append(0.0, np.cumsum(carried[in_turn]))
 
 
 def least_limit(problem: Problem, host: HostMemory | None = None) -> tuple[int, str]:

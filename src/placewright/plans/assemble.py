@@ -93,7 +93,7 @@ def assemble_plan(
         evaluations=result.evaluations,
         seconds=seconds,
         stopped_because=result.stopped_because,
-        configuration={**problem.constraints.record(), **(options or {}), "method": dict(result.configuration)},
+        configuration={**before.constraints.record(), **(options or {}), "method": dict(result.configuration)},
         warnings=_warnings(problem),
         version=VERSION,
         time_sources=_time_sources(problem, result),

@@ -19,7 +19,8 @@ def streamable(graph: Graph) -> tuple[int, ...]:
     that trains."""
     if any(op.phase in _TRAINING for op in graph.ops):
         return ()
-    read = {graph.base_of[tensor] for op in graph.ops for tensor in op.inputs}
+    # What only views read is no resident of any op.
+    read = {graph.base_of[tensor] for op in graph.ops if op.kind != "view" for tensor in op.inputs}
     shared = {
         graph.base_of[index]
         for index, tensor in enumerate(graph.tensors)

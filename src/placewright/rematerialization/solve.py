@@ -15,6 +15,7 @@ from placewright.graph import HOST_TARGET
 from placewright.machine import Link
 from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
+from placewright.problem.constraints import Constraints
 from placewright.problem.running_again import again_before, may_move
 from placewright.problem.streaming import with_weights_made
 from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
@@ -157,14 +158,16 @@ def with_reruns(
 ) -> Problem:
     """The problem in which every run of an op and every move are ops. host: becomes a second device."""
     found = rewritten(problem.graph, reruns, moves)
-    machine, limits = problem.machine, problem.memory_limits_bytes
+    machine, limits, constraints = problem.machine, problem.memory_limits_bytes, problem.constraints
     if host is not None:
         machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
+        constraints = Constraints()  # which one device keeps, and which are not about the host
     return replace(
         problem,
         graph=found.graph,
         machine=machine,
         memory_limits_bytes=limits,
+        constraints=constraints,
         time_ns=of_runs(problem.time_ns, found.op_of, machine.num_devices),
         time_origin=None
         if problem.time_origin is None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placewright.bounds import Bound, lower_bound, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
-from placewright.graph import HOST_TARGET, Graph, Op
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem import Problem
@@ -259,7 +259,8 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
 
 
 def _placed_ops(graph: Graph) -> list[Op]:
-    return [op for op in graph.ops if op.kind != "view"]
+    """The ops that constraints and patterns are about: not those of moves, which stand where they must."""
+    return [op for op in graph.ops if op.kind != "view" and op.target not in (HOST_TARGET, LEAVE_TARGET)]
 
 
 def _device_index(plan: Plan, text: object) -> int | None:
