@@ -82,6 +82,7 @@ TINY_WITH_TORCH = {
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
+    "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--shares", "0.5"],
     "fit_gpu": ["--device", "cpu", "--small", "--networks", "two_layers", "--compiled", "two_layers"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],

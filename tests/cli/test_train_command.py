@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -89,9 +90,20 @@ def test_no_address_of_a_cluster_gets_a_sentence(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
-    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", "cluster:6379"]) == 2
-    sentence = "'cluster:6379' is not the address of a Ray cluster; allowed are auto, local and ray://HOST:PORT"
+    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", "cluster"]) == 2
+    sentence = "'cluster' is not the address of a Ray cluster; allowed are auto, local, HOST:PORT and ray://HOST:PORT"
     assert capsys.readouterr().err == f"placewright: error: {sentence}\n"
+
+
+def test_a_head_that_does_not_answer_gets_a_sentence_at_once(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="the ray extra is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", address]) == 2
+    assert f"there is no Ray cluster to use at '{address}': " in capsys.readouterr().err
 
 
 def test_a_cluster_that_does_not_answer_gets_a_sentence(data: Path, tmp_path: Path) -> None:

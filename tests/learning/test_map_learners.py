@@ -140,7 +140,9 @@ def test_a_kept_policy_maps_the_network_that_it_learned_on(network: str, gain: f
     path = KEPT / f"egrl-{network}" / "best.safetensors"
     found = placewright.map_memory(f"example:{network}", "nnpi", solver="zero-shot", policy=path)
     assert (found.solver, found.evaluations) == ("zero-shot", 1)
-    assert found.compiler_ps / found.latency_ps > gain
+    # The paper's comparison; h0 is as fast on ResNet-50.
+    rules = placewright.map_memory(f"example:{network}", "nnpi", solver="h6")
+    assert rules.latency_ps / found.latency_ps > gain
     assert found.check().facts.correct
     assert found.configuration["policy"].startswith(f"egrl-{network} ")
 

@@ -20,8 +20,8 @@ from placewright.search.run.multistart import multistart
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
-#: Three equal ops of 2 ns on two devices: 4 ns, and no bound above the half of the work, 3 ns, proves it.
-PROBLEM = problem_of(graph_of({"a": ("", 4), "b": ("", 4), "c": ("", 4)}), machine_of(2), (2, 2, 2))
+#: Three ops of 3, 3 and 4 ns on two devices: 6 ns, and no bound above the half of the work, 5 ns, proves it.
+PROBLEM = problem_of(graph_of({"a": ("", 4), "b": ("", 4), "c": ("", 4)}), machine_of(2), (3, 3, 4))
 FOUND = INPUT_ORDER.solve(PROBLEM, SearchRun())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import warnings
@@ -22,6 +23,8 @@ except ImportError as error:
 
 #: An actor imports PyTorch, and where other machines do so for the first time from a disk that many share.
 SECONDS_TO_START = 300
+#: The head of a cluster answers at once.
+_ANSWER_S = 5.0
 
 
 def check_cores(actors: int) -> None:
@@ -93,6 +96,8 @@ def connect(address: str, cores: int) -> Connection:
         )
     if ray.is_initialized():
         return Connection(is_own=False)
+    if host and port.isdecimal() and not address.startswith("ray://"):
+        _require_answer(address, host, int(port))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise Ray warns of what it means to change
     own = {"num_cpus": cores, "include_dashboard": False} if address == "local" else {}
@@ -103,3 +108,11 @@ def connect(address: str, cores: int) -> Connection:
         reason = shown(str(error).strip().partition("\n")[0].partition(". ")[0])
         raise InputError(f"there is no Ray cluster to use at '{shown(address)}': {reason}") from error
     return Connection(is_own=True, watched="" if address == "local" or address.startswith("ray://") else address)
+
+
+def _require_answer(address: str, host: str, port: int) -> None:
+    """Raises InputError where nobody listens: Ray tries again for minutes."""
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"there is no Ray cluster to use at '{shown(address)}': {shown(str(error))}") from error
