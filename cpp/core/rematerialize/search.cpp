@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::array<EvictionExponents, 8> kEvictions{
     {{1, 1}, {1, 0.5}, {1, 0}, {0.5, 1}, {0.5, 0.5}, {2, 1}, {1, 2}, {2, 0}}};
-constexpr int64_t kStarts = kEvictions.size() + 2;                       // and two repairs of ops that run once; beside
-                                                                         // a host a third, of moves where they help
+// And two repairs of ops that run once. Beside a host a third follows, of moves where they help, and where weights may
+// be there a fourth, of all of them coming.
+constexpr int64_t kStarts = kEvictions.size() + 2;
 constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // relative to the time
 constexpr double kPatience = 1.05;  // runs that take so many times the current ones are not looked at to their end
 constexpr double kMostTimes = 20;   // nor are those that take so many times what all ops take that run once

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.plans.record import ScheduledOp
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceTimes:
@@ -51,6 +53,19 @@ class OpRun:
     planned_finish_ns: int
     measured_start_ns: int
     measured_finish_ns: int
+
+    @classmethod
+    def of(cls, op: ScheduledOp, start_ns: int, finish_ns: int) -> OpRun:
+        """An op as planned, and as measured."""
+        return cls(
+            name=op.name,
+            kind=op.kind,
+            device=op.device,
+            planned_start_ns=op.start_ns,
+            planned_finish_ns=op.finish_ns,
+            measured_start_ns=start_ns,
+            measured_finish_ns=finish_ns,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,19 +160,7 @@ def _ops(step: OnnxStep, traces: Sequence[PartTrace]) -> tuple[OpRun, ...]:
         for node in nodes:
             ran.setdefault(node.name, []).append((node.start_ns - began, node.duration_ns))
     middle = {name: [int(median(values)) for values in zip(*times, strict=True)] for name, times in ran.items()}
-    return tuple(
-        OpRun(
-            name=op.name,
-            kind=op.kind,
-            device=op.device,
-            planned_start_ns=op.start_ns,
-            planned_finish_ns=op.finish_ns,
-            measured_start_ns=middle[op.name][0],
-            measured_finish_ns=sum(middle[op.name]),
-        )
-        for op in step.plan.ops
-        if op.name in middle
-    )
+    return tuple(OpRun.of(op, middle[op.name][0], sum(middle[op.name])) for op in step.plan.ops if op.name in middle)
 
 
 def _same_outputs(step: OnnxStep, feeds: Mapping[str, Any], cores: frozenset[int]) -> bool:

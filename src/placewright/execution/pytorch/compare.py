@@ -211,15 +211,7 @@ def ops_of_run(plan: Plan, graph: Graph, timed: Sequence[Sequence[int]]) -> tupl
     middle = np.median(passes, axis=0)
     number = {op.name: index for index, op in enumerate(graph.ops)}
     return tuple(
-        OpRun(
-            name=op.name,
-            kind=op.kind,
-            device=op.device,
-            planned_start_ns=op.start_ns,
-            planned_finish_ns=op.finish_ns,
-            measured_start_ns=round(float(middle[number[op.name], 0])),
-            measured_finish_ns=round(float(middle[number[op.name], 1])),
-        )
+        OpRun.of(op, *(round(float(moment)) for moment in middle[number[op.name]]))
         for op in plan.ops
         if ran[number[op.name]]
     )
