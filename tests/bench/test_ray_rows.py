@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -157,6 +158,8 @@ def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
+    # No machine of these names has to be there.
+    monkeypatch.setattr(socket, "create_connection", lambda address, timeout: socket.socket())
     for address in ("192.0.2.2:42449", "head:6379", "ray://head:10001"):
         connect(address, 1).end([])
     assert tried == ["192.0.2.2:42449", "head:6379", "ray://head:10001"]
