@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.figure_style import LINE_COLOURS, as_files, headline, style
-from placewright.bench.suite import Suite, read_suite
-from placewright.datasets.problem_set import spread
-from placewright.learning.regal.actions import ActionSpace, op_bytes
-from placewright.learning.regal.features import context_of
-from placewright.learning.regal.forward import logits_of
-from placewright.learning.regal.policy import RegalPolicy, choose
-from placewright.learning.shipped import find_policy
+from placewright.lab.bench.figure_style import LINE_COLOURS, as_files, headline, style
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.datasets.problem_set import spread
+from placewright.lab.learning.regal.actions import ActionSpace, op_bytes
+from placewright.lab.learning.regal.features import context_of
+from placewright.lab.learning.regal.forward import logits_of
+from placewright.lab.learning.regal.policy import RegalPolicy, choose
+from placewright.methods.policy_file import find_policy
 from placewright.problem import Problem
 from placewright.support.files import write_atomically
 

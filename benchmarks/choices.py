@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from some_baselines import step_time_ns
 
 from placewright.bounds import lower_bound
-from placewright.datasets.problem_set import ProblemSet
 from placewright.importers.graph_set import read_graph_set
-from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
-from placewright.learning.rule.policy import found_rule
-from placewright.learning.rule.rule import RuleConfiguration, rule_actions
+from placewright.lab.datasets.problem_set import ProblemSet
+from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
+from placewright.lab.learning.rule.policy import found_rule
+from placewright.lab.learning.rule.rule import RuleConfiguration, rule_actions
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.objective import ControlMode

@@ -19,10 +19,10 @@ from placewright.bounds import lower_bound
 from placewright.decoder import DECODERS
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
+from placewright.lab.peers.brkga import Brkga
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.search.metaheuristics.brkga import Brkga
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

@@ -21,17 +21,17 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from placewright.datasets.fused.networks import FUSED, fused_network
-from placewright.learning.egrl.settings import GradientSettings, Mode
-from placewright.learning.egrl.solvers import MapLearner, policy_of
-from placewright.learning.environments.memory_map import MemoryMapEnvironment
-from placewright.learning.policy_file import write_policy
+from placewright.lab.datasets.fused.networks import FUSED, fused_network
+from placewright.lab.learning.egrl.settings import GradientSettings, Mode
+from placewright.lab.learning.egrl.solvers import MapLearner, policy_of
+from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapSolver
 from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
+from placewright.methods.policy_file import write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.files import locked_folder, make_folder

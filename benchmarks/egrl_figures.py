@@ -24,8 +24,8 @@ import numpy as np
 from egrl import STAGES, speedup, whole_rows
 from numpy.typing import NDArray
 
-from placewright.bench.figure_style import GRID, INK, LINE_COLOURS, QUIET, as_files, headline, style
-from placewright.datasets.fused.networks import fused_network
+from placewright.lab.bench.figure_style import GRID, INK, LINE_COLOURS, QUIET, as_files, headline, style
+from placewright.lab.datasets.fused.networks import fused_network
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem

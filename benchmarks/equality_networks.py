@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from placewright.datasets.libraries import transformers_networks
-from placewright.datasets.libraries.listing import LIBRARIES, Listed, all_listed, network_of
-from placewright.datasets.zoo.catalogue import PATH
-from placewright.datasets.zoo.libraries import import_torchvision
-from placewright.datasets.zoo.objectives import cross_entropy, squared_error
+from placewright.lab.datasets.libraries import transformers_networks
+from placewright.lab.datasets.libraries.listing import LIBRARIES, Listed, all_listed, network_of
+from placewright.lab.datasets.zoo.catalogue import PATH
+from placewright.lab.datasets.zoo.libraries import import_torchvision
+from placewright.lab.datasets.zoo.objectives import cross_entropy, squared_error
 
 #: Networks with more parameters take longer than there is time.
 _MAX_PARAMETERS = 5_000_000

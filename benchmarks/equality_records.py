@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-from placewright.datasets.libraries.listing import LIBRARIES
 from placewright.importers.torch_held import Held
+from placewright.lab.datasets.libraries.listing import LIBRARIES
 
 #: Other last bits: no tensor is further off than this share of its largest value.
 _LAST_BITS = 1e-5

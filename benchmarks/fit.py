@@ -26,10 +26,10 @@ from functools import partial
 from pathlib import Path
 
 import placewright
-from placewright.datasets.zoo.capture import built
-from placewright.datasets.zoo.catalogue import all_networks
 from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
+from placewright.lab.datasets.zoo.capture import built
+from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.machines import load_machine
 from placewright.methods.table import make_method
 from placewright.problem import make_problem

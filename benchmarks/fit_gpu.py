@@ -44,8 +44,8 @@ from torch.utils.checkpoint import checkpoint
 
 import placewright
 from placewright.analysis.advice import shortage_words
-from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.machines.presets import list_presets
 
 Network = tuple[nn.Module, tuple[torch.Tensor, ...]]

@@ -26,8 +26,8 @@ from torch import nn
 from zoo_modules import module_of
 
 import placewright
-from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 Network = tuple[nn.Module, tuple[torch.Tensor, ...]]
 BUDGETS = (0.5, 0.3, 0.1)

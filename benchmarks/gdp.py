@@ -20,18 +20,18 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from placewright.datasets.synthetic import random_graph
-from placewright.datasets.zoo.workloads import capture_workload, workloads
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
-from placewright.learning.environments.placed_units import measured_on_one_device
-from placewright.learning.gdp.policy import GdpPolicy
-from placewright.learning.gdp.settings import NetworkSettings
-from placewright.learning.gdp.trainings import TRAININGS, GdpTraining
-from placewright.learning.placers.gdp import Gdp
-from placewright.learning.policy_file import read_policy
-from placewright.learning.trainer import train
+from placewright.lab.datasets.synthetic import random_graph
+from placewright.lab.datasets.zoo.workloads import capture_workload, workloads
+from placewright.lab.learning.environments.placed_units import measured_on_one_device
+from placewright.lab.learning.gdp.policy import GdpPolicy
+from placewright.lab.learning.gdp.settings import NetworkSettings
+from placewright.lab.learning.gdp.trainings import TRAININGS, GdpTraining
+from placewright.lab.learning.placers.gdp import Gdp
+from placewright.lab.learning.trainer import train
 from placewright.machines import load_machine
+from placewright.methods.policy_file import read_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem, make_problem
 from placewright.search.run.budget import Budget

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, shortest_path
 
-from placewright.bench.figure_style import INK, LINE_COLOURS, QUIET, as_files, headline, style
-from placewright.datasets.random_topologies import TOPOLOGIES
-from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set
+from placewright.lab.bench.figure_style import INK, LINE_COLOURS, QUIET, as_files, headline, style
+from placewright.lab.datasets.random_topologies import TOPOLOGIES
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.support.files import make_folder, write_atomically
 
 #: Ops whose distances to all others are in memory at once.

@@ -17,12 +17,12 @@ import numpy as np
 from some_baselines import step_time_ns
 
 from placewright.bounds import lower_bound
-from placewright.datasets.zoo.capture import OPTIMIZER
-from placewright.datasets.zoo.mixture_of_experts import sparse
-from placewright.datasets.zoo.workloads import capture_workload
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.torch_module import captured_graph
+from placewright.lab.datasets.zoo.capture import OPTIMIZER
+from placewright.lab.datasets.zoo.mixture_of_experts import sparse
+from placewright.lab.datasets.zoo.workloads import capture_workload
 from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.search.constructive.baselines import BASELINES

@@ -8,8 +8,8 @@ import random
 import numpy as np
 
 from placewright import Device, Graph, Link, Machine, Op, Tensor
+from placewright.lab.peers.brkga import Brkga
 from placewright.problem import Problem
-from placewright.search.metaheuristics.brkga import Brkga
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

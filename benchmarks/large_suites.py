@@ -15,9 +15,9 @@ from pathlib import Path
 
 from large_graphs import random_layers, transformer
 
-from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.support.files import make_folder, write_atomically
 
 SIZES = (20_000, 100_000)

@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from placewright.datasets.other_devices import on_machine
-from placewright.datasets.problem_set import spread
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
-from placewright.learning.learned_list.policy import LearnedListPolicy, scored, untrained
-from placewright.learning.learned_list.solver import LearnedList, shipped
-from placewright.learning.policy_file import read_policy
-from placewright.learning.protocols import Policy
+from placewright.lab.datasets.other_devices import on_machine
+from placewright.lab.datasets.problem_set import spread
+from placewright.lab.learning.learned_list.policy import LearnedListPolicy, scored, untrained
+from placewright.lab.learning.learned_list.solver import LearnedList, shipped
 from placewright.machines import load_machine
+from placewright.methods.policies import Policy
+from placewright.methods.policy_file import read_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem, make_problem
 from placewright.search.auto import Auto

@@ -28,17 +28,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
-from placewright.bench.result_set import read_result_sets
-from placewright.bench.statistics import Mean, clustered_mean
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
-from placewright.learning.policy_file import read_policy
-from placewright.learning.regal.trainings import TRAININGS, RegalTraining
-from placewright.learning.rule.policy import found_rule
-from placewright.learning.trainer import BEST, train
+from placewright.lab.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
+from placewright.lab.bench.result_set import read_result_sets
+from placewright.lab.bench.statistics import Mean, clustered_mean
+from placewright.lab.learning.regal.trainings import TRAININGS, RegalTraining
+from placewright.lab.learning.rule.policy import found_rule
+from placewright.lab.learning.trainer import BEST, train
+from placewright.lab.processes import end_with_parent
+from placewright.methods.policy_file import read_policy
 from placewright.problem.objective import Objective
 from placewright.support.files import make_folder, write_atomically
-from placewright.support.processes import end_with_parent
 
 HERE = Path(__file__).parent
 GRAPHS = HERE / "instances" / "libraries"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.datasets.fused.networks import FUSED, fused_network
 from placewright.importers.graph_set import write_graph_set
+from placewright.lab.datasets.fused.networks import FUSED, fused_network
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem
@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser().parse_args()
     networks = [fused_network(name) for name in arguments.networks]
     if arguments.write_graphs is not None:
-        write_graph_set(arguments.write_graphs, networks, {"source": "placewright.datasets.fused"})
+        write_graph_set(arguments.write_graphs, networks, {"source": "placewright.lab.datasets.fused"})
         return
     problems = {graph.name: make_memory_problem(graph, load_chip(arguments.chip)) for graph in networks}
     quick_and_proven(problems, arguments.seconds, arguments.proof_seconds)

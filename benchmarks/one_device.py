@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from placewright.datasets.zoo.capture import capture_network
-from placewright.datasets.zoo.catalogue import all_networks
-from placewright.datasets.zoo.network import Mode
+from placewright.lab.datasets.zoo.capture import capture_network
+from placewright.lab.datasets.zoo.catalogue import all_networks
+from placewright.lab.datasets.zoo.network import Mode
 from placewright.machines import load_machine
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import make_problem

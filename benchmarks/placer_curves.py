@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from placers import LEARNERS, Row, whole_rows
 
-from placewright.bench.figure_style import INK, LINE_COLOURS, QUIET, as_files, headline, style
+from placewright.lab.bench.figure_style import INK, LINE_COLOURS, QUIET, as_files, headline, style
 from placewright.support.files import write_atomically
 
 #: What learns in colours, what does not in greys.

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 
 import placewright._core as _core
-from placewright.datasets.zoo.workloads import capture_workload, with_variables, workloads
 from placewright.graph import Graph
-from placewright.learning.environments.first_come import FirstComeEnvironment
-from placewright.learning.placers.placer import LearnedPlacer
-from placewright.learning.policy_file import read_policy
+from placewright.lab.datasets.zoo.workloads import capture_workload, with_variables, workloads
+from placewright.lab.learning.environments.first_come import FirstComeEnvironment
+from placewright.lab.learning.placers.placer import LearnedPlacer
 from placewright.machines import load_machine
+from placewright.methods.policy_file import read_policy
 from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem, make_problem
@@ -196,8 +196,8 @@ def tiny() -> Graph:
     """A language model of two layers over four words."""
     import torch
 
-    from placewright.datasets.zoo.unrolled import UnrolledLanguageModel
     from placewright.importers.torch_module import from_torch
+    from placewright.lab.datasets.zoo.unrolled import UnrolledLanguageModel
 
     words = torch.zeros(2, 4, dtype=torch.int64)
     model = UnrolledLanguageModel(layers=2, width=256, vocabulary=100)

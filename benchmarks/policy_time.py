@@ -14,13 +14,13 @@ import argparse
 import time
 from collections.abc import Callable
 
-from placewright.bench.suite import Suite, read_suite
-from placewright.learning.guided import Regal
-from placewright.learning.regal.features import context_after, search_for_features
-from placewright.learning.regal.policy import RegalPolicy
-from placewright.learning.shipped import find_policy
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.learning.guided import Regal
+from placewright.lab.learning.regal.features import context_after, search_for_features
+from placewright.lab.learning.regal.policy import RegalPolicy
+from placewright.lab.peers.brkga import Brkga
+from placewright.methods.policy_file import find_policy
 from placewright.problem import Problem
-from placewright.search.metaheuristics.brkga import Brkga
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

@@ -20,14 +20,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.suite import Suite, read_suite
-from placewright.datasets.problem_set import spread
 from placewright.decoder import WITH_AFFINITIES, DecoderName
 from placewright.importers.graph_set import read_graph_set
-from placewright.learning.environments.guided_search import GuidedSearch
-from placewright.learning.regal.actions import ActionSpace
-from placewright.learning.regal.expert import affinity_actions, candidate_actions, demonstrate
-from placewright.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search, num_op_features
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.datasets.problem_set import spread
+from placewright.lab.learning.environments.guided_search import GuidedSearch
+from placewright.lab.learning.regal.actions import ActionSpace
+from placewright.lab.learning.regal.expert import affinity_actions, candidate_actions, demonstrate
+from placewright.lab.learning.regal.features import (
+    FEATURE_EVALUATIONS,
+    Context,
+    context_of,
+    guided_search,
+    num_op_features,
+)
 from placewright.problem import Problem
 from placewright.search.metaheuristics.peak_search import PeakSearch
 from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing

@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from placewright.datasets.zoo.capture import OPTIMIZER, capture_network
-from placewright.datasets.zoo.catalogue import all_networks
-from placewright.datasets.zoo.libraries import OWN
-from placewright.datasets.zoo.network import Mode
 from placewright.graph import Graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.lab.datasets.zoo.capture import OPTIMIZER, capture_network
+from placewright.lab.datasets.zoo.catalogue import all_networks
+from placewright.lab.datasets.zoo.libraries import OWN
+from placewright.lab.datasets.zoo.network import Mode
 from placewright.support.files import make_folder
 
 DEVICE = "v100"

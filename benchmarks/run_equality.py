@@ -35,7 +35,7 @@ from equality_networks import NotRunnableError, Runnable, drawn, loss_of, named,
 from equality_records import DifferenceError, Record, check, record
 
 import placewright
-from placewright.datasets.libraries.listing import LIBRARIES
+from placewright.lab.datasets.libraries.listing import LIBRARIES
 from placewright.support.errors import InputError
 
 STEPS, SEED = 3, 7

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.suite import read_suite
+from placewright.lab.bench.suite import read_suite
 from placewright.problem import Problem
 from placewright.search.default_budget import default_evaluations
 from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS, AnnealingRounds

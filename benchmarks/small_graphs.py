@@ -19,12 +19,12 @@ import numpy as np
 from placewright.bounds import lower_bound
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import read_graph_set
+from placewright.lab.peers.cp_sat import CpSat
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Objective
 from placewright.search.auto import Auto
-from placewright.search.exact.cp_sat import CpSat
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
-from placewright.bench.suite import read_suite
+from placewright.lab.bench.suite import read_suite
 from placewright.problem import Problem
 from placewright.search.auto import Auto
 from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS

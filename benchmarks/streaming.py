@@ -28,10 +28,10 @@ from pathlib import Path
 
 import placewright
 from placewright.costs import estimate_costs
-from placewright.datasets.zoo.capture import built
-from placewright.datasets.zoo.catalogue import all_networks
 from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
+from placewright.lab.datasets.zoo.capture import built
+from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.machines import load_machine
 from placewright.machines.host import HostMemory, usual_host
 from placewright.problem import Problem

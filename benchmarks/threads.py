@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.bench.suite import read_suite
+from placewright.lab.bench.suite import read_suite
 from placewright.search.auto import Auto
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.search_run import SearchRun

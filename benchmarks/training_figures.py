@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from placewright.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
-from placewright.learning.policy_file import read_policy
-from placewright.learning.shipped import find_policy, shipped_names
-from placewright.learning.trainer import BEST
+from placewright.lab.bench.figure_style import LINE_COLOURS, MARKERS, QUIET, as_files, headline, style
+from placewright.lab.learning.shipped import shipped_names
+from placewright.lab.learning.trainer import BEST
+from placewright.methods.policy_file import find_policy, read_policy
 from placewright.support.files import write_atomically
 
 #: At least so many lines of the records are drawn as their mean, and more where more points than this would be left, so

@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bench.suite import Suite, read_suite
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.peers.brkga import Brkga
 from placewright.proposal import Proposal
-from placewright.search.metaheuristics.brkga import Brkga
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.files import write_atomically

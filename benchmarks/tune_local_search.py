@@ -15,11 +15,11 @@ from itertools import islice, product
 from pathlib import Path
 
 from placewright.bounds import lower_bound
-from placewright.datasets.synthetic import interesting_graphs
+from placewright.lab.datasets.synthetic import interesting_graphs
+from placewright.lab.peers.brkga import Brkga
+from placewright.lab.peers.local_search import LocalSearch
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
-from placewright.search.metaheuristics.brkga import Brkga
-from placewright.search.metaheuristics.local_search import LocalSearch
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun

@@ -25,14 +25,14 @@ from typing import Any
 
 from halving import Scored, halved
 
-from placewright.datasets.headroom import PAPER_MACHINE
-from placewright.datasets.synthetic import interesting_graphs
-from placewright.learning.regal.actions import beta_parameters
+from placewright.lab.datasets.headroom import PAPER_MACHINE
+from placewright.lab.datasets.synthetic import interesting_graphs
+from placewright.lab.learning.regal.actions import beta_parameters
+from placewright.lab.peers.brkga import Brkga
+from placewright.lab.peers.key_betas import KeyBetas
+from placewright.lab.peers.local_search import ANYWHERE, LocalSearch
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.metaheuristics.brkga import Brkga
-from placewright.search.metaheuristics.key_betas import KeyBetas
-from placewright.search.metaheuristics.local_search import ANYWHERE, LocalSearch
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.bench.suite import read_suite
 from placewright.graph import Graph, Op
+from placewright.lab.bench.suite import read_suite
 from placewright.methods.table import METHODS
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from placewright.datasets.zoo.catalogue import all_networks
+from placewright.lab.datasets.zoo.catalogue import all_networks
 
 #: Every vocabulary of the zoo has so many words.
 WORDS = 8

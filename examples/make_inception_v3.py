@@ -12,9 +12,9 @@ from saving import save_example, without_memory
 from torch import Tensor, nn
 from torch.nn import functional
 
-from placewright.datasets.zoo.libraries import built_module
 from placewright.graph import Graph
 from placewright.importers.torch_module import from_torch
+from placewright.lab.datasets.zoo.libraries import built_module
 
 BATCH, PIXELS = 32, 299
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saving import save_example
 
-from placewright.datasets.fused.networks import fused_network
+from placewright.lab.datasets.fused.networks import fused_network
 
 NAMES = ("resnet50-int8", "resnet101-int8", "bert-base-384-int8")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.graph import Graph
 from placewright.importers.json_graph import save_graph
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 # Before a script takes a model from transformers, which imports torchvision where there is one.
 import_torchvision()

@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One of Ray's on this machine, of five cores, which the tests of a module share, as starting it takes seconds."""
     pytest.importorskip("ray", reason="the ray extra is not installed")
-    from placewright.support.ray_cluster import connect
+    from placewright.lab.ray_cluster import connect
 
     # Ray writes a token there, which the process keeps for the next cluster.
     (home := tmp_path_factory.getbasetemp() / "home").mkdir(exist_ok=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from reference import structure_of
 
 import placewright._core as _core
+from placewright.lab.peers.contention_free import ContentionFree
 from placewright.problem import Problem
-from placewright.search.constructive.contention_free import ContentionFree
 
 Busy = list[tuple[int, int]]  # (start, finish), sorted
 

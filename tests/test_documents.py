@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from placewright import cli
-from placewright.bench import rows
 from placewright.importers import graph_set, json_graph
-from placewright.learning import policy_file
+from placewright.lab.bench import rows
 from placewright.machines import load_machine
 from placewright.memory_levels.record import SCHEMA_VERSION as MAP_VERSION
+from placewright.methods import policy_file
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 
 ROOT = Path(__file__).parent.parent

@@ -3,6 +3,9 @@
 import ast
 import importlib
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +22,7 @@ ROWS = (
     {"bounds"},
     {"search"},
     {"rematerialization"},
-    {"datasets"},
-    {"learning", "memory_levels"},
+    {"memory_levels"},
     {"methods"},
     {"plans"},
     {"verification"},
@@ -28,30 +30,55 @@ ROWS = (
     {"analysis"},
     {"report", "export", "terminal"},
     {"api"},
-    {"bench"},
     {"__init__", "cli", "__main__"},
+    # The laboratory, which nothing of the product imports.
+    {"lab.__init__", "lab.processes", "lab.ray_cluster", "lab.peers"},
+    {"lab.datasets"},
+    {"lab.learning"},
+    {"lab.methods"},
+    {"lab.registration", "lab.bench"},
+    {"lab.commands"},
 )
 ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}
 
 
+def room(parts: Sequence[str]) -> str:
+    """Where the module of this path below `placewright` stands."""
+    if not parts:
+        return "__init__"
+    return ".".join((parts[0], parts[1] if len(parts) > 1 else "__init__")) if parts[0] == "lab" else parts[0]
+
+
 def imported_modules(path: Path) -> set[str]:
-    """First component below `placewright` of everything a file imports, also inside functions."""
-    names = set()
+    """The rooms of everything a file imports, also inside functions."""
+    rooms = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "placewright":
-            rest = node.module.split(".")[1:]
-            names |= {rest[0]} if rest else {alias.name for alias in node.names}
+            parts = node.module.split(".")[1:]
+            rooms |= {room([*parts, alias.name]) for alias in node.names} if parts in ([], ["lab"]) else {room(parts)}
         elif isinstance(node, ast.Import):
-            parts = [alias.name.split(".") for alias in node.names]
-            names |= {rest[1] for rest in parts if rest[0] == "placewright" and len(rest) > 1}
-    return names
+            named = [alias.name.split(".") for alias in node.names]
+            rooms |= {room(parts[1:]) for parts in named if parts[0] == "placewright" and len(parts) > 1}
+    return rooms
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
-    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    own = room(path.relative_to(SOURCE).with_suffix("").parts)
     later = {name for name in imported_modules(path) if ROW_OF[name] > ROW_OF[own]}
     assert not later, f"{path.relative_to(SOURCE)} imports {later}, which stand after it"
+
+
+IMPORTED = """
+import sys
+import placewright, placewright.api, placewright.methods.table
+print(*(name for name in sys.modules if name.startswith("placewright.lab")))
+"""
+
+
+def test_the_product_loads_nothing_of_the_laboratory() -> None:
+    loaded = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
 
 
 RUNTIMES = ("onnx_runtime", "pytorch")

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import placewright._core as _core
+from placewright.lab.peers.brkga import Brkga
 from placewright.proposal import Proposal
-from placewright.search.metaheuristics.brkga import Brkga
 from placewright.support.errors import InputError
 
 

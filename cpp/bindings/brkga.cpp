@@ -31,7 +31,7 @@ void init_brkga(Brkga* self, std::shared_ptr<Problem> problem, uint64_t seed, in
 
 void bind_brkga(nb::module_& m) {
     using nb::arg;
-    bind_search<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.search.metaheuristics.brkga.")
+    bind_search<Brkga>(m, "Brkga", "Biased random-key genetic algorithm; see placewright.lab.peers.brkga.")
         .def("__init__", &init_brkga, nb::kw_only(), arg("problem"), arg("seed"), arg("threads"), arg("population"),
              arg("elites"), arg("mutants"), arg("elite_bias"), arg("populations"), arg("exchange_interval"),
              arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(), arg("tables") = nb::none(),

@@ -16,7 +16,7 @@ void bind_local_search(nb::module_& m) {
         new (self) LocalSearch(std::move(problem), config, seed);
     };
     bind_search<LocalSearch>(m, "LocalSearch",
-                             "Greedy local search; see placewright.search.metaheuristics.local_search.")
+                             "Greedy local search; see placewright.lab.peers.local_search.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations_per_start"),
              arg("device_share"), arg("reach"), arg("accept_equal"));
 }

@@ -18,7 +18,7 @@ void bind_partition(nb::module_& m) {
         },
         nb::arg("problem"), nb::arg("imbalance"), nb::arg("passes"),
         "Device of each op: few bytes between devices, time balanced; see "
-        "placewright.search.constructive.graph_partition.");
+        "placewright.lab.peers.graph_partition.");
 }
 
 }  // namespace placewright

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 import placewright
 import placewright._core as core
 from placewright.guide import Placement
-from placewright.learning.environments.placement import SimulatedPlacement, one_device_objective
-from placewright.learning.family import PolicyFamily, configuration_of
-from placewright.learning.protocols import Actions, Weights
-from placewright.learning.training import Split, TrainingConfiguration
+from placewright.lab.learning.environments.placement import SimulatedPlacement, one_device_objective
+from placewright.lab.learning.policy_configuration import configuration_of
+from placewright.lab.learning.protocols import Actions
+from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.methods.policies import PolicyFamily, Weights
 from placewright.problem import Problem
 from placewright.problem.objective import Objective
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from placewright.importers import load_graph, save_graph
     from placewright.importers.jax_function import from_jax
     from placewright.importers.torch_module import from_torch
-    from placewright.learning.families import register_policy_family
     from placewright.machine import Device, Link, Machine
     from placewright.machines import load_machine
+    from placewright.methods.policies import register_policy_family
     from placewright.methods.table import register_method
 
 __version__ = VERSION
@@ -106,7 +106,7 @@ _MODULE_OF = {
     "from_torch": "placewright.importers.torch_module",
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",
-    "register_policy_family": "placewright.learning.families",
+    "register_policy_family": "placewright.methods.policies",
 }
 
 

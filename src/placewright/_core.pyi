@@ -240,7 +240,7 @@ class BetaTables:
 
 class Brkga:
     """
-    Biased random-key genetic algorithm; see placewright.search.metaheuristics.brkga.
+    Biased random-key genetic algorithm; see placewright.lab.peers.brkga.
     """
 
     def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
@@ -277,7 +277,7 @@ class Brkga:
 
 class LocalSearch:
     """
-    Greedy local search; see placewright.search.metaheuristics.local_search.
+    Greedy local search; see placewright.lab.peers.local_search.
     """
 
     def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
@@ -301,7 +301,7 @@ class LocalSearch:
 
 class Annealing:
     """
-    Simulated annealing over keys; see placewright.search.metaheuristics.annealing.
+    Simulated annealing over keys; see placewright.lab.peers.annealing.
     """
 
     def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
@@ -381,7 +381,7 @@ class ExactOrder:
 
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
-    Device of each op: few bytes between devices, time balanced; see placewright.search.constructive.graph_partition.
+    Device of each op: few bytes between devices, time balanced; see placewright.lab.peers.graph_partition.
     """
 
 class ScheduleAnnealing:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 from command_line import process
-from learning.networks import random_policy
+from lab.learning.networks import random_policy
 from test_process import limited
 from waiting import PATIENCE_S, wait_until
 
-from placewright.bench.rows import read_results
-from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import read_graph_set, write_graph_set
-from placewright.learning.policy_file import write_policy
+from placewright.lab.bench.rows import read_results
+from placewright.lab.datasets.synthetic import random_graph
+from placewright.methods.policy_file import write_policy
 
 
 @pytest.fixture

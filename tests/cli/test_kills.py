@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import write_graph_set
+from placewright.lab.datasets.synthetic import random_graph
 
 #: Of each command; together more than a hundred.
 KILLS = 35

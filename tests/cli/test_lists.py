@@ -19,9 +19,9 @@ from command_line import Placewright
 from placewright.cli.app import app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES, schema_of
-from placewright.learning.regal.trainings import TRAININGS
-from placewright.learning.shipped import shipped_names
-from placewright.methods.table import BUILT_IN, METHODS
+from placewright.lab.learning.regal.trainings import TRAININGS
+from placewright.lab.learning.shipped import shipped_names
+from placewright.methods.table import ENTRIES, METHODS
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -64,7 +64,8 @@ def test_summaries_of_commands_are_whole(placewright: Placewright) -> None:
 def test_every_solver_is_listed_in_one_line(placewright: Placewright) -> None:
     outcome = placewright("solvers")
     lines = {line.split()[0]: line for line in outcome.out.splitlines() if line}
-    assert set(BUILT_IN) <= set(lines)
+    assert set(ENTRIES) <= set(lines)
+    assert {"auto", "regal", "placer"} <= set(ENTRIES)
     assert "default" in lines["auto"]
     assert "needs the extra cp" in lines["cp-sat"]
     assert "baseline" in lines["etf"]

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from placewright.cli import complain
-from placewright.cli.counting import counting
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
+from placewright.lab.commands.counting import counting
 from placewright.search.run.budget import Progress
 from placewright.support.quantities import counted
 from placewright.terminal.text import change, format_count, printable, share, shortened
@@ -80,7 +80,7 @@ def test_the_time_left_without_a_terminal_leaves_out_what_was_done_before(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("placewright.cli.counting.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("placewright.lab.commands.counting.time.monotonic", lambda: now[0])
     with counting(1000, "steps") as advance:
         # A killed training goes on at step 900; in two minutes it does 20 more, so the last 80 take eight.
         for now[0], done in ((1.0, 900), (121.0, 920), (481.0, 990), (541.0, 998)):

@@ -16,11 +16,10 @@ import pytest
 from waiting import PATIENCE_S, wait_until
 
 from placewright.cli import run
-from placewright.datasets.synthetic import random_graph
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
-from placewright.learning.policy_file import read_policy
-from placewright.learning.shipped import find_policy
+from placewright.lab.datasets.synthetic import random_graph
+from placewright.methods.policy_file import find_policy, read_policy
 
 
 @pytest.fixture
@@ -153,7 +152,7 @@ def test_ctrl_c_says_what_is_usable_and_how_to_go_on(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from placewright.cli import INTERRUPTED
-    from placewright.learning import trainer
+    from placewright.lab.learning import trainer
 
     out = tmp_path / "run"
 

@@ -15,12 +15,12 @@ from strategies import chromosomes, problems
 
 import placewright._core as _core
 from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
+from placewright.lab.peers.annealing import Annealing
+from placewright.lab.peers.brkga import Brkga
+from placewright.lab.peers.random_search import RandomSearch
 from placewright.problem import Problem
 from placewright.problem.constraints import placement_groups
 from placewright.proposal import Proposal
-from placewright.search.metaheuristics.annealing import Annealing
-from placewright.search.metaheuristics.brkga import Brkga
-from placewright.search.metaheuristics.random_search import RandomSearch
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError

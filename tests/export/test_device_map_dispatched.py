@@ -12,8 +12,8 @@ from dispatching import dispatched
 from torch import nn
 
 import placewright
-from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.export.device_map import Place, device_map
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 
 class Residual(nn.Module):

@@ -12,9 +12,9 @@ import pytest
 
 import placewright
 from placewright import cli
-from placewright.datasets.fused.decoder import Decoder, decoder_step
-from placewright.datasets.zoo.libraries import import_torchvision
 from placewright.export.level_device_map import level_device_map
+from placewright.lab.datasets.fused.decoder import Decoder, decoder_step
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.memory_levels.chip import Chip, MemoryLevel
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.record import MemoryMap

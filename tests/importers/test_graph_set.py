@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from instances import graph_of
 
-from placewright.datasets.synthetic import random_graph
 from placewright.importers import load_graphs, save_graph
 from placewright.importers.graph_set import read_graph_set, write_graph_set
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.support.errors import InputError
 
 GRAPHS = [random_graph(3, index) for index in range(4)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from placewright.datasets.synthetic import random_graph
 from placewright.importers import load_graph, load_graphs, save_graph
 from placewright.importers.graph_set import write_graph_set
 from placewright.importers.sources import test_part as part_of
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.support.errors import InputError
 
 GRAPHS = [random_graph(3, index) for index in range(3)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from placewright.datasets.zoo.capture import stripped
 from placewright.graph import Graph
 from placewright.importers import load_graph
+from placewright.lab.datasets.zoo.capture import stripped
 
 SCRIPTS = Path(__file__).parent.parent.parent / "examples"
 

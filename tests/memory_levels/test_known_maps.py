@@ -4,7 +4,7 @@ compilers' maps, optima. They hold to the digits that were written down."""
 import numpy as np
 import pytest
 
-from placewright.datasets.fused.networks import fused_network
+from placewright.lab.datasets.fused.networks import fused_network
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem

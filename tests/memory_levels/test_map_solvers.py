@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from small_problems import chip_of, overwriting_graph, random_chip, random_graph, two_ops
 
-from placewright.datasets.fused.networks import fused_network
 from placewright.importers.builder import GraphBuilder
+from placewright.lab.datasets.fused.networks import fused_network
 from placewright.memory_levels.bounds import alone_bound
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.lowering import make_memory_problem

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from training_steps import limited, training_step
 
 import placewright._core as _core
+from placewright.lab.peers.cp_sat.rematerialization import Runs, exact_rematerialization
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.solve import _reruns, rematerialize, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
-from placewright.search.exact.cp_sat.rematerialization import Runs, exact_rematerialization
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

@@ -20,17 +20,18 @@ from typing import Any
 import numpy as np
 from same_problems import PROBLEMS
 
-from placewright.learning.regal.features import context_of
-from placewright.learning.regal.policy import RegalPolicy
-from placewright.learning.rule.policy import RulePolicy, rule_names
-from placewright.learning.shipped import find_policy, shipped_names
-from placewright.methods.built_in import ENTRIES, PLACERS
-from placewright.methods.table import METHODS, make_method
+from placewright.lab.learning.regal.features import context_of
+from placewright.lab.learning.regal.policy import RegalPolicy
+from placewright.lab.learning.rule.policy import RulePolicy, rule_names
+from placewright.lab.learning.shipped import shipped_names
+from placewright.lab.methods import PLACERS
+from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat, CpWindows
+from placewright.methods.policy_file import find_policy
+from placewright.methods.table import ENTRIES, METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics
 from placewright.proposal import Proposal
-from placewright.search.exact.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import devices_by_name, graph_of, machine_of, problem_of
-from learning.networks import SMALL, random_policy
+from lab.learning.networks import SMALL, random_policy
 from reference import rule_broken_by, simulate
 from strategies import problems, tight_problems
 
 from placewright.graph import Graph, Op, Tensor
-from placewright.learning.gdp.settings import NetworkSettings
+from placewright.lab.learning.gdp.settings import NetworkSettings
+from placewright.lab.methods import GUIDED, PLACERS
 from placewright.machine import Link, TransferModel
-from placewright.methods.built_in import GUIDED, PLACERS
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem

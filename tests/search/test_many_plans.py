@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from learning.networks import SMALL, random_policy
+from lab.learning.networks import SMALL, random_policy
 from strategies import problems, tight_problems
 
-from placewright.methods.built_in import GUIDED
+from placewright.lab.methods import GUIDED
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem

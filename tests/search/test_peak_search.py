@@ -13,9 +13,9 @@ from instances import graph_of, machine_of, problem_of
 from reference import best_objective
 from strategies import problems
 
-from placewright.bench.suite import read_suite
 from placewright.bounds import lower_bound
-from placewright.datasets.synthetic import random_graph
+from placewright.lab.bench.suite import read_suite
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.auto import Auto

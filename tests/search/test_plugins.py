@@ -34,7 +34,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 def _only_built_in() -> Iterator[None]:
     """Forgets what a test registers."""
     yield
-    for name in set(METHODS) - registry.BUILT_IN:
+    for name in set(METHODS) - set(registry.ENTRIES):
         del METHODS[name]
 
 

@@ -9,7 +9,8 @@ import pytest
 from same_plans import CP_METHODS, FILE, GUIDED, SEARCHES_OF_MOVES, ortools_version, proposals, solutions
 from same_problems import PROBLEMS
 
-from placewright.methods.built_in import ENTRIES, PLACERS
+from placewright.lab.methods import PLACERS
+from placewright.methods.table import ENTRIES
 
 RECORDED: dict[str, Any] = json.loads(FILE.read_text())
 

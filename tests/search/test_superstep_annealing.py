@@ -12,9 +12,9 @@ from instances import devices_by_name, graph_of, machine_of, problem_of
 from strategies import problems
 
 from placewright.bounds import lower_bound
-from placewright.datasets.synthetic import random_graph
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
+from placewright.lab.datasets.synthetic import random_graph
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
 from placewright.problem import Problem

@@ -1,5 +1,5 @@
 // Greedy local search over placements and orders of ops (REGAL, section 5.2 and A.10);
-// placewright.search.metaheuristics.local_search says how the paper is read.
+// placewright.lab.peers.local_search says how the paper is read.
 #pragma once
 
 #include <memory>

@@ -16,11 +16,11 @@ from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.python_source import captured
-from placewright.learning.shipped import find_policy
 from placewright.machine import Machine
 from placewright.machines import load_machine
 from placewright.machines.host import parted
 from placewright.methods.plugins import solve
+from placewright.methods.policy_file import find_policy
 from placewright.methods.table import default_evaluations, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.one_device import within_one_device

@@ -12,13 +12,13 @@ from placewright.api.arguments import budget, recorded_options, whole_number
 from placewright.api.functions import as_graph
 from placewright.api.questions import Answer, Check, answer
 from placewright.graph import Graph
-from placewright.learning.policy_file import read_policy
 from placewright.memory_levels.assemble import assemble_map
 from placewright.memory_levels.chip import Chip
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.lowering import make_memory_problem
 from placewright.memory_levels.record import MemoryMap as MapRecord
 from placewright.memory_levels.solvers.table import default_map_evaluations, make_map_solver
+from placewright.methods.policy_file import read_policy
 from placewright.plans.provenance import recorded_graph
 from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun

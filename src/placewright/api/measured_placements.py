@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -15,14 +14,13 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
-from placewright.learning.environments.measured import MeasuredEnvironment
-from placewright.learning.placers.placer import LearnedPlacer
-from placewright.methods.table import METHODS
+from placewright.methods.table import ENTRIES
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
+from placewright.support.extensions import load_extensions
 
 #: Of a placement; the first does not count (Mirhoseini et al. 2017, section 4.2).
 STEPS = 10
@@ -30,9 +28,11 @@ STEPS = 10
 
 def check_solver(name: str) -> None:
     """Raises InputError unless it tries placements."""
-    if not isinstance(METHODS.get(name), LearnedPlacer):
-        known = ", ".join(name for name, method in METHODS.items() if isinstance(method, LearnedPlacer))
-        raise InputError(f"solver '{shown(name)}' tries no placements that could be measured; these do: {known}")
+    load_extensions()
+    known = [name for name, entry in ENTRIES.items() if entry.tries_placements]
+    if name not in known:
+        listed = ", ".join(known)
+        raise InputError(f"solver '{shown(name)}' tries no placements that could be measured; these do: {listed}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,8 +47,7 @@ class Runner:
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Those of `plan`, so that its solver learns from what is measured."""
-        environment = partial(MeasuredEnvironment, self.time_of)
-        return {**options, "settings": {**(options.get("settings") or {}), "environment": environment}}
+        return {**options, "settings": {**(options.get("settings") or {}), "time_of": self.time_of}}
 
     def time_of(self, problem: Problem, solution: Solution) -> int:
         """The mean of all steps but the first, in ns."""

@@ -67,13 +67,14 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     from typer import Abort, TyperException
 
-    from placewright.cli.app import app
+    from placewright.cli.app import app_for
     from placewright.cli.printing import be_quiet
     from placewright.cli.warnings import shown_warnings
 
     be_quiet(False)
     try:
         with shown_warnings():
+            app = app_for(arguments)
             return int(app(list(arguments) or ["--help"], prog_name="placewright", standalone_mode=False) or 0)
     except PlacewrightError as error:
         complain(str(error))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
 
 from placewright.cli import (
-    bench,
-    datasets,
     devices,
     examples,
     fitting,
@@ -19,9 +19,9 @@ from placewright.cli import (
     plans,
     profiling,
     running,
-    training,
 )
-from placewright.cli.example_lines import add_examples
+from placewright.cli.example_lines import EXAMPLES, add_examples
+from placewright.cli.extensions import all_commands
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -62,14 +62,21 @@ app.command("profile")(profiling.profile)
 app.command("run")(running.run)
 app.command("examples")(examples.list_examples)
 app.command("solvers")(lists.solvers)
-app.command("policies")(lists.policies)
 app.command("schema")(lists.schema)
 app.add_typer(devices.app, name="devices")
-app.add_typer(datasets.app, name="dataset")
-app.add_typer(bench.app, name="bench")
-app.command("train")(training.train)
+add_examples(app, EXAMPLES)
+_OWN = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
 
-add_examples(app)
-for group in app.registered_groups:
-    assert group.typer_instance is not None
-    add_examples(group.typer_instance, f"{group.name} ")
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The table of commands, with those of extensions unless the arguments name one of placewright's own."""
+    return app if arguments and arguments[0] in _OWN else whole_app()
+
+
+@cache
+def whole_app() -> typer.Typer:
+    """With the commands of all extensions."""
+    for commands in all_commands():
+        commands.add_to(app)
+        add_examples(app, commands.examples)
+    return app

@@ -51,38 +51,21 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     },
     "examples": {"placewright examples": "networks that ship with placewright"},
     "solvers": {"placewright solvers": "what plan --solver takes"},
-    "policies": {"placewright policies": "what plan --policy takes"},
     "schema": {"placewright schema explain": "JSON Schema of explain --json"},
     "devices list": {"placewright devices list": "presets and links"},
     "devices show": {"placewright devices show 2xh100 -o machine.json": "a machine, to change it"},
     "devices detect": {"placewright devices detect -o here.json": "this machine, for --devices here.json"},
-    "dataset pack": {
-        "placewright dataset pack models/ --out set": "train, valid and test parts",
-        "placewright dataset pack a.onnx b.onnx --out all.graphs.gz": "one set of all",
-    },
-    "dataset synthetic": {"placewright dataset synthetic --count 120 --out set": "a small set"},
-    "dataset zoo": {"placewright dataset zoo --out zoo": "about half an hour of two cores"},
-    "bench run": {
-        "placewright bench run set --solvers auto,brkga,etf --out r": "the test part of a split set",
-        "placewright bench run model.onnx -d 2xh100 --solvers auto,etf --out r": "one graph on real devices",
-        "placewright bench run set --plugin mine.py --solvers mine,etf --out r": "a method of your own",
-    },
-    "bench report": {
-        "placewright bench report r": "all tables and figures",
-        "placewright bench report r --table heuristics": "one table",
-    },
-    "train": {
-        "placewright train regal --data set --out mine": "on a set that dataset made",
-        "placewright train regal --data set --out quick --steps 200": "to try",
-        "placewright train gdp --data set --out places": "one that places ops at once",
-    },
 }
 
 
-def add_examples(commands: typer.Typer, group: str = "") -> None:
-    """Gives every command of `commands` its examples as the end of its help."""
+def add_examples(commands: typer.Typer, examples: Mapping[str, Mapping[str, str]], group: str = "") -> None:
+    """Gives the commands of `commands` and of its groups their examples as the end of their help."""
     for command in commands.registered_commands:
-        name = command.name or getattr(command.callback, "__name__", "")
-        lines = [f"  # {what}\n  {line}" for line, what in EXAMPLES[f"{group}{name}"].items()]
-        # The mark keeps lines as they are.
-        command.epilog = "\b\nExamples:\n" + "\n".join(lines)
+        name = f"{group}{command.name or getattr(command.callback, '__name__', '')}"
+        if name in examples:
+            lines = [f"  # {what}\n  {line}" for line, what in examples[name].items()]
+            # The mark keeps lines as they are.
+            command.epilog = "\b\nExamples:\n" + "\n".join(lines)
+    for inner in commands.registered_groups:
+        assert inner.typer_instance is not None
+        add_examples(inner.typer_instance, examples, f"{inner.name} ")

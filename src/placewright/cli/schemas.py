@@ -13,11 +13,10 @@ from placewright.analysis.frontier import Frontier
 from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
-from placewright.bench.facts import ResultSetFacts
+from placewright.cli import extensions
 from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.execution.comparison import OnnxComparison, RunComparison
 from placewright.execution.profile_summary import ProfileSummary
-from placewright.learning.shipped import PolicySummary
 from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
 from placewright.methods.summaries import MethodSummary
 from placewright.support.errors import InputError
@@ -78,22 +77,6 @@ class Solvers:
 
     schema_version: int
     solvers: tuple[MethodSummary, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
-    """What `policies --json` prints.
-
-    Attributes
-    ----------
-    schema_version
-        1.
-    policies
-        In the order of the list.
-    """
-
-    schema_version: int
-    policies: tuple[PolicySummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,25 +143,6 @@ class KnownDevices:
     links: tuple[KnownLink, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchReport:
-    """Tables of benchmark results, and what was written.
-
-    Attributes
-    ----------
-    schema_version
-        1.
-    suites
-        Each with its tables.
-    written
-        Paths of the files.
-    """
-
-    schema_version: int
-    suites: tuple[ResultSetFacts, ...]
-    written: tuple[str, ...]
-
-
 #: By command; "explain --op" has a shape of its own, and a command of a group its group before it.
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
@@ -191,12 +155,10 @@ TYPES: Mapping[str, Any] = {
     "diff": Comparison | MapComparison,
     "examples": Examples,
     "solvers": Solvers,
-    "policies": Policies,
     "check": Check,
     "profile": ProfileSummary,
     "run": RunComparison | OnnxComparison,
     "devices-list": KnownDevices,
-    "bench-report": BenchReport,
 }
 
 
@@ -204,6 +166,7 @@ def schema_of(command: str) -> dict[str, Any]:
     """The JSON Schema (2020-12). Raises InputError for a command without --json."""
     from pydantic import TypeAdapter
 
-    if command not in TYPES:
-        raise InputError(f"there is no schema of '{command}'{did_you_mean(command, TYPES)}")
-    return with_key_descriptions(TypeAdapter(TYPES[command]).json_schema(mode="serialization"))
+    types = TYPES if command in TYPES else {**TYPES, **extensions.types()}
+    if command not in types:
+        raise InputError(f"there is no schema of '{command}'{did_you_mean(command, types)}")
+    return with_key_descriptions(TypeAdapter(types[command]).json_schema(mode="serialization"))

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from placewright.learning.families import FAMILIES
-from placewright.methods.table import BUILT_IN, METHODS
+from placewright.methods.policies import FAMILIES
+from placewright.methods.table import ENTRIES, METHODS
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
+from placewright.support.extensions import load_extensions
 from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
 
 
@@ -26,6 +27,7 @@ def load_plugins(paths: Iterable[str | Path]) -> None:
 
 
 def _load_plugin(path: Path) -> None:
+    load_extensions()  # which the file may do: what they add is none of its doing
     before = {**METHODS, **FAMILIES}
     try:
         load_file(path, f"{PLUGIN_PREFIX}{path.stem}")
@@ -45,7 +47,7 @@ def _load_plugin(path: Path) -> None:
 def solve(method: Method, problem: Problem, run: SearchRun) -> Result:
     """What the method makes of the problem. Of one from outside the result is measured anew, and what it does wrong
     raises an InputError that names it."""
-    if method.name in BUILT_IN:
+    if method.name in ENTRIES:
         return method.solve(problem, run)
     try:
         result = method.solve(problem, run)

@@ -15,7 +15,7 @@ from placewright.support.suggestion import did_you_mean
 #: The first names it, and a policy is given as such, to `auto` as what comes first.
 _NOT_SET = frozenset({"name", "policy", "first"})
 #: Is no value that one could write down.
-_NOT_LISTED = frozenset({"environment"})
+_NOT_LISTED = frozenset({"time_of"})
 
 
 def with_settings(method: Method, settings: Mapping[str, Any]) -> Method:

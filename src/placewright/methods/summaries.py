@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placewright.methods.built_in import ENTRIES, Kind
-from placewright.methods.table import METHODS, PLACER, load_entry_points
+from placewright.methods.built_in import Kind
+from placewright.methods.table import ENTRIES, METHODS, load_entry_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,6 @@ def method_summaries() -> tuple[list[MethodSummary], list[str]]:
         MethodSummary(name=name, kind=entry.kind, summary=entry.summary, needs=entry.needs)
         for name, entry in ENTRIES.items()
     ]
-    placer = "the devices that a policy of one's own chooses (docs/own-policies.md)"
-    found.append(MethodSummary(name=PLACER, kind="guided", summary=placer, needs="a policy, by --policy"))
     found += [
         MethodSummary(name=name, kind="own", summary=_first_line(method), needs="")
         for name, method in METHODS.items()

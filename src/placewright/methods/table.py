@@ -1,33 +1,26 @@
-"""The table of methods: placewright's and those registered from outside."""
+"""The table of methods: placewright's, those that extensions add and those registered from outside."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
-from placewright.learning.gdp.policy import GdpPolicy
-from placewright.learning.learned_list.policy import LearnedListPolicy
-from placewright.learning.learned_list.solver import LearnedList
-from placewright.learning.placer import Placer
-from placewright.learning.placers.gdp import Gdp
-from placewright.learning.protocols import Policy
-from placewright.methods.built_in import ENTRIES, GUIDED, PLACERS, paper_evaluations
+from placewright.methods.built_in import OWN, MethodEntry, paper_evaluations
+from placewright.methods.policies import Policy
 from placewright.methods.settings import with_settings
 from placewright.problem import Problem
-from placewright.search.auto import Auto
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
+from placewright.support.extensions import load_extensions
 from placewright.support.modules import FAILURES, described
 from placewright.support.suggestion import did_you_mean
 
-#: Every method by the name users give, with its default configuration.
-METHODS: dict[str, Method] = {name: entry.method for name, entry in ENTRIES.items()}
-#: Plans only with a policy that is given, so it has no default configuration.
-PLACER = "placer"
-BUILT_IN = frozenset({*METHODS, PLACER})
+#: What users are told of each of placewright's, by the name they give.
+ENTRIES: dict[str, MethodEntry] = {}
+#: Every method with its default configuration, but for those that do nothing without a policy.
+METHODS: dict[str, Method] = {}
 #: Packages name their methods in this group of entry points: NAME = "module:METHOD".
 ENTRY_POINTS = "placewright.methods"
 #: A comma separates the solvers of `bench run`, a colon a solver from its policy.
@@ -36,11 +29,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 M = TypeVar("M")
 
 
+def add_methods(entries: Iterable[MethodEntry]) -> None:
+    """Adds placewright's own, whose names nobody else can take."""
+    for entry in entries:
+        ENTRIES[entry.method.name] = entry
+        if not entry.needs_policy:
+            METHODS[entry.method.name] = entry.method
+
+
+add_methods(OWN)
+
+
 def default_evaluations(name: str, problem: Problem, policy: Policy | None = None) -> int:
     """The budget of that method, with that policy, where none is given."""
-    if isinstance(placer := PLACERS.get(name), Gdp) and policy is not None:
-        return placer.zero_shot_evaluations(problem)
-    return (ENTRIES[name].default_evaluations if name in ENTRIES else paper_evaluations)(problem)
+    entry = ENTRIES.get(name)
+    if entry is None:
+        return paper_evaluations(problem)
+    of_policy = None if policy is None else entry.evaluations_with_policy
+    return (of_policy or entry.default_evaluations)(problem)
 
 
 def make_method(name: str, *, policy: Policy | None = None, settings: Mapping[str, Any] | None = None) -> Method:
@@ -52,24 +58,16 @@ def make_method(name: str, *, policy: Policy | None = None, settings: Mapping[st
 
 
 def _method_of(name: str, policy: Policy | None) -> Method:
-    if name == PLACER:
-        if policy is None:
-            raise InputError(f"solver '{PLACER}' needs a policy that chooses devices: --policy FILE")
-        return Placer(policy=policy)
-    find_entry_point(name)
-    if name not in METHODS:
-        raise InputError(f"there is no solver '{name}'{did_you_mean(name, (*METHODS, PLACER))}")
-    if policy is None:
-        return METHODS[name]
-    if name in GUIDED and GUIDED[name].takes(policy):
-        return replace(GUIDED[name], policy=policy)
-    if isinstance(placer := PLACERS.get(name), Gdp) and isinstance(policy, GdpPolicy):
-        return placer.with_policy(policy)
-    if isinstance(policy, LearnedListPolicy) and isinstance(method := METHODS[name], LearnedList):
-        return replace(method, policy=policy)
-    if isinstance(policy, LearnedListPolicy) and isinstance(method := METHODS[name], Auto):
-        return replace(method, first=(LearnedList(policy=policy),))
-    raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
+    find_method(name)
+    entry = ENTRIES.get(name)
+    if policy is not None:
+        made = entry.with_policy(policy) if entry is not None and entry.with_policy is not None else None
+        if made is None:
+            raise InputError(f"solver '{name}' does not take policy '{policy.name}'")
+        return made
+    if entry is not None and entry.needs_policy:
+        raise InputError(f"solver '{name}' needs a policy that chooses devices: --policy FILE")
+    return METHODS[name]
 
 
 def register_method(method: M) -> M:
@@ -99,28 +97,36 @@ def register_method(method: M) -> M:
         )
     if not callable(solve):
         raise InputError(f"method '{name}' has no 'solve' (see docs/own-methods.md)")
-    if name in BUILT_IN:
+    load_extensions()
+    if name in ENTRIES:
         raise InputError(f"placewright has a method '{name}' of its own; give yours another name")
     METHODS[name] = cast(Method, made)
     return method
 
 
-def find_entry_point(name: str) -> None:
-    """Registers the method that an installed package offers under that name, if one does and it is not known yet.
+def find_method(name: str) -> None:
+    """Makes the method of that name known, from an extension or an entry point of an installed package.
 
-    Raises InputError naming the entry point when it cannot be loaded.
+    Raises InputError when there is none, and naming the entry point when it cannot be loaded.
     """
-    if name not in METHODS:
+    if name in METHODS:
+        return
+    load_extensions()
+    if name not in METHODS and name not in ENTRIES:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             _load_entry_point(entry)
+    if name not in METHODS and name not in ENTRIES:
+        raise InputError(f"there is no solver '{name}'{did_you_mean(name, {**METHODS, **ENTRIES})}")
 
 
 def load_entry_points() -> list[str]:
     """Registers the methods of all installed packages; a sentence for each that cannot be loaded."""
+    load_extensions()
     complaints = []
     for entry in entry_points(group=ENTRY_POINTS):
         try:
-            find_entry_point(entry.name)
+            if entry.name not in METHODS:
+                _load_entry_point(entry)
         except InputError as error:
             complaints.append(str(error))
     return complaints

@@ -11,9 +11,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import placewright
-from placewright.datasets.zoo.catalogue import all_networks
 from placewright.execution.devices import available_cores
 from placewright.importers.torch_trace import default_loss
+from placewright.lab.datasets.zoo.catalogue import all_networks
 
 NETWORKS = {network.name: network for network in all_networks()}
 #: Small ones with batch normalization, dropout, a vocabulary, several inputs, strides that capture cannot foresee.

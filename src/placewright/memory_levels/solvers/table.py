@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import Any
 
-from placewright.learning.egrl.policy import MapPolicy
-from placewright.learning.egrl.solvers import MapLearner, ZeroShot
-from placewright.learning.protocols import Policy
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import MapSolver
@@ -21,6 +18,7 @@ from placewright.memory_levels.solvers.greedy_dp import GreedyDp
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
 from placewright.support.errors import InputError, shown
+from placewright.support.extensions import load_extensions
 from placewright.support.suggestion import did_you_mean
 
 _SOLVERS: tuple[MapSolver, ...] = (
@@ -33,19 +31,13 @@ _SOLVERS: tuple[MapSolver, ...] = (
     LevelLocalSearch(),
     GreedyDp(),
     RandomMaps(),
-    MapLearner(name="ea"),
-    MapLearner(name="pg"),
-    MapLearner(name="egrl"),
     *(Compiler(name=name) for name in COMPILERS),
 )
-MAP_SOLVERS: Mapping[str, MapSolver] = MappingProxyType({solver.name: solver for solver in _SOLVERS})
-#: Those that a trained policy is given to. The first does nothing without one.
-_OF_POLICY: Mapping[str, Callable[[MapPolicy], MapSolver]] = MappingProxyType(
-    {
-        "zero-shot": lambda policy: ZeroShot(policy=policy),
-        "egrl": lambda policy: MapLearner(name="egrl", policy=policy),
-    }
-)
+#: Extensions add theirs.
+MAP_SOLVERS: dict[str, MapSolver] = {solver.name: solver for solver in _SOLVERS}
+#: Solvers that take a trained policy, made with it; an extension adds them. They raise InputError for one of another
+#: kind. Those that MAP_SOLVERS lacks do nothing without one.
+MAP_SOLVERS_OF_POLICIES: dict[str, Callable[[Any], MapSolver]] = {}
 #: As many maps as the EGRL paper's agents see, for solvers that score no moves.
 _MAPS = 4000
 
@@ -55,25 +47,21 @@ def default_map_evaluations(solver: str, problem: MemoryProblem) -> int:
     return min(500_000, moves_per_second(problem)) if solver in ("auto", "annealing", "marginal") else _MAPS
 
 
-def make_map_solver(name: str, policy: Policy | None = None) -> MapSolver:
+def make_map_solver(name: str, policy: object | None = None) -> MapSolver:
     """The solver of that name, with a trained policy where one is given.
 
     Raises InputError that suggests the nearest name, and where solver and policy do not go together."""
-    if name not in MAP_SOLVERS and name not in _OF_POLICY:
-        raise InputError(f"unknown solver '{shown(name)}'{did_you_mean(name, [*MAP_SOLVERS, *_OF_POLICY])}")
+    if name not in MAP_SOLVERS or policy is not None:
+        load_extensions()
+    if name not in MAP_SOLVERS and name not in MAP_SOLVERS_OF_POLICIES:
+        raise InputError(
+            f"unknown solver '{shown(name)}'{did_you_mean(name, [*MAP_SOLVERS, *MAP_SOLVERS_OF_POLICIES])}"
+        )
     if policy is not None:
-        return _with_policy(name, policy)
+        if name not in MAP_SOLVERS_OF_POLICIES:
+            raise InputError(f"solver '{name}' takes no policy; {' and '.join(MAP_SOLVERS_OF_POLICIES)} do")
+        return MAP_SOLVERS_OF_POLICIES[name](policy)
     if name not in MAP_SOLVERS:
         raise InputError(f"solver '{name}' needs a trained policy of EGRL")
     has_scipy()  # Imported now, where it takes nothing of the solver's time.
     return MAP_SOLVERS[name]
-
-
-def _with_policy(name: str, policy: Policy) -> MapSolver:
-    if name not in _OF_POLICY:
-        raise InputError(f"solver '{name}' takes no policy; {' and '.join(_OF_POLICY)} do")
-    if not isinstance(policy, MapPolicy):
-        raise InputError(
-            f"policy '{shown(policy.name)}' is one of {policy.family}, which makes no maps; those of egrl do"
-        )
-    return _OF_POLICY[name](policy)

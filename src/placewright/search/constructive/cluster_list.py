@@ -13,7 +13,6 @@ import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.constructive.inputs_aside import scopes
-from placewright.search.constructive.m_topo import op_bytes
 from placewright.search.constructive.one_device import INPUT_ORDER
 
 #: Of the time of all ops, one over these is the most a cluster takes. What did best most often comes first.
@@ -91,6 +90,16 @@ def _memory_is_scarce(problem: Problem) -> bool:
     """Whether it is the objective, or some device could not hold everything at once."""
     limits = [limit for limit in problem.memory_limits_bytes if limit is not None]
     return problem.objective == "peak-memory" or (limits != [] and int(op_bytes(problem).sum()) > min(limits))
+
+
+def op_bytes(problem: Problem) -> NDArray[np.int64]:
+    """Bytes of each op's outputs and workspace, and of residents it is the first to read: int64 [num scheduled ops]."""
+    lowered = problem.lowered
+    total = lowered.workspace_bytes.copy()
+    np.add.at(total, lowered.producer, lowered.allocated_bytes)
+    residents, first = np.unique(lowered.residents, return_index=True)
+    np.add.at(total, lowered.resident_reader[first], lowered.resident_bytes[residents])
+    return total
 
 
 CLUSTER_LIST = ClusterList()

@@ -1,0 +1,49 @@
+"""What rows of an objective are measured against, and how its values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from placewright.lab.bench.solver_setting import SolverSetting
+from placewright.memory_levels.compilers import BASELINE
+from placewright.memory_levels.solvers.exact import TOLERANCE
+from placewright.memory_levels.words import format_ps
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import format_bytes, format_time_ns
+
+#: The objective of maps, in ps; those of placements are named as in a problem.
+LATENCY = "latency"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """reference: what improvements are measured against, and its name for readers. write: a value with its unit.
+
+    tolerance: of whoever proves bounds; a value that is no more than this share above its bound is optimal.
+    """
+
+    reference: SolverSetting
+    reference_name: str
+    write: Callable[[int], str]
+    tolerance: float = 0.0
+
+    def is_optimal(self, value: float, bound: float) -> bool:
+        return value <= bound * (1 + self.tolerance)
+
+
+#: As REGAL 5.3 has it.
+_BRKGA_5K = SolverSetting("brkga", 5000)
+#: By objective, as headers of results name it.
+MEASURES: Mapping[str, Measure] = {
+    "step-time": Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=format_time_ns),
+    "peak-memory": Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=format_bytes),
+    LATENCY: Measure(reference=SolverSetting(BASELINE), reference_name=BASELINE, write=format_ps, tolerance=TOLERANCE),
+}
+
+
+def measure_of(objective: str) -> Measure:
+    """Raises InputError for an objective that this placewright does not know."""
+    if objective not in MEASURES:
+        raise InputError(f"the objective '{shown(objective)}' is none of {', '.join(MEASURES)}")
+    return MEASURES[objective]

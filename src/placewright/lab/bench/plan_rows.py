@@ -1,0 +1,79 @@
+"""Placements as rows: a method by its name, what it finds, and what the checker says of that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from placewright.lab.bench.protocol import Run, WrongPlanError
+from placewright.lab.bench.rows import Row
+from placewright.lab.learning.guided import Regal
+from placewright.lab.learning.how_trained import training_of
+from placewright.lab.learning.learned_list.solver import LearnedList
+from placewright.lab.methods import GUIDED
+from placewright.methods.policies import Policy
+from placewright.methods.policy_file import find_policy
+from placewright.methods.table import make_method
+from placewright.plans.assemble import assemble_plan
+from placewright.plans.record import Plan
+from placewright.problem import Problem
+from placewright.search.run.method import Method
+from placewright.search.run.search_run import SearchRun
+from placewright.verification.checker import check_plan
+
+
+def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
+    """The method that a run names. Raises InputError for a solver or policy there is none of."""
+    return make_method(solver.partition(":")[0], policy=policy_of(solver, policies))
+
+
+def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
+    """What guides the method that a run names: the policy after a colon, by name or path, else of the policies the one
+    with its network; None where nothing does, or the policy that is shipped for the problem.
+
+    Raises InputError where there is no such policy.
+    """
+    name, colon, policy = solver.partition(":")
+    if colon:
+        return find_policy(policy)
+    return next((policy for policy in policies if name in GUIDED and GUIDED[name].takes(policy)), None)
+
+
+def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy], optimum: int) -> Row:
+    """Solves and checks. Raises WrongPlanError with what the checker says."""
+    policy = policy_of(run.solver, policies)
+    method = make_method(run.solver.partition(":")[0], policy=policy)
+    began = time.process_time()
+    result = method.solve(problem, SearchRun(run.budget, seed=run.seed))
+    # Of the processor, not of the wall: what else the machine does then matters little.
+    seconds = time.process_time() - began
+    plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
+    if complaints := check_plan(plan, problem.graph, problem.time_ns):
+        raise WrongPlanError("; ".join(complaints[:3]))
+    guide = method.policy_for(problem) if isinstance(method, Regal | LearnedList) else policy
+    trained = training_of(guide) if guide is not None else ""
+    return _row_of(plan, label, run, optimum, trained)
+
+
+def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row:
+    return Row(
+        graph=label,
+        num_ops=len(plan.ops),
+        solver=run.solver,
+        evaluations_limit=run.evaluations,
+        time_limit_s=run.seconds,
+        seed=run.seed,
+        objective=plan.metrics.objective_value(plan.objective),
+        step_time_ns=plan.metrics.step_time_ns,
+        peak_memory_bytes=plan.metrics.peak_memory_bytes,
+        bytes_over_limit=plan.metrics.bytes_over_limit,
+        bound=max(plan.lower_bound, optimum),
+        evaluations=plan.evaluations,
+        seconds=round(plan.seconds, 6),
+        status=plan.status,
+        found_by=plan.found_by,
+        stopped_because=plan.stopped_because,
+        version=plan.version,
+        code=run.code,
+        trained=trained,
+    )

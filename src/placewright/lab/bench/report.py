@@ -1,0 +1,98 @@
+"""The report on results: tables as Markdown and CSV, figures as SVG and PNG, in one folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from placewright.lab.bench.columns import AnyTable
+from placewright.lab.bench.documents import csv_text, markdown
+from placewright.lab.bench.graph_tables import graphs_table
+from placewright.lab.bench.heuristic_tables import heuristics_table, limits_table
+from placewright.lab.bench.result_set import ResultSet, read_result_sets
+from placewright.lab.bench.summaries import Summary, summaries
+from placewright.lab.bench.tables import table_1, table_3
+from placewright.support.files import make_folder, write_atomically
+
+_logger = logging.getLogger(__name__)
+
+#: By name what makes a table of a result set; a sentence where there is nothing to tell.
+TABLES: dict[str, Callable[[ResultSet, Sequence[Summary]], AnyTable | str]] = {
+    "1": table_1,
+    "3": table_3,
+    "heuristics": heuristics_table,
+    "limits": limits_table,
+    "graphs": graphs_table,
+}
+FIGURES = ("2", "3", "12", "seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One result set of a report: its settings and the tables that were asked for."""
+
+    results: ResultSet
+    summaries: tuple[Summary, ...]
+    tables: tuple[AnyTable, ...]
+
+
+def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Section]:
+    """Sections with the tables of these names, one per suite; what is left out is logged as warnings.
+
+    Raises InputError for folders without results and for results that contradict each other.
+    """
+    all_results, complaints = read_result_sets(folders)
+    for complaint in complaints:
+        _logger.warning("%s", complaint)
+    return [_section(results, tables) for results in all_results]
+
+
+def _section(results: ResultSet, tables: Collection[str]) -> Section:
+    found = summaries(results)
+    made = []
+    for name in (name for name in TABLES if name in tables):
+        table = TABLES[name](results, found)
+        if isinstance(table, str):
+            _logger.warning("%s: no table %s: %s", results.name, name, table)
+        else:
+            made.append(table)
+    return Section(results=results, summaries=tuple(found), tables=tuple(made))
+
+
+def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
+    """`SUITE.md` per suite that has tables and `table-NAME.csv` over all suites. Raises InputError when they cannot be
+    written."""
+    make_folder(folder)
+    told = [section for section in sections if section.tables]
+    files = {f"{section.results.name}.md": markdown(section.results, section.tables) for section in told}
+    every = [table for section in sections for table in section.tables]
+    for name in dict.fromkeys(table.name for table in every):
+        files[f"{name}.csv"] = csv_text([table for table in every if table.name == name])
+    return [_write(folder / name, text.encode()) for name, text in files.items()]
+
+
+def write_figures(sections: Sequence[Section], figures: Collection[str], folder: Path) -> list[Path]:
+    """`SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
+
+    Raises MissingExtraError without matplotlib, InputError when they cannot be written.
+    """
+    from placewright.lab.bench.figures import draw_figure
+
+    make_folder(folder)
+    written = []
+    for section in sections:
+        for figure in (name for name in FIGURES if name in figures):
+            drawn = draw_figure(figure, section.results, section.summaries)
+            if isinstance(drawn, str):
+                _logger.warning("%s: no figure %s: %s", section.results.name, figure, drawn)
+                continue
+            for suffix, data in drawn.items():
+                written.append(_write(folder / f"{section.results.name}-figure-{figure}.{suffix}", data))
+    return written
+
+
+def _write(path: Path, data: bytes) -> Path:
+    write_atomically(path, data)
+    return path

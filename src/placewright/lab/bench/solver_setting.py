@@ -1,0 +1,93 @@
+"""Who takes part in a comparison: a solver under its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import PurePath
+
+from placewright.lab.bench.rows import Row
+from placewright.lab.learning.how_trained import UNKNOWN, training_of
+from placewright.lab.learning.shipped import shipped_names
+from placewright.lab.methods import GUIDED
+from placewright.methods.policy_file import find_policy
+
+
+@dataclass(frozen=True, slots=True)
+class SolverSetting:
+    """A solver under its limits; None where it had none."""
+
+    solver: str
+    evaluations_limit: int | None = None
+    time_limit_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """ "brkga 5K", "cp-sat 60 s", "etf"."""
+        return " ".join(part for part in (self.solver, self.limit) if part)
+
+    @property
+    def short_label(self) -> str:
+        """The label for little room: of a policy in a file its name, or that of its training's folder."""
+        name, colon, policy = self.solver.partition(":")
+        path = PurePath(policy)
+        if path.suffix == ".safetensors":
+            policy = path.parent.name if path.stem == "best" and path.parent.name else path.stem
+        return replace(self, solver=f"{name}{colon}{policy}").label
+
+    @property
+    def is_heuristic(self) -> bool:
+        """Whether it had no limit: a method that builds a few plans and is done."""
+        return self.evaluations_limit is None and self.time_limit_s is None
+
+    @property
+    def limit(self) -> str:
+        """ "5K", "60 s", "" without limits."""
+        parts = []
+        if self.evaluations_limit is not None:
+            parts.append(format_evaluations(self.evaluations_limit))
+        if self.time_limit_s is not None:
+            parts.append(f"{self.time_limit_s:g} s")
+        return " ".join(parts)
+
+
+#: Stands for whichever heuristic is best on a graph.
+BEST_HEURISTIC = SolverSetting("best heuristic")
+#: Everything on one device, in the best of the simple orders.
+ONE_DEVICE = SolverSetting("single-device")
+
+
+#: What stands for the code of rows that name none.
+UNKNOWN_CODE = "unknown"
+
+
+def code_name(code: str) -> str:
+    """The code of a row as readers see it."""
+    return code or UNKNOWN_CODE
+
+
+def trained_of(row: Row) -> str:
+    """How the policy that guided a row was trained; of a row of before rows said it, as the shipped policy of the title
+    that the row has does."""
+    name, colon, title = row.found_by.partition(": ")
+    if row.trained or name not in GUIDED or not colon:
+        return row.trained
+    return _trained_by_title().get(title, UNKNOWN)
+
+
+@cache
+def _trained_by_title() -> dict[str, str]:
+    policies = [find_policy(name) for name in shipped_names()]
+    return {policy.title: training_of(policy) for policy in policies}
+
+
+def setting_of(row: Row) -> SolverSetting:
+    return SolverSetting(row.solver, row.evaluations_limit, row.time_limit_s)
+
+
+def format_evaluations(count: int) -> str:
+    """A number of evaluations as the paper writes it: "400", "5K", "1.5M"."""
+    for factor, unit in ((10**6, "M"), (10**3, "K")):
+        if count >= factor:
+            return f"{count / factor:.6g}{unit}"
+    return str(count)

@@ -1,0 +1,49 @@
+"""What the laboratory's commands print with --json, as types that JSON Schemas are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placewright.lab.bench.facts import ResultSetFacts
+from placewright.lab.learning.shipped import PolicySummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """What `policies --json` prints.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    policies
+        In the order of the list.
+    """
+
+    schema_version: int
+    policies: tuple[PolicySummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """Tables of benchmark results, and what was written.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    suites
+        Each with its tables.
+    written
+        Paths of the files.
+    """
+
+    schema_version: int
+    suites: tuple[ResultSetFacts, ...]
+    written: tuple[str, ...]
+
+
+#: By command, that of a group with the group before it.
+TYPES: Mapping[str, Any] = {"policies": Policies, "bench-report": BenchReport}

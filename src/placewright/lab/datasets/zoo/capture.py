@@ -1,0 +1,78 @@
+"""One network of the zoo as a graph to schedule: captured, costed for one stated device, and stripped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from placewright.graph import Graph, Op, Tensor
+from placewright.importers.optimizers import Optimizer
+from placewright.importers.torch_module import captured_graph
+from placewright.lab.datasets.pack import timed, with_launches
+from placewright.lab.datasets.zoo.network import Mode, Network
+from placewright.machines import load_machine
+
+if TYPE_CHECKING:
+    from torch import nn
+
+#: The device whose roofline gives every op its time unless another is asked for: a GPU of the paper's day.
+DEVICE = "p100"
+OPTIMIZER: Optimizer = "adam"
+
+
+def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launches: bool = True) -> Graph:
+    """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it, costed for the
+    device of that name.
+
+    launches: whether an op's time holds its launch, as the papers' machine wants it, or is that on the device alone.
+
+    Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
+    """
+    model, arguments = built(network)
+    captured = captured_graph(
+        model,
+        arguments,
+        {},
+        training=mode == "training",
+        optimizer=OPTIMIZER,
+        name=f"{network.name}-{mode}",
+        random_in_order=False,
+    )
+    metadata = {
+        "network": network.name,
+        "family": network.family,
+        "library": network.library,
+        "mode": mode,
+        "device": device,
+    }
+    machine = load_machine(device)
+    return stripped(timed(captured, with_launches(machine) if launches else machine), metadata)
+
+
+def built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Module and arguments, with shapes and dtypes but no content where the library does without."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with nullcontext() if network.reads_values else FakeTensorMode(allow_non_fake_inputs=True):
+        return network.build()
+
+
+def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
+    """The graph with no more than scheduling needs, under short names: an op is its kind and number, "matmul12"; a
+    tensor its number, "t12". Targets, shapes, dtypes, attributes, modules and source lines go."""
+    return Graph(
+        name=graph.name,
+        tensors=tuple(_stripped_tensor(tensor, index) for index, tensor in enumerate(graph.tensors)),
+        ops=tuple(_stripped_op(op, index) for index, op in enumerate(graph.ops)),
+        metadata=metadata,
+    )
+
+
+def _stripped_tensor(tensor: Tensor, index: int) -> Tensor:
+    return replace(tensor, name=f"t{index}", shape=None, dtype=None)
+
+
+def _stripped_op(op: Op, index: int) -> Op:
+    return replace(op, name=f"{op.kind}{index}", target="", attributes={}, module="", source="")

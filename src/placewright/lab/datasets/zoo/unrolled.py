@@ -1,0 +1,77 @@
+"""Recurrent networks whose every step is a call of its own, lookups and softmax too, as TensorFlow 1 unrolled them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from placewright.lab.datasets.zoo.gnmt import Attention
+from placewright.lab.datasets.zoo.recurrent_cells import LstmCell
+
+
+class Softmax(nn.Module):
+    """The prediction of one step and its loss."""
+
+    def __init__(self, width: int, vocabulary: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(width, vocabulary)
+
+    def forward(self, hidden: Tensor, label: Tensor) -> Tensor:  # [batch, width], [batch] -> []
+        return functional.cross_entropy(self.output(hidden), label)
+
+
+class UnrolledLanguageModel(nn.Module):
+    """A recurrent language model (Zaremba et al. 2014), whose grid of cells ColocRL and GDP place; its loss."""
+
+    def __init__(self, layers: int, width: int, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding, self.softmax = nn.Embedding(vocabulary, width), Softmax(width, vocabulary)
+        self.cells = nn.ModuleList(LstmCell(width, width) for _ in range(layers))
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:  # [batch, length] each -> []
+        states, losses = list[tuple[Tensor, ...]](), []
+        for token, label in zip(tokens.unbind(1), labels.unbind(1), strict=True):
+            below = self.embedding(token)
+            states = states or [cell.start(below) for cell in self.cells]
+            for layer, cell in enumerate(self.cells):
+                states[layer] = cell(below, states[layer])
+                below = states[layer][0]
+            losses.append(self.softmax(below, label))
+        return torch.stack(losses).mean()
+
+
+class UnrolledTranslation(nn.Module):
+    """Translation with attention (Bahdanau et al. 2015) over layers of LSTMs, ColocRL's and HDP's NMT; its loss. The
+    highest layer asks the attention, which is read by the softmax and by the first layer of the next step."""
+
+    def __init__(self, layers: int, width: int, vocabulary: int) -> None:
+        super().__init__()
+        self.source, self.target = nn.Embedding(vocabulary, width), nn.Embedding(vocabulary, width)
+        self.encoder = nn.ModuleList(LstmCell(width, width) for _ in range(layers))
+        self.decoder = nn.ModuleList(LstmCell(2 * width if layer == 0 else width, width) for layer in range(layers))
+        self.attention, self.softmax = Attention(width), Softmax(2 * width, vocabulary)
+
+    def forward(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:  # [batch, length] each -> []
+        encoded, states = self._encoded(source)
+        keys, context, losses = self.attention.key(encoded), torch.zeros_like(encoded[:, 0]), []
+        for word, label in zip(target.unbind(1), labels.unbind(1), strict=True):
+            below = torch.cat([self.target(word), context], 1)
+            for layer, cell in enumerate(self.decoder):
+                states[layer] = cell(below, states[layer])
+                below = states[layer][0]
+            context = self.attention(below, keys, encoded)
+            losses.append(self.softmax(torch.cat([below, context], 1), label))
+        return torch.stack(losses).mean()
+
+    def _encoded(self, source: Tensor) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """What the highest layer says of every word, [batch, length, width], and the last state of every layer."""
+        steps, states = [], list[tuple[Tensor, ...]]()
+        for word in source.unbind(1):
+            below = self.source(word)
+            states = states or [cell.start(below) for cell in self.encoder]
+            for layer, cell in enumerate(self.encoder):
+                states[layer] = cell(below, states[layer])
+                below = states[layer][0]
+            steps.append(below)
+        return torch.stack(steps, 1), states

@@ -1,0 +1,197 @@
+"""Soft actor-critic for many discrete decisions at once (EGRL, appendix D, after Haarnoja et al. 2018): critics learn
+what actions are worth from the replay, the actor takes what the lesser of them values, and stays undecided for as long
+as that costs nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from placewright.lab.learning.egrl.genome import GraphGenome
+from placewright.lab.learning.egrl.network import (
+    CriticNetwork,
+    NetworkActor,
+    PolicyNetwork,
+    load,
+    neighbours_of,
+    one_thread,
+    torch_seed,
+    weights_of,
+)
+from placewright.lab.learning.egrl.observation import NUM_FEATURES, Observation, observe
+from placewright.lab.learning.egrl.replay import Replay
+from placewright.lab.learning.egrl.settings import GradientSettings, NetworkSettings
+from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
+from placewright.methods.policies import Weights
+
+
+class DiscreteSac:
+    """actor: whose weights are the policy. critic: two judges over one network. Random numbers are the caller's."""
+
+    def __init__(
+        self, observation: Observation, num_levels: int, network: NetworkSettings, settings: GradientSettings, seed: int
+    ) -> None:
+        self.settings, self.num_levels = settings, num_levels
+        self.nodes = torch.from_numpy(observation.nodes)
+        self.one, self.many = neighbours_of(observation), neighbours_of(observation, settings.batch)
+        with torch_seed(seed):
+            self.actor = PolicyNetwork(NUM_FEATURES, num_levels, network)
+            self.critic = CriticNetwork(NUM_FEATURES, num_levels, network)
+        self.target = copy.deepcopy(self.critic)
+        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_rate, fused=True)
+        self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_rate, fused=True)
+
+    def learn(self, replay: Replay, random: np.random.Generator) -> None:
+        """One gradient step of the critic and one of the actor (algorithm 2, lines 22 to 31)."""
+        if len(replay) < self.settings.batch:
+            return
+        with one_thread():
+            actions, rewards = replay.sample(self.settings.batch, random)
+            targets = self.targets(torch.from_numpy(rewards), random)
+            noisy = self.noisy(one_hot(torch.from_numpy(actions).long(), self.num_levels).float(), random)
+            self._step(self.critic_adam, critic_loss(self.critic(self.nodes, noisy, self.many), targets))
+            self._step(self.actor_adam, self.actor_loss(random))
+            if self.settings.mode == "paper":
+                soft_update(self.target, self.critic, self.settings.tau)
+
+    def targets(self, rewards: Tensor, random: np.random.Generator) -> Tensor:
+        """What the critic shall say, [batch]. An episode ends with its only decision; so the reward alone in mode
+        "fixed", where the paper adds what the same state is worth once more, and its entropy."""
+        scaled = self.settings.reward_scale * rewards
+        if self.settings.mode == "fixed":
+            return scaled
+        with torch.no_grad():
+            probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
+            drawn = drawn_levels(probabilities, len(rewards), random)
+            following = self.target(self.nodes, one_hot(drawn, self.num_levels).float(), self.many).amin(dim=1)
+            soft = following + self.settings.entropy * entropy(probabilities)
+        return scaled + self.settings.discount * soft
+
+    def actor_loss(self, random: np.random.Generator) -> Tensor:
+        """Minus the value of drawn actions, with noise, and of the entropy. What is drawn stands for its probabilities
+        (straight through), which is the sampled gradient of a deterministic critic."""
+        probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
+        drawn = one_hot(drawn_levels(probabilities.detach(), 1, random), self.num_levels).float()
+        actions = self.noisy(drawn, random) + probabilities - probabilities.detach()
+        value = self.critic(self.nodes, actions, self.one).amin()
+        return -value - self.settings.entropy * entropy(probabilities)
+
+    def noisy(self, actions: Tensor, random: np.random.Generator) -> Tensor:
+        """With clipped Gaussian noise, so that the critic does not learn single actions by heart; from 0 to 1."""
+        noise = self.settings.noise * random.standard_normal(tuple(actions.shape), np.float32)
+        clip = self.settings.noise_clip
+        return (actions + torch.from_numpy(noise).clamp(-clip, clip)).clamp(0, 1)
+
+    def explore(self, random: np.random.Generator) -> NDArray[np.uint8]:
+        """Actions to learn from, [ops, 2]: the likeliest after Gaussian noise, or in mode "fixed" drawn."""
+        with torch.no_grad(), one_thread():
+            probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
+            if self.settings.mode == "fixed":
+                return drawn_levels(probabilities, 1, random)[0].numpy().astype(np.uint8)
+            return self.noisy(probabilities, random).argmax(dim=-1).numpy().astype(np.uint8)
+
+    def exploit(self) -> NDArray[np.uint8]:
+        """The likeliest actions, [ops, 2]."""
+        with torch.no_grad(), one_thread():
+            found: NDArray[np.uint8] = self.actor(self.nodes, self.one).argmax(dim=-1).numpy().astype(np.uint8)
+        return found
+
+    def start_from(self, weights: Weights) -> None:
+        """Makes a trained policy the actor."""
+        load(self.actor, weights)
+
+    def weights(self) -> Weights:
+        """The actor's."""
+        return weights_of(self.actor)
+
+    def state(self) -> dict[str, Any]:
+        return {name: part.state_dict() for name, part in self._parts().items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> dict[str, Any]:
+        names = ("actor", "critic", "target", "actor_adam", "critic_adam")
+        return {name: getattr(self, name) for name in names}
+
+    def _step(self, adam: torch.optim.Adam, loss: Tensor) -> None:
+        adam.zero_grad()
+        weights = adam.param_groups[0]["params"]
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            weight.grad = gradient
+        torch.nn.utils.clip_grad_norm_(weights, self.settings.max_grad_norm)
+        adam.step()
+
+
+def critic_loss(values: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error of both judges. values: [batch, 2]. targets: [batch]."""
+    return ((values - targets[:, None]) ** 2).mean(dim=0).sum()
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """Of a decision, in nats, mean over ops, of weights and result together. probabilities: [ops, 2, levels]."""
+    return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(dim=(1, 2)).mean()
+
+
+def drawn_levels(probabilities: Tensor, count: int, random: np.random.Generator) -> Tensor:
+    """int64 [count, ops, 2]"""
+    below = probabilities.cumsum(dim=-1)[..., :-1]
+    uniform = torch.from_numpy(random.random((count, *probabilities.shape[:-1]), np.float32))
+    return (uniform[..., None] >= below).sum(dim=-1)
+
+
+def soft_update(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
+    """target := tau * source + (1 - tau) * target"""
+    with torch.no_grad():
+        for old, new in zip(target.parameters(), source.parameters(), strict=True):
+            old.mul_(1 - tau).add_(new, alpha=tau)
+
+
+class Pg:
+    """The policy gradient alone: each generation one noisy decision and the likeliest, then as many gradient steps."""
+
+    def __init__(
+        self, environment: MemoryMapEnvironment, network: NetworkSettings, settings: GradientSettings, seed: int
+    ) -> None:
+        self.environment, self.network, self.random = environment, network, np.random.default_rng(seed)
+        problem = environment.problem
+        self.observation = observe(problem)
+        self.sac = DiscreteSac(self.observation, problem.num_levels, network, settings, seed)
+        self.replay = Replay(settings.replay)
+
+    def generation(self) -> None:
+        taken = act_and_remember(self.sac, self.environment, self.replay, self.random)
+        for _ in range(round(taken * self.sac.settings.gradient_steps)):
+            self.sac.learn(self.replay, self.random)
+
+    def best_policy(self) -> GraphGenome:
+        return GraphGenome(weights=self.sac.weights(), actor=NetworkActor(self.sac.actor, self.observation))
+
+    def state(self) -> dict[str, Any]:
+        """All that decides how it goes on."""
+        return {
+            "random": self.random.bit_generator.state,
+            "sac": self.sac.state(),
+            "replay": self.replay.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.random.bit_generator.state = state["random"]
+        self.sac.restore(state["sac"])
+        self.replay.restore(state["replay"])
+
+
+def act_and_remember(
+    sac: DiscreteSac, environment: MemoryMapEnvironment, replay: Replay, random: np.random.Generator
+) -> int:
+    """A noisy decision and the likeliest, both of which count; how many were evaluated."""
+    outcomes = environment.step(np.stack([sac.explore(random), sac.exploit()]), "policy gradient")
+    replay.add(outcomes)
+    return len(outcomes.rewards)

@@ -1,0 +1,217 @@
+"""The evolution of EGRL (Khadka et al. 2021, algorithm 2, lines 5 to 20). With Boltzmann chromosomes alone it is the
+EA that the paper compares itself with.
+
+Individuals are Boltzmann chromosomes or graph policies; how many there are of each kind stays as it is. A child of a
+kind descends from the winner of a tournament among that kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from placewright.lab.learning.egrl.boltzmann import Boltzmann, NodeLevels, crossed, first_chromosome, mutated, one_hot
+from placewright.lab.learning.egrl.genome import GraphGenome, crossed_rows, mutated_weights
+from placewright.lab.learning.egrl.settings import EvolutionSettings
+from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
+
+#: So often a chromosome draws at most to propose something new.
+_MOST_DRAWS = 20
+
+Genome: TypeAlias = Boltzmann | GraphGenome
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Individual:
+    """fitness: None until it is known. actions: what it proposed, of which the fitness is."""
+
+    genome: Genome
+    fitness: float | None = None
+    actions: NodeLevels | None = None
+
+    @property
+    def rank(self) -> float:
+        return -np.inf if self.fitness is None else self.fitness
+
+
+class Evolution:
+    """population: of the present generation; the first is the caller's. known: rewards by what was proposed."""
+
+    def __init__(self, settings: EvolutionSettings, population: Sequence[Individual]) -> None:
+        self.settings, self.population = settings, list(population)
+        self.known: dict[bytes, float] = {}
+
+    def rollout(self, environment: MemoryMapEnvironment, random: np.random.Generator) -> Outcomes | None:
+        """Every individual acts; its reward is its fitness. In mode "fixed" those whose fitness is known do not act
+        again, nobody is paid for what was proposed before, and a chromosome's prior becomes what it proposed. The
+        outcomes, None where nobody acted."""
+        proposals = {
+            index: self._proposal(each.genome, random)
+            for index, each in enumerate(self.population)
+            if each.fitness is None or self.settings.mode == "paper"
+        }
+        for index in [index for index, actions in proposals.items() if self._is_known(index, actions)]:
+            actions = proposals.pop(index)
+            self.population[index] = self._paid(self.population[index], self.known[actions.tobytes()], actions)
+        if not proposals:
+            return None
+        outcomes = environment.step(np.stack(list(proposals.values())), "population")
+        for (index, actions), reward in zip(proposals.items(), outcomes.rewards.tolist(), strict=False):
+            self.known[actions.tobytes()] = reward
+            self.population[index] = self._paid(self.population[index], reward, actions)
+        return outcomes
+
+    def _proposal(self, genome: Genome, random: np.random.Generator) -> NodeLevels:
+        """In mode "fixed" a chromosome draws until it proposes something new."""
+        actions = act(genome, random)
+        if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
+            for _ in range(_MOST_DRAWS):
+                if actions.tobytes() not in self.known:
+                    break
+                actions = act(genome, random)
+        return actions
+
+    def _is_known(self, index: int, actions: NodeLevels) -> bool:
+        is_policy = isinstance(self.population[index].genome, GraphGenome)
+        return is_policy and self.settings.mode == "fixed" and actions.tobytes() in self.known
+
+    def _paid(self, individual: Individual, reward: float, actions: NodeLevels) -> Individual:
+        """The prior is not the rectified map: what did not fit takes the room that another tensor leaves later on."""
+        genome = individual.genome
+        if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
+            genome = genome.with_prior(actions)
+        return Individual(genome=genome, fitness=reward, actions=actions)
+
+    def next_generation(self, random: np.random.Generator) -> None:
+        """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both. Of
+        equals the younger, who stand behind, come first: so elites can drift where many maps are equally fast."""
+        youngest_first = self.population[::-1]
+        ranked = sorted(youngest_first, key=lambda each: -each.rank)
+        elites = ranked[: self.settings.num_elites]
+        kinds = [type(each.genome) for each in ranked[self.settings.num_elites :]]
+        self.population = elites + [self._child(ranked, elites, kind, random) for kind in kinds]
+
+    def replace_weakest(self, genome: GraphGenome) -> None:
+        """Migration: the weakest graph policy becomes another. Children, whose fitness is not known, are the weakest;
+        of several the last, which no elite is."""
+        graphs = [i for i, each in enumerate(self.population) if isinstance(each.genome, GraphGenome)]
+        if graphs:
+            weakest = min(reversed(graphs), key=lambda index: self.population[index].rank)
+            self.population[weakest] = Individual(genome=genome)
+
+    def best_policy(self) -> GraphGenome | None:
+        """The fittest graph policy."""
+        graphs = [each for each in self.population if isinstance(each.genome, GraphGenome)]
+        if not graphs:
+            return None
+        genome = max(graphs, key=lambda each: each.rank).genome
+        assert isinstance(genome, GraphGenome)
+        return genome
+
+    def _child(
+        self, ranked: list[Individual], elites: list[Individual], kind: type[Genome], random: np.random.Generator
+    ) -> Individual:
+        of_kind = [each for each in ranked if isinstance(each.genome, kind)]
+        # They are ranked, so the first of those drawn wins.
+        parent = of_kind[int(random.integers(0, len(of_kind), self.settings.tournament).min())]
+        genome = parent.genome
+        if random.random() < self.settings.crossover:
+            genome = self._crossed(elites[int(random.integers(len(elites)))], genome, random)
+        if random.random() < self.settings.mutation:
+            genome = self._mutated(genome, random)
+        if genome is parent.genome and isinstance(genome, GraphGenome):
+            return parent
+        return Individual(genome=genome)
+
+    def _crossed(self, elite: Individual, genome: Genome, random: np.random.Generator) -> Genome:
+        """Of two kinds only a graph policy tells a chromosome something: it becomes its prior."""
+        if isinstance(elite.genome, Boltzmann):
+            return crossed(elite.genome, genome, random) if isinstance(genome, Boltzmann) else genome
+        if isinstance(genome, GraphGenome):
+            return crossed_rows(elite.genome, genome, random)
+        return seeded(genome, elite, self.settings)
+
+    def _mutated(self, genome: Genome, random: np.random.Generator) -> Genome:
+        if isinstance(genome, Boltzmann):
+            return mutated(genome, self.settings, random)
+        return mutated_weights(genome, random, all_arrays=self.settings.mode == "fixed")
+
+
+def seeded(chromosome: Boltzmann, policy: Individual, settings: EvolutionSettings) -> Boltzmann:
+    """paper: the policy's probabilities become the prior. fixed: what it was paid for, if there is something, so that
+    the chromosome searches around it."""
+    assert isinstance(policy.genome, GraphGenome)
+    if settings.mode == "fixed" and policy.actions is not None:
+        return replace(chromosome, prior=one_hot(policy.actions, chromosome.prior.shape[-1]))
+    return replace(chromosome, prior=policy.genome.probabilities())
+
+
+def act(genome: Genome, random: np.random.Generator) -> NodeLevels:
+    """A chromosome draws, a graph policy takes the likeliest."""
+    return genome.draw(random) if isinstance(genome, Boltzmann) else genome.likeliest()
+
+
+class Ea:
+    """Evolution of Boltzmann chromosomes alone."""
+
+    def __init__(self, environment: MemoryMapEnvironment, settings: EvolutionSettings, seed: int) -> None:
+        self.environment, self.random = environment, np.random.default_rng(seed)
+        problem = environment.problem
+        first = (
+            first_chromosome(problem.num_ops, problem.num_levels, settings.mode, self.random)
+            for _ in range(settings.population)
+        )
+        self.evolution = Evolution(settings, [Individual(genome=genome) for genome in first])
+
+    def generation(self) -> None:
+        self.evolution.rollout(self.environment, self.random)
+        self.evolution.next_generation(self.random)
+
+    def state(self) -> dict[str, Any]:
+        """All that decides how it goes on."""
+        return {"random": self.random.bit_generator.state, "population": population_state(self.evolution)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.random.bit_generator.state = state["random"]
+        restore_population(self.evolution, state["population"], None)
+
+
+def population_state(evolution: Evolution) -> dict[str, Any]:
+    """Individuals, and what is known, as dictionaries of arrays and numbers."""
+    individuals = [
+        {
+            "kind": "boltzmann" if isinstance(each.genome, Boltzmann) else "graph",
+            "arrays": dict(each.genome.arrays()),
+            "fitness": each.fitness,
+            "actions": each.actions,
+        }
+        for each in evolution.population
+    ]
+    return {"known": _known_state(evolution.known), "individuals": individuals}
+
+
+def _known_state(known: dict[bytes, float]) -> dict[str, Any] | None:
+    """As two arrays; thousands of small ones take seconds to write."""
+    if not known:
+        return None
+    return {"proposed": np.stack([np.frombuffer(key, np.uint8) for key in known]), "rewards": list(known.values())}
+
+
+def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
+    """template: of the graph policies, whose network and observation are not in the state."""
+    population = []
+    for each in state["individuals"]:
+        genome: Genome
+        if each["kind"] == "boltzmann":
+            genome = Boltzmann(prior=each["arrays"]["prior"], temperature=each["arrays"]["temperature"])
+        else:
+            assert template is not None
+            genome = replace(template, weights=each["arrays"])
+        population.append(Individual(genome=genome, fitness=each["fitness"], actions=each["actions"]))
+    evolution.population = population
+    evolution.known = {}
+    if (known := state["known"]) is not None:
+        evolution.known = dict(zip((key.tobytes() for key in known["proposed"]), known["rewards"], strict=True))

@@ -1,0 +1,27 @@
+"""Imitation of an expert (behaviour cloning, Pomerleau 1989): its actions become likelier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from placewright.lab.learning.algorithms.differentiation import estimate
+from placewright.lab.learning.protocols import DemonstratingEnvironment, GradientEstimate, Network
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Imitation:
+    """networks: all that learns."""
+
+    network: Network
+    networks: nn.Module
+
+    def gradient(self, environment: DemonstratingEnvironment, seeds: Sequence[int] = ()) -> GradientEstimate:
+        """Each op's action counts as much as any other's, and the demonstration by its weight. No seed matters."""
+        demonstration = environment.demonstration
+        distribution = self.network.distribution(environment.observation)
+        log_probability, entropy = distribution.evaluate([demonstration.actions])
+        loss = -demonstration.weight * log_probability[0] / environment.problem.core.num_ops
+        return estimate(loss, self.networks, entropy=entropy)

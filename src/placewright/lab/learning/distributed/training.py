@@ -1,0 +1,191 @@
+"""ColocRL as its paper trains it: controllers draw and measure, a parameter server learns (Mirhoseini et al. 2017,
+section 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placewright.lab.learning.distributed.actors import Actor, ActorLostError, Actors, LocalActors, Pending
+from placewright.lab.learning.distributed.checkpoint import Best, Checkpoint, Kept
+from placewright.lab.learning.distributed.controller import Controller, StepReport, first_state
+from placewright.lab.learning.distributed.parameter_server import ParameterServer
+from placewright.lab.learning.distributed.worker import Worker
+from placewright.lab.learning.placers.placement_policy import seeded
+from placewright.problem.objective import StopReason
+from placewright.support.errors import PlacewrightError
+from placewright.support.files import locked_folder
+
+if TYPE_CHECKING:
+    from placewright.lab.learning.placers.colocrl import ColocRl
+    from placewright.lab.learning.placers.placer import Task, Trying
+
+#: Updates from one checkpoint to the next.
+CHECKPOINT_INTERVAL = 10
+
+
+def learn_distributed(method: ColocRl, task: Task, trying: Trying) -> StopReason:
+    """Until the budget is spent; why it ended. Where the method names a folder, it goes on from what is kept there.
+
+    Raises InputError for a folder of another training or a cluster that cannot be used, MissingExtraError without Ray,
+    and PlacewrightError where what dies cannot be replaced.
+    """
+    folder = Path(method.checkpoint) if method.checkpoint else None
+    lock = nullcontext() if folder is None else locked_folder(folder, "another training writes to")
+    with lock:
+        kept = (checkpoint := Checkpoint(folder, method, task)).read()
+        if kept is not None and kept.best is not None:
+            placements = task.units.placements(np.array([kept.best.devices]))
+            trying.take(placements, trying.environment.measure(placements), "", kept.evaluations)
+        if (reason := trying.reason_to_stop()) is not None:
+            return reason
+        with _actors(method) as actors:
+            training = Training(method, task, trying.environment.reference, actors, checkpoint, kept)
+            return _tried(training, task, trying)
+
+
+def _tried(training: Training, task: Task, trying: Trying) -> StopReason:
+    with closing(training.rounds()) as rounds:
+        for reports in rounds:
+            for report in reports:
+                placements = task.units.placements(report.devices)
+                trying.take(placements, report.trials, "", len(placements))
+            if (reason := trying.reason_to_stop()) is not None:
+                break
+    training.save()
+    return reason or "evaluations"
+
+
+def _actors(method: ColocRl) -> Actors:
+    if method.ray is None:
+        return LocalActors()
+    from placewright.lab.learning.distributed.ray_actors import RayActors
+
+    return RayActors(method.ray, 1 + method.controllers * (1 + method.workers))
+
+
+class Training:
+    """The parameter server, its controllers, and how far they are. kept: what it goes on from."""
+
+    def __init__(
+        self,
+        method: ColocRl,
+        task: Task,
+        reference: float,
+        actors: Actors,
+        checkpoint: Checkpoint,
+        kept: Kept | None = None,
+    ) -> None:
+        self._method, self._task, self._actors, self._checkpoint = method, task, actors, checkpoint
+        shared = actors.shared(task)
+        self.workers = [
+            [actors.make(_worker, shared) for _ in range(method.workers)] for _ in range(method.controllers)
+        ]
+        self.controllers = [
+            actors.make(Controller, number, method, shared, reference, own) for number, own in enumerate(self.workers)
+        ]
+        self.server = self._fresh_server()
+        actors.wait_for_start()
+        if kept is None:
+            states = tuple(first_state(task.seed, number) for number in range(method.controllers))
+            kept = Kept(server=actors.get(self.server.ask("state")), controllers=states)
+        self._evaluations, self._best = kept.evaluations, kept.best
+        self._left = max(0, task.evaluations - kept.evaluations)
+        self._go_on_from(kept)
+
+    def _fresh_server(self) -> Actor:
+        method = self._method
+        policy, _ = seeded(lambda: method.policy_of(self._task), self._task.seed)
+        weights = [parameter.detach().numpy() for parameter in policy.parameters()]
+        settings = (method.learning_rate, method.max_grad_norm, method.staleness)
+        return self._actors.make(ParameterServer, weights, *settings, replaced=False)
+
+    def _go_on_from(self, kept: Kept) -> None:
+        self._kept = kept
+        self.server.ask("restore", kept.server)
+        self._states = list(kept.controllers)
+        self._updates = 0
+        self._pending: dict[int, tuple[Pending, Pending]] = {}
+        self._counts = [0] * len(self._states)  # placements of the steps under way
+
+    def rounds(self) -> Generator[list[StepReport], None, None]:
+        """Steps that have changed the weights, until all evaluations are spent. Where the server has died, a new one
+        goes on from what was kept last; what was tried since is spent."""
+        while True:
+            try:
+                if not (reports := self._round()):
+                    return
+            except ActorLostError as error:
+                self._replace_server(error)
+            else:
+                yield reports
+
+    def _round(self) -> list[StepReport]:
+        self._begin()
+        awaited = [(number, *self._pending.pop(number)) for number in self._awaited()]
+        reports: list[StepReport] = [self._actors.get(report) for _, _, report in awaited]
+        gradients = [gradient for _, gradient, _ in awaited]
+        updates = [gradients] if self._method.updates == "synchronous" else [[gradient] for gradient in gradients]
+        for update in updates:
+            self.server.ask("learn", *update)
+        for report in reports:
+            self._note(report)
+        self._updates += len(updates)
+        if self._updates >= CHECKPOINT_INTERVAL:
+            self.save()
+        return reports
+
+    def _begin(self) -> None:
+        """A step of every controller that has none under way, while there is something left to try."""
+        idle = [number for number in range(len(self.controllers)) if number not in self._pending]
+        snapshot = self.server.ask("snapshot")
+        for number in idle[: -(-self._left // self._method.samples)]:
+            self._counts[number] = min(self._method.samples, self._left)
+            self._left -= self._counts[number]
+            asked = ("step", snapshot, self._states[number], self._counts[number])
+            self._pending[number] = self.controllers[number].ask(*asked, answers=2)
+
+    def _awaited(self) -> list[int]:
+        """Whose steps change the weights next."""
+        numbers = list(self._pending)
+        if self._method.updates == "asynchronous" and numbers:
+            return [numbers[self._actors.first([self._pending[number][1] for number in numbers])]]
+        return numbers
+
+    def _note(self, report: StepReport) -> None:
+        self._states[report.controller] = report.state
+        self._counts[report.controller] = 0
+        self._evaluations += len(report.devices)
+        fitness = report.trials.fitness(row := report.trials.best())
+        if self._best is None or fitness < self._best.fitness:
+            self._best = Best(fitness=fitness, devices=tuple(report.devices[row].tolist()))
+
+    def save(self) -> None:
+        """To go on from here."""
+        server = self._actors.get(self.server.ask("state"))
+        self._kept = Kept(
+            server=server, controllers=tuple(self._states), evaluations=self._evaluations, best=self._best
+        )
+        self._checkpoint.write(self._kept)
+        self._updates = 0
+
+    def _replace_server(self, error: ActorLostError) -> None:
+        """Raises PlacewrightError where it is not the server that is lost."""
+        try:
+            self._actors.get(self.server.ask("snapshot"))
+        except ActorLostError:
+            self._left += sum(self._counts)
+            self.server = self._fresh_server()
+            self._go_on_from(self._kept)
+        else:
+            raise PlacewrightError(
+                "an actor of the training keeps dying; its last checkpoint goes on from there"
+            ) from error
+
+
+def _worker(task: Task) -> Worker:
+    return Worker(task.problem, task.units)

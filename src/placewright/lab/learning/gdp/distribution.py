@@ -1,0 +1,72 @@
+"""The probabilities of a graph's placements: each unit has its device apart from all others, given the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from placewright.lab.learning.gdp.observation import Observation
+from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
+from placewright.lab.learning.placers.shared_noise import choices
+from placewright.lab.learning.protocols import Actions
+
+if TYPE_CHECKING:
+    from placewright.lab.learning.gdp.network import GdpNetwork
+
+
+class DeviceDistribution:
+    """logits: [units, devices]. shared_noise: as in GdpConfiguration. Actions are [units, 1]."""
+
+    def __init__(self, logits: Tensor, observation: Observation, shared_noise: float) -> None:
+        self._logits, self._observation, self._shared_noise = logits, observation, shared_noise
+
+    def sample(self, seed: int) -> Actions:
+        generator = torch.Generator().manual_seed(seed)
+        devices = drawn(self._logits, self._observation, self._shared_noise, 1, generator)
+        return devices[0].numpy()[:, None]
+
+    def choose(self, seed: int) -> Actions:
+        """The likeliest device of each; no seed matters."""
+        return self._logits.detach().argmax(1).numpy()[:, None]
+
+    def likelihood(self, actions: Sequence[Actions]) -> Likelihood:
+        devices = torch.from_numpy(np.stack([each[:, 0] for each in actions]))
+        return likelihood(self._logits.expand(len(devices), -1, -1), devices)
+
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
+        found = self.likelihood(actions)
+        return found.log_probability.sum(1), float(found.entropy.mean().detach())
+
+
+class GraphPolicy:
+    """A network as the policy of one graph: a `PlacementPolicy`."""
+
+    def __init__(self, network: GdpNetwork, observation: Observation) -> None:
+        self.network, self.observation = network, observation
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.sample_beside_greedy(count, generator)[1:]
+
+    def sample_beside_greedy(self, count: int, generator: torch.Generator) -> Tensor:
+        """The likeliest placement, then so many that are drawn. [1 + count, units]"""
+        with torch.no_grad():
+            logits = self.network(self.observation)
+        devices = drawn(logits, self.observation, self.network.shared_noise, count, generator)
+        return torch.cat([logits.argmax(1)[None], devices])
+
+    def evaluate(self, actions: Tensor) -> Likelihood:
+        return likelihood(self.network(self.observation).expand(len(actions), -1, -1), actions)
+
+
+def drawn(
+    logits: Tensor, observation: Observation, shared_noise: float, count: int, generator: torch.Generator
+) -> Tensor:
+    """[units, devices] -> [count, units]: each unit by its own probabilities, or the likeliest with noise."""
+    if shared_noise:
+        return choices(logits.detach(), observation.noise, shared_noise, count, generator, observation.fixed)
+    probability = torch.softmax(logits.detach(), 1)
+    return torch.multinomial(probability, count, replacement=True, generator=generator).T

@@ -1,0 +1,27 @@
+"""How a policy was trained, in a word or two: what a table says next to its name."""
+
+from __future__ import annotations
+
+from placewright.methods.policies import Policy, family_of
+
+RULE = "a rule, no network"
+UNKNOWN = "not recorded"
+
+
+def training_of(policy: Policy) -> str:
+    """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
+    its record does not say."""
+    if not policy.weights:
+        return RULE
+    training = policy.record.get("training")
+    steps = policy.record.get("step")
+    if not isinstance(training, dict) or not isinstance(steps, int):
+        return UNKNOWN
+    # The first policies' records have the former name, those before imitation neither.
+    imitated = training.get("imitation_steps", training.get("taught_steps", 0))
+    if not isinstance(imitated, int):
+        return UNKNOWN
+    if imitated >= steps:
+        return "imitation"
+    algorithm = family_of(policy.family).algorithm
+    return f"imitation, then {algorithm}" if imitated else algorithm

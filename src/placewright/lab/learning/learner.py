@@ -1,0 +1,73 @@
+"""What learns: a policy's network, its value function where samples stand alone, and the algorithms over both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from placewright.lab.learning.algorithms.imitation import Imitation
+from placewright.lab.learning.protocols import (
+    DemonstratingEnvironment,
+    Environment,
+    GradientEstimate,
+    Network,
+    ReusingAlgorithm,
+    Samples,
+    ValueFunction,
+)
+from placewright.lab.learning.training import TrainingConfiguration
+from placewright.methods.policies import Weights
+
+Float = NDArray[np.float32]
+
+
+class Learner:
+    """Its weights are one row of numbers wherever they travel."""
+
+    def __init__(self, configuration: TrainingConfiguration, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.network = configuration.network()
+        value_function = configuration.value_function() if configuration.samples == 1 else None
+        self._networks = nn.ModuleList([self.network, *([value_function] if value_function else [])])
+        policy = cast(Network, self.network)
+        self._imitation = Imitation(network=policy, networks=self._networks)
+        self._algorithm = configuration.algorithm(policy, self._networks, cast("ValueFunction | None", value_function))
+
+    @property
+    def weights(self) -> Float:
+        found: Float = parameters_to_vector(self._networks.parameters()).detach().numpy().copy()
+        return found
+
+    @weights.setter
+    def weights(self, values: Float) -> None:
+        vector_to_parameters(torch.from_numpy(values), self._networks.parameters())
+
+    @property
+    def policy_weights(self) -> Weights:
+        """The policy's by name, without the value function's."""
+        return {name: tensor.numpy().copy() for name, tensor in self.network.state_dict().items()}
+
+    def reward(self, environment: Environment, seed: int) -> float:
+        """Of the actions that the policy would choose."""
+        network = cast(Network, self.network)
+        with torch.no_grad():
+            actions = network.distribution(environment.observation).choose(seed)
+        guide = network.guide(environment.problem, environment.observation, actions)
+        return environment.rewards([guide], [seed])[0]
+
+    def policy_gradient(
+        self, environment: Environment, seeds: Sequence[int], samples: Samples | None = None
+    ) -> GradientEstimate:
+        """samples: of an earlier pass, in place of new ones."""
+        if samples is None:
+            return self._algorithm.gradient(environment, seeds)
+        return cast(ReusingAlgorithm, self._algorithm).gradient_again(environment, samples)
+
+    def imitation_gradient(self, environment: DemonstratingEnvironment) -> GradientEstimate:
+        return self._imitation.gradient(environment)

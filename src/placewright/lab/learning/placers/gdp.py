@@ -1,0 +1,130 @@
+"""GDP (Zhou et al., GDP: Generalized Device Placement for Dataflow Graphs, 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.lab.learning.gdp.policy import GdpPolicy
+from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration, NetworkSettings
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task
+from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.problem import Problem
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun, settings_of
+from placewright.support.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gdp(LearnedPlacer):
+    """A network over all ops of a graph chooses their devices at once, and learns by PPO. With a policy it begins with
+    that policy's network: the first placements are what the policy makes of the graph, what follows fine-tunes it.
+
+    samples: placements of one step; one more is the likeliest, from which nothing is learned. baseline: what a
+    placement is compared with, those of its step in their standard deviations, or all tried before, as in the paper.
+    entropy: what a nat is worth, falling to nothing over `placements`. shared_noise: moves what is drawn, and what is
+    learned from is its likelihood without; as in GdpConfiguration. The other numbers are as in `Ppo`.
+    """
+
+    name: str = "gdp"
+    colocation: tuple[str, ...] = ()
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    policy: GdpPolicy | None = None
+    samples: int = 15
+    epochs: int = 4
+    learning_rate: float = 1e-3
+    clip: float = 0.2
+    entropy: float = 0.01
+    placements: int = 2400
+    baseline: Literal["step", "all before"] = "step"
+    max_grad_norm: float = 1.0
+    shared_noise: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.samples < 2:
+            raise InputError(f"samples is {self.samples}; it must be at least 2")
+        if self.entropy < 0:
+            raise InputError(f"entropy is {self.entropy}; it must be at least 0")
+
+    def with_policy(self, policy: GdpPolicy) -> Gdp:
+        """The policy says what it places and how large its network is."""
+        configuration = policy.configuration
+        return replace(
+            self,
+            policy=policy,
+            network=configuration.network,
+            colocation=configuration.colocation,
+            shared_noise=configuration.shared_noise,
+        )
+
+    def zero_shot_evaluations(self, problem: Problem) -> int:
+        """What the policy's own answers take: each device alone, the likeliest placement and those of one step."""
+        return problem.machine.num_devices + 1 + self.samples
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        title = None if self.policy is None else self.policy.title
+        return {**settings_of(replace(self, policy=None)), "policy": title}
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve. Raises InputError where the policy is not for the problem."""
+        if self.policy is not None:
+            self.policy.check(problem)
+        return super().solve(problem, run)
+
+    def proposals(self, task: Task) -> Proposals:
+        with torch_on_one_thread(self.name):
+            yield from self._learning(task)
+
+    def _learning(self, task: Task) -> Proposals:
+        from placewright.lab.learning.algorithms.ppo import Ppo, Rollout
+        from placewright.lab.learning.gdp.distribution import GraphPolicy
+        from placewright.lab.learning.gdp.memory import check_memory, host_memory_bytes
+        from placewright.lab.learning.gdp.network import GdpNetwork, network_with
+        from placewright.lab.learning.gdp.observation import observe
+        from placewright.lab.learning.placers.placement_policy import seeded
+
+        configuration = GdpConfiguration(
+            num_devices=task.problem.machine.num_devices,
+            objective=task.problem.objective,
+            colocation=self.colocation,
+            network=self.network,
+            shared_noise=self.shared_noise,
+        )
+        observation = observe(task.problem, task.units)
+        check_memory(self.name, self.network, observation, host_memory_bytes())
+        known = self.policy
+
+        def make() -> GdpNetwork:
+            return GdpNetwork(configuration) if known is None else network_with(configuration, known.weights)
+
+        network, generator = seeded(make, task.seed)
+        policy = GraphPolicy(network, observation)
+        ppo = Ppo(
+            network,
+            learning_rate=self.learning_rate,
+            clip=self.clip,
+            epochs=self.epochs,
+            max_grad_norm=self.max_grad_norm,
+        )
+        before = list[NDArray[np.float64]]()
+        while True:
+            devices = policy.sample_beside_greedy(self.samples, generator)
+            trials = yield devices.numpy()
+            ppo.entropy = self.entropy * max(0.0, 1 - len(before) * self.samples / self.placements)
+            before.append(trials.cost[1:])
+            ppo.step([Rollout(policy=policy, actions=devices[1:], advantage=self._advantage(before))])
+
+    def _advantage(self, costs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Of the last placements. costs: of each step."""
+        from placewright.lab.learning.algorithms.ppo import standard_advantage
+
+        if self.baseline == "step":
+            return standard_advantage(costs[-1])
+        return np.concatenate(costs[:-1] or costs).mean() - costs[-1]
+
+
+GDP_PAPER = Gdp(name="gdp-paper", network=PAPER_NETWORK, learning_rate=3e-4, baseline="all before", shared_noise=0.0)

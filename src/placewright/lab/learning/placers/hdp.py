@@ -1,0 +1,161 @@
+"""HDP (Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, Trials
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
+from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from placewright.lab.learning.placers.hierarchical_network import HierarchicalPlacer
+
+#: Learns from actions, [count, decisions], and what they cost.
+Learn: TypeAlias = "Callable[[Tensor, Trials], None]"
+#: Steps after which the likeliest placement is tried, too: bounded logits never leave a device without a chance, so
+#: what is drawn for thousands of ops always has some that stand apart from the rest.
+LIKELIEST_EVERY = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hdp(LearnedPlacer):
+    """No group is given: a feed-forward network puts each op into one, a sequence-to-sequence network gives each group
+    its device, and REINFORCE trains both on the square root of the step time.
+
+    groupings: drawn at a step, the paper's m; samples: placements of each, its k. num_groups: at most, and no more than
+    groups_per_device for each device where that is not 0. kind_width: of the embedding of an op's kind; grouper_hidden:
+    of the grouper's one layer, rectified or linear; hidden: of the LSTMs. temperature, bound: of the logits of devices,
+    as in SequenceNetwork. logit_noise: of what is drawn at the first noisy_steps, over the root mean square of logits.
+    shared_noise: of all that is drawn, the same for ops that exchange tensors (shared_noise.py). baseline: what a
+    placement is compared with, those of its step in their standard deviations, or a moving average; first_baseline,
+    baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is worth, with the
+    former.
+    """
+
+    name: str = "hdp"
+    colocation: tuple[str, ...] = ()
+    groupings: int = 1
+    samples: int = 15
+    num_groups: int = 256
+    groups_per_device: int = 20
+    kind_width: int = 16
+    grouper_hidden: int = 64
+    rectified: bool = True
+    hidden: int = 64
+    temperature: float = 1.0
+    bound: float = 5.0
+    learning_rate: float = 1e-3
+    max_grad_norm: float = 1.0
+    logit_noise: float = 0.0
+    noisy_steps: int = 0
+    shared_noise: float = 3.0
+    baseline: Literal["step", "moving"] = "step"
+    entropy: float = 0.01
+    first_baseline: float = FAILING_SIGNAL
+    baseline_decay: float = 0.9
+    cut_off: int = 200
+
+    def __post_init__(self) -> None:
+        check_sizes(self.samples, self.hidden)
+        if self.groupings < 1 or self.num_groups < 1 or self.groups_per_device < 0:
+            raise InputError(
+                f"{self.groupings} groupings into {self.num_groups} groups, {self.groups_per_device} per device, "
+                "cannot be drawn; there must be at least one of each"
+            )
+        if not (self.temperature > 0 and self.bound > 0 and min(self.logit_noise, self.shared_noise) >= 0):
+            raise InputError(
+                f"temperature {self.temperature}, bound {self.bound}, logit noise {self.logit_noise} and shared noise "
+                f"{self.shared_noise} of logits: the first two must be above 0, the others at least 0"
+            )
+
+    def proposals(self, task: Task) -> Proposals:
+        with torch_on_one_thread(self.name):
+            yield from self._learning(task)
+
+    def _learning(self, task: Task) -> Proposals:
+        from placewright.lab.learning.placers.hierarchical_network import hierarchical_placer
+        from placewright.lab.learning.placers.placement_policy import seeded
+
+        policy, generator = seeded(lambda: hierarchical_placer(task, self), task.seed)
+        learn = self._from_step(policy) if self.baseline == "step" else self._from_moving_baseline(policy)
+        for step in count():
+            if step and step % LIKELIEST_EVERY == 0:
+                yield policy.devices(policy.likeliest(), task.units.allowed)
+            noise = self.logit_noise if step < self.noisy_steps else 0.0
+            actions = policy.sample(self.groupings, generator, noise)
+            learn(actions, (yield policy.devices(actions, task.units.allowed)))
+
+    def _from_step(self, policy: HierarchicalPlacer) -> Learn:
+        """REINFORCE, which is one epoch of PPO: no ratio has left 1."""
+        from placewright.lab.learning.algorithms.ppo import Ppo, Rollout, standard_advantage
+
+        learner = Ppo(
+            policy,
+            learning_rate=self.learning_rate,
+            epochs=1,
+            entropy=self.entropy,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+        def learn(actions: Tensor, trials: Trials) -> None:
+            actions = actions[: len(trials.cost)]
+            learner.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(trials.cost))])
+
+        return learn
+
+    def _from_moving_baseline(self, policy: HierarchicalPlacer) -> Learn:
+        from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline
+
+        learner = MovingBaseline(
+            policy,
+            learning_rate=self.learning_rate,
+            start=self.first_baseline,
+            decay=self.baseline_decay,
+            cut_off=self.cut_off,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+        def learn(actions: Tensor, trials: Trials) -> None:
+            log_probability = policy.evaluate(actions).log_probability.sum(1)
+            learner.step(log_probability, trials.cost, trials.runs)
+
+        return learn
+
+
+#: As the paper has it; it leaves the cut-off open, which is ColocRL's.
+HDP_PAPER = Hdp(
+    name="hdp-paper",
+    samples=4,
+    groups_per_device=0,
+    kind_width=32,
+    hidden=256,
+    temperature=10.0,
+    learning_rate=0.1,
+    logit_noise=0.5,
+    noisy_steps=500,
+    shared_noise=0.0,
+    baseline="moving",
+    cut_off=5000,
+)
+#: The settings of the code that its authors published with TensorFlow, without its mistakes (docs/placers.md).
+HDP_GRAPPLER = Hdp(
+    name="hdp-grappler",
+    samples=1,
+    kind_width=32,
+    rectified=False,
+    hidden=512,
+    bound=1.0,
+    learning_rate=0.1,
+    logit_noise=0.5,
+    noisy_steps=750,
+    shared_noise=0.0,
+    baseline="moving",
+    cut_off=1000,
+)

@@ -1,0 +1,158 @@
+"""What all placers share: they propose placements of units, are told what these cost, and the best one is kept."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
+from placewright.lab.learning.environments.measured import MeasuredEnvironment, TimeOf
+from placewright.lab.learning.placers.colocation import COLOCRL_RULES, Units, units_of
+from placewright.problem import Problem
+from placewright.problem.objective import StopReason
+from placewright.search.run.budget import UNLIMITED
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun, settings_of
+from placewright.support.errors import InputError
+
+#: Yields devices, [count, num units], and is sent what they cost.
+Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """What a learner is given: the problem, its units, the seed of all that is drawn, and how many placements it may
+    try at most."""
+
+    problem: Problem
+    units: Units
+    seed: int
+    evaluations: int = UNLIMITED
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPlacer(ABC):
+    """A learner on one graph, as a method. First everything is tried on each device alone: the best that runs is what
+    costs are divided by, and a candidate like any other.
+
+    colocation: the rules that make units, by name (colocation.py). noise, failures: of what the learner is told; what
+    is kept is judged without. time_of: measures the step time of a solution in ns; None for the simulation.
+    """
+
+    name: str
+    colocation: tuple[str, ...] = COLOCRL_RULES
+    noise: float = 0.0
+    failures: float = 0.0
+    time_of: TimeOf | None = None
+
+    @abstractmethod
+    def proposals(self, task: Task) -> Proposals:
+        """Learns while it is asked on; ends when nothing is left to learn."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """JSON values that say what was done."""
+        return settings_of(self)
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
+        noise = Noise(deviation=self.noise, failures=self.failures)
+        make = FirstComeEnvironment if self.time_of is None else partial(MeasuredEnvironment, self.time_of)
+        environment = make(problem, threads=run.threads, noise=noise, seed=run.seed)
+        trying = Trying(self.name, environment, run)
+        alone = np.stack([_core.all_on(problem.core, d) for d in range(problem.machine.num_devices)])
+        reason = run.reason_to_stop()
+        first = trying.measure(alone if reason is None else alone[:1], "one device")
+        environment.reference = float(max(1, first.objective[first.best()]))
+        reason = self._learn(problem, trying, run)
+        settings = replace(self, time_of=None).settings  # which is no value to be written down
+        settings["environment"] = "simulated" if environment.is_simulated else "measured"
+        solution = None if environment.is_simulated else trying.solution  # not the one that simulates best
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
+
+    def _learn(self, problem: Problem, trying: Trying, run: SearchRun) -> StopReason:
+        """Until the budget is spent or nothing is left to learn; why it ended."""
+        if (reason := trying.reason_to_stop()) is not None:
+            return reason
+        units = units_of(problem, self.colocation)
+        if (units.allowed.sum(1) == 1).all():
+            trying.measure(units.placements(units.allowed.argmax(1)[None]), "the only placement")
+            return "complete"
+        return self.learn(Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left), trying)
+
+    def learn(self, task: Task, trying: Trying) -> StopReason:
+        """Proposes and is told, until the budget is spent or nothing is left to learn; why it ended."""
+        with closing(self.proposals(task)) as learner:
+            devices = next(learner)
+            while True:
+                trials = trying.measure(task.units.placements(devices))
+                if (reason := trying.reason_to_stop()) is not None:
+                    return reason
+                try:
+                    devices = learner.send(trials)
+                except StopIteration:
+                    return "complete"
+
+
+def check_sizes(samples: int, hidden: int) -> None:
+    """Of a sequence-to-sequence network and its batches. Raises InputError."""
+    if samples < 1:
+        raise InputError(f"samples is {samples}; it must be at least 1")
+    if hidden < 2 or hidden % 2:
+        raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
+
+
+def check_noise(shared_noise: float) -> None:
+    """Raises InputError where it is no deviation of noise that neighbours share."""
+    if not 0 <= shared_noise < math.inf:
+        raise InputError(f"shared_noise is {shared_noise}; it must be a finite number of at least 0")
+
+
+class Trying:
+    """Placements measured within a run's budget; the best is offered to the run.
+
+    environment: what measures them, and what costs are divided by. solution: of the best.
+    """
+
+    solution: Solution
+
+    def __init__(self, name: str, environment: FirstComeEnvironment, run: SearchRun) -> None:
+        self._name, self.environment, self._run = name, environment, run
+        self._best: tuple[int, int, int] | None = None
+
+    def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
+        """Of as many of them as the budget has left, at least one."""
+        placements = placements[: max(1, self._run.evaluations_left)]
+        trials = self.environment.measure(placements)
+        self.take(placements, trials, found_by, len(placements))
+        return trials
+
+    def take(self, placements: NDArray[np.int32], trials: Trials, found_by: str, evaluations: int) -> None:
+        """What was measured, whoever did it; evaluations: what it took."""
+        best = trials.best()
+        if self._best is None or trials.fitness(best) < self._best:
+            self._best = trials.fitness(best)
+            label = f"{self._name}: {found_by}" if found_by else self._name
+            self.solution = self.environment.solution(placements[best])
+            self._run.offer(
+                self.environment.problem, self.solution, self._name, found_by=label, evaluations=evaluations
+            )
+        elif not self.environment.is_simulated:
+            self._run.spend(evaluations)
+        else:
+            self._run.report(self._name, self._best[1], self._best[0], evaluations=evaluations)
+
+    def reason_to_stop(self) -> StopReason | None:
+        assert self._best is not None
+        if self.environment.is_simulated and self._run.is_optimal(self._best[1], self._best[0]):
+            return "optimal"
+        return self._run.reason_to_stop()

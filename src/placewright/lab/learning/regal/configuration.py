@@ -1,0 +1,156 @@
+"""The shape of a policy's network, and the paper's settings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from placewright.decoder import DecoderName
+from placewright.lab.learning.regal.actions import ActionSpace
+from placewright.lab.learning.regal.features import num_op_features
+from placewright.machine import MAX_DEVICES
+from placewright.problem.objective import Objective
+from placewright.support.errors import InputError
+
+Network = Literal["graph", "sequence", "autoregressive"]
+ActionSelection = Literal["sample", "mean"]
+#: What files and titles of policies called keys and values of a configuration before they had the names of today.
+_FORMER_KEYS = {"with_affinities": "with_leanings", "action_selection": "taken", "warm_start": "keeps_best"}
+_FORMER_VALUES = {"sample": "drawn", "mean": "expected"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfiguration:
+    """The graph network of REGAL, section 4.2, its baseline that sees a sequence, or its variant that draws one op's
+    actions after another's.
+
+    network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, that
+    knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. "autoregressive": the graph
+    network, then a recurrent one over the ops in that order, which gets the actions of the op before (A.8).
+    objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
+    hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
+    recurrent unit.
+    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
+    has not: with_affinities: whether smoothed affinities are among the features (smoothed_affinity.py, or
+    memory_affinity.py where peak memory is the objective). action_selection: "sample" by their probabilities, as the
+    paper's actions are, or "mean": the level nearest to the mean of a choice's levels, so that a mean says how sure the
+    policy is. warm_start: whether what the search for features found is among the first individuals of the guided one.
+    """
+
+    objective: Objective
+    num_devices: int = 2
+    network: Network = "graph"
+    rounds: int = 16
+    width: int = 32
+    aggregation: Literal["sum", "mean"] = "sum"
+    update: Literal["residual", "gru"] = "residual"
+    placement_levels: int = 2
+    scheduling_levels: int = 16
+    transfer_levels: int = 0
+    decoder: DecoderName = "paper"
+    elite_bias_levels: int = 0
+    with_affinities: bool = False
+    action_selection: ActionSelection = "sample"
+    warm_start: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
+            raise InputError(
+                f"{self.rounds} rounds of width {self.width} for {self.num_devices} devices; allowed are at most 1000 "
+                f"rounds, widths from 1 to 4096 and 1 to {MAX_DEVICES} devices"
+            )
+        if self.network not in get_args(Network):
+            raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
+        if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
+            raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
+        if self.action_selection not in get_args(ActionSelection):
+            raise InputError(
+                f"action_selection is '{self.action_selection}'; known are {', '.join(get_args(ActionSelection))}"
+            )
+        if self.action_selection == "mean" and self.network == "autoregressive":
+            raise InputError(
+                "action_selection of an autoregressive network must be 'sample': levels depend on those drawn before"
+            )
+        _ = self.action_space
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return ActionSpace(
+            num_devices=self.num_devices,
+            placement_levels=self.placement_levels,
+            scheduling_levels=self.scheduling_levels,
+            transfer_levels=self.transfer_levels,
+            decoder=self.decoder,
+            elite_bias_levels=self.elite_bias_levels,
+        )
+
+    @property
+    def num_op_features(self) -> int:
+        return num_op_features(self.objective, self.num_devices, self.with_affinities)
+
+
+def under_former_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of some values of a configuration, the keys and values that the first policies' files have."""
+    return {
+        _FORMER_KEYS.get(key, key): _FORMER_VALUES.get(value, value) if key == "action_selection" else value
+        for key, value in values.items()
+    }
+
+
+def under_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The way back; present keys and values stay."""
+    keys = {former: key for key, former in _FORMER_KEYS.items()}
+    chosen = {former: value for value, former in _FORMER_VALUES.items()}
+    renamed = {keys.get(key, key): value for key, value in values.items()}
+    selection = renamed.get("action_selection")
+    if isinstance(selection, str):
+        renamed["action_selection"] = chosen.get(selection, selection)
+    return renamed
+
+
+#: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
+_PAPER = {
+    "runtime-synthetic": PolicyConfiguration(objective="step-time", rounds=2, aggregation="mean", update="gru"),
+    "runtime-zoo": PolicyConfiguration(objective="step-time"),
+    "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
+}
+#: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), parts of the actions (A.12), other depths
+#: (figure 4), the elite bias of A.6. And what the paper has not: more actions, and decoders that leave less to chance
+#: (docs/policies.md).
+_VARIATIONS: dict[str, dict[str, Any]] = {
+    "sequence": {"network": "sequence"},
+    "autoregressive": {"network": "autoregressive"},
+    "placement": {"scheduling_levels": 0},
+    "scheduling": {"placement_levels": 0},
+    **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},
+    "elite-bias": {"elite_bias_levels": 5},
+    "transfers": {"transfer_levels": 16},
+    "lazy": {"decoder": "lazy"},
+    "evict": {"decoder": "evict"},
+    "segment-fill": {"decoder": "segment-fill", "placement_levels": 0},
+    "earliest-finish": {"decoder": "earliest-finish", "placement_levels": 0},
+}
+_VARIED = {
+    f"{name}-{variation}": replace(configuration, **changes)
+    for name, configuration in _PAPER.items()
+    for variation, changes in _VARIATIONS.items()
+}
+_AFFINITIES = replace(
+    _PAPER["runtime-zoo"],
+    with_affinities=True,
+    placement_levels=5,
+    rounds=4,
+    aggregation="mean",
+    action_selection="mean",
+)
+CONFIGURATIONS: dict[str, PolicyConfiguration] = {
+    **_PAPER,
+    **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
+    "runtime-zoo-leanings": _AFFINITIES,
+    "runtime-zoo-leanings-lazy": replace(_AFFINITIES, decoder="lazy", warm_start=True),
+    "peak-memory-zoo-leanings": replace(_AFFINITIES, objective="peak-memory"),
+    "peak-memory-zoo-leanings-evict": replace(_AFFINITIES, objective="peak-memory", decoder="evict", warm_start=True),
+}
+#: Names of REGAL and of GAS on each task.
+IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

@@ -1,0 +1,73 @@
+"""The probabilities of a graph's actions by a policy's network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from placewright.lab.learning.protocols import Actions
+from placewright.lab.learning.regal.forward import Logits
+from placewright.lab.learning.regal.policy import choose, sample
+
+if TYPE_CHECKING:
+    from placewright.lab.learning.regal.network import PolicyNetwork
+
+
+class LevelDistribution:
+    """Of a level for each choice of each op; those of an op may depend on the ops before it (A.8)."""
+
+    def __init__(self, network: PolicyNetwork, states: Tensor) -> None:
+        """states: of the ops, [ops, width]."""
+        self._network, self._states = network, states
+        self._space = network.configuration.action_space
+
+    @cached_property
+    def _logits(self) -> Logits:
+        return self._network.to_sample(self._states)
+
+    def sample(self, seed: int) -> Actions:
+        return sample(self._logits, self._space, seed)
+
+    def choose(self, seed: int) -> Actions:
+        return choose(self._logits, self._network.configuration, seed)
+
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
+        by_sample = self._log_probabilities(actions)
+        log_probability = torch.stack(
+            [_of_actions(choices, taken) for choices, taken in zip(by_sample, actions, strict=True)]
+        )
+        return log_probability, float(np.mean([_entropy(choices) for choices in by_sample]))
+
+    def _log_probabilities(self, actions: Sequence[Actions]) -> list[list[Tensor]]:
+        """For each sample, from its actions, [ops, choices]; the same for all where they depend on no actions."""
+        logits = self._network(self._states, torch.from_numpy(np.stack(actions)))
+        found = [self._of_choices(of_sample) for of_sample in logits]
+        return found * (len(actions) // len(found))
+
+    def _of_choices(self, logits: Tensor) -> list[Tensor]:
+        """[ops, levels] for each choice, [1, levels] for one that ops make together."""
+        *choices, together = logits.split([*self._space.levels, self._space.elite_bias_levels], 1)
+        if self._space.elite_bias_levels:
+            choices.append(together.mean(0, keepdim=True))
+        return [torch.log_softmax(choice, 1) for choice in choices]
+
+
+def _entropy(log_probabilities: Sequence[Tensor]) -> float:
+    """Of all choices of an op, mean over ops."""
+    return sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities)
+
+
+def _of_actions(log_probabilities: Sequence[Tensor], actions: Actions) -> Tensor:
+    """Of all the actions of a graph together, [ops, choices]: one number."""
+    taken = torch.from_numpy(actions)
+    return torch.stack(
+        [
+            choice.gather(1, taken[: len(choice), number : number + 1]).sum()
+            for number, choice in enumerate(log_probabilities)
+        ]
+    ).sum()

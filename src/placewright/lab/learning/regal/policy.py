@@ -1,0 +1,134 @@
+"""A trained policy: its network's weights and what they are for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.lab.learning.policy_weights import check_weights, title_of
+from placewright.lab.learning.purpose import check_purpose
+from placewright.lab.learning.regal.actions import ActionSpace
+from placewright.lab.learning.regal.configuration import PolicyConfiguration, under_former_names
+from placewright.lab.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
+from placewright.lab.learning.regal.forward import Logits, LogitsInOrder, logits_of
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.support.errors import shown
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegalPolicy:
+    """weights: float32 arrays by the names PolicyNetwork gives them. record: how it was trained, JSON values.
+
+    Raises InputError when the weights are not those of such a network.
+    """
+
+    name: str
+    configuration: PolicyConfiguration
+    weights: Mapping[str, NDArray[np.float32]]
+    record: Mapping[str, Any] = field(default_factory=dict)
+    family: ClassVar[str] = "regal"
+
+    def __post_init__(self) -> None:
+        check_weights(self.name, self.weights, weight_shapes(self.configuration))
+
+    @cached_property
+    def title(self) -> str:
+        """Its name and eight digits of all that decides what it proposes: two trainings may give one name. Settings
+        that are as by default do not count, so that a new one changes no title."""
+        defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
+        varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
+        varied = under_former_names(varied)  # titles stand in rows and plans
+        return title_of(self.name, json.dumps(varied), self.weights)
+
+    def check(self, problem: object) -> None:
+        """Raises InputError unless the policy is for such a problem."""
+        check_purpose(f"policy '{shown(self.name)}'", self.configuration, problem)
+
+    def observe(self, problem: Problem, seed: int) -> Context:
+        """Features, after a search of 400 evaluations."""
+        configuration = self.configuration
+        return context_of(problem, seed, configuration.decoder, with_affinities=configuration.with_affinities)
+
+    def guide(self, problem: Problem, observation: Context, seed: int) -> Proposal:
+        """Actions drawn from what the network makes of the features, as the distributions they stand for."""
+        self.check(problem)
+        actions = choose(logits_of(self.weights, self.configuration, observation.features), self.configuration, seed)
+        return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
+
+
+def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
+    """Levels for each choice of each op, [num ops, num choices], in the way the policy is for."""
+    if configuration.action_selection == "mean":
+        assert not isinstance(logits, LogitsInOrder)
+        return expected_levels(logits, configuration.action_space)
+    return sample(logits, configuration.action_space, seed)
+
+
+def expected_levels(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[np.int64]:
+    """The level nearest to the mean of each choice's levels by the softmax of its logits, [num ops, num choices]."""
+    count = [*space.levels, *([space.elite_bias_levels] if space.elite_bias_levels else [])]
+    choices = np.split(logits, np.cumsum(count)[:-1], axis=1)
+    if space.elite_bias_levels:
+        choices[-1] = np.broadcast_to(choices[-1].mean(axis=0), choices[-1].shape)
+    columns = []
+    for choice in choices:
+        weight = np.exp(choice - choice.max(axis=1, keepdims=True))
+        columns.append(np.rint(weight @ np.arange(choice.shape[1]) / weight.sum(axis=1)).astype(np.int64))
+    return np.column_stack(columns)
+
+
+def sample(logits: Logits, space: ActionSpace, seed: int) -> NDArray[np.int64]:
+    """A level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the largest of
+    the logits after Gumbel noise. What ops choose together is chosen by the mean of their logits."""
+    random = np.random.default_rng(seed)
+    is_level = np.arange(max(space.levels)) < np.array(space.levels)[:, None]  # [choices, most levels]
+    logit = np.cumsum(is_level).reshape(is_level.shape) - 1  # any where there is no such level
+    noise = np.full((len(logits), *is_level.shape), -np.inf)
+    noise[:, is_level] = random.gumbel(size=(len(logits), sum(space.levels)))
+    if isinstance(logits, LogitsInOrder):
+        actions, logits = logits.drawn(lambda op, own: (own[logit] + noise[op]).argmax(axis=1))
+    else:
+        actions = (logits[:, logit] + noise).argmax(axis=2)
+    if not space.elite_bias_levels:
+        return actions
+    together = logits[:, sum(space.levels) :].mean(axis=0)
+    elite_bias = (together + random.gumbel(size=together.shape)).argmax()
+    return np.column_stack([actions, np.full(len(actions), elite_bias)])
+
+
+def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:
+    """Of every array of PolicyNetwork."""
+    width = configuration.width
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def two_layers(name: str, num_inputs: int, num_outputs: int) -> None:
+        for layer, shape in (("hidden", (width, num_inputs)), ("out", (num_outputs, width))):
+            shapes[f"{name}.{layer}.weight"], shapes[f"{name}.{layer}.bias"] = shape, shape[:1]
+
+    def gates(name: str, count: int, num_inputs: int, layer: str = "") -> None:
+        for side, columns in (("ih", num_inputs), ("hh", width)):
+            shapes[f"{name}.weight_{side}{layer}"] = (count * width, columns)
+            shapes[f"{name}.bias_{side}{layer}"] = (count * width,)
+
+    two_layers("states.encode_op", configuration.num_op_features, width)
+    if configuration.network == "sequence":
+        gates("states.recurrent", 4, width, "_l0")
+    else:
+        two_layers("states.encode_edge", NUM_EDGE_FEATURES, width)
+        two_layers("states.along", 3 * width, width)
+        two_layers("states.against", 3 * width, width)
+        if configuration.update == "gru":
+            gates("states.update", 3, width)
+        else:
+            two_layers("states.update", 2 * width, width)
+    if configuration.network == "autoregressive":
+        gates("recurrent", 4, width + sum(configuration.action_space.levels), "_l0")
+    two_layers("act", width, configuration.action_space.num_logits)
+    return shapes

@@ -1,0 +1,170 @@
+"""How REGAL's policies are trained, and the paper's settings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placewright.lab.learning.environments.guided_search import GuidedSearch, uniform_objective
+from placewright.lab.learning.protocols import Demonstration
+from placewright.lab.learning.regal.configuration import CONFIGURATIONS, IN_THE_PAPER, PolicyConfiguration
+from placewright.lab.learning.regal.expert import demonstrate, demonstrate_rule
+from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS, context_of
+from placewright.lab.learning.regal.policy import RegalPolicy
+from placewright.lab.learning.rule.policy import found_rule, rule_names
+from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.methods.policies import Weights
+from placewright.problem import Problem
+from placewright.problem.objective import ControlMode, Objective
+from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegalTraining(TrainingConfiguration):
+    """REINFORCE, or imitation, on rewards of guided searches (REGAL, 4.1 and A.14).
+
+    Parameters
+    ----------
+    policy
+        What is trained.
+    evaluations, validation_evaluations
+        Of a rollout and of a search at a validation, those for features among them.
+    reference_seeds
+        Runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
+    expert_rounds
+        Of guided search that make the expert's simple proposal better (expert.py).
+    expert_rule
+        Name of a rule with the policy's actions, which is imitated instead (learning/rule/found).
+    """
+
+    policy: PolicyConfiguration
+    evaluations: int = 1000
+    validation_evaluations: int = 5000
+    reference_seeds: int = 3
+    expert_rounds: int = 0
+    expert_rule: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("evaluations", "validation_evaluations"):
+            if (count := getattr(self, name)) <= FEATURE_EVALUATIONS:
+                raise InputError(f"{name} is {count}; features take {FEATURE_EVALUATIONS}, so it must be above that")
+        if self.reference_seeds < 1:
+            raise InputError(f"reference_seeds is {self.reference_seeds}; it must be at least 1")
+        if self.expert_rounds < 0 or (self.expert_rounds and not self.imitation_steps):
+            raise InputError(
+                f"expert_rounds is {self.expert_rounds}; it must be at least 0, and 0 without imitation_steps"
+            )
+        if self.imitation_steps and not self.policy.with_affinities:
+            raise InputError(f"imitation_steps is {self.imitation_steps}; the expert needs a policy with affinities")
+        if self.expert_rule is not None:
+            if self.expert_rule not in rule_names():
+                raise InputError(f"there is no rule '{self.expert_rule}'; known are {', '.join(rule_names())}")
+            if self.expert_rounds or not self.imitation_steps:
+                raise InputError(f"expert_rule '{self.expert_rule}' wants imitation_steps and no expert_rounds")
+            if found_rule(self.expert_rule).configuration.action_space != self.policy.action_space:
+                raise InputError(f"expert_rule '{self.expert_rule}' has other actions than the policy")
+
+    @property
+    def objective(self) -> Objective:
+        return self.policy.objective
+
+    def network(self) -> nn.Module:
+        from placewright.lab.learning.regal.network import PolicyNetwork
+
+        return PolicyNetwork(self.policy)
+
+    def value_function(self) -> nn.Module:
+        from placewright.lab.learning.regal.network import ValueNetwork
+
+        return ValueNetwork(self.policy)
+
+    def environment(self, problem: Problem, number: int, split: Split) -> GuidedSearch:
+        """The seed of the search for features is the number of the problem."""
+        policy, core = self.policy, problem.core
+        evaluations = self.evaluations if split == "train" else self.validation_evaluations
+        reference = uniform_objective(problem, evaluations, self.reference_seeds)
+        context = context_of(problem, number, policy.decoder, with_affinities=policy.with_affinities)
+        kept = (core.encode(*core.decode(context.keys, policy.decoder), policy.decoder),) if policy.warm_start else ()
+        return GuidedSearch(
+            problem=problem,
+            observation=context,
+            decoder=policy.decoder,
+            reference=reference,
+            evaluations=evaluations - FEATURE_EVALUATIONS,
+            found_before=context.objective,
+            initial_keys=kept,
+            expert=self._expert(),
+        )
+
+    def _expert(self) -> Callable[[GuidedSearch], Demonstration]:
+        if self.expert_rule is not None:
+            return partial(demonstrate_rule, rule=found_rule(self.expert_rule).configuration)
+        return partial(demonstrate, space=self.policy.action_space, rounds=self.expert_rounds)
+
+    def trained_policy(self, name: str, weights: Weights, record: Mapping[str, Any]) -> RegalPolicy:
+        return RegalPolicy(name=name, configuration=self.policy, weights=weights, record=record)
+
+
+def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
+    return RegalTraining(policy=policy, augmentations=99 if is_zoo else 0)
+
+
+def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
+    """The network and rewards of the paper, with four samples of each graph that are compared with one another and a
+    learning rate ten times as high, which a thirtieth of the steps suffices for (docs/policies.md). Real networks are
+    sized for two cores: the largest are left out, and copies come again, since what is made of each is kept."""
+    training = RegalTraining(
+        policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
+    )
+    if is_zoo:
+        training = replace(training, augmentations=3, max_ops=600, reference_seeds=1, validation_graphs=40)
+    return _imitating(training) if policy.with_affinities else training
+
+
+def _imitating(training: RegalTraining) -> RegalTraining:
+    """Of what searches found, alone: learning from rewards after that gained nothing (docs/notes/policies.md)."""
+    policy = training.policy
+    # Where peak memory is the objective the expert chooses among simple proposals, without rounds.
+    steps, rounds = (400, 0) if policy.objective == "peak-memory" else (800, 8 if policy.decoder == "paper" else 16)
+    return replace(
+        training,
+        max_ops=1500,
+        imitation_steps=steps,
+        steps=steps,
+        expert_rounds=rounds,
+        batch=8,
+        evaluations=5000,
+        learning_rate=2e-4,
+        validation_interval=100,
+        validation_graphs=51,
+    )
+
+
+_OTHERS: tuple[ControlMode, ...] = ("signal", "transfer")
+_OURS = {name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()}
+_THE_PAPERS = {name: _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER}
+
+
+def _under_other_readings(trainings: Mapping[str, RegalTraining]) -> dict[str, RegalTraining]:
+    """Those on synthetic graphs, filtered for another reading of control dependencies (docs/semantics.md)."""
+    names = ("runtime-synthetic", "runtime-synthetic-sequence")
+    return {f"{name}-{control}": replace(trainings[name], control=control) for name in names for control in _OTHERS}
+
+
+TRAININGS: dict[str, RegalTraining] = {
+    **_OURS,
+    **_under_other_readings(_OURS),
+    **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
+    # On real networks of all sizes these take two days of a core (docs/notes/policies.md), on small ones three hours.
+    **{
+        f"{name}-paper-200-ops": replace(training, max_ops=200)
+        for name, training in _THE_PAPERS.items()
+        if "zoo" in name
+    },
+}

@@ -1,0 +1,94 @@
+"""A rule in the place of a policy: what `rule` guides its search with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from placewright.lab.learning.purpose import check_purpose
+from placewright.lab.learning.regal.features import Context, context_of
+from placewright.lab.learning.rule.rule import RuleConfiguration, rule_actions
+from placewright.methods.policies import Weights
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.support.errors import InputError, shown
+
+_FOLDER = Path(__file__).parent / "found"
+_SUFFIX = ".toml"
+#: In the names of rules found on the zoo, as the shipped policies are. Others are taken by name only: gains on other
+#: graphs do not compare.
+_ZOO = "-zoo"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RulePolicy:
+    """record: the command that found it and its gain there."""
+
+    name: str
+    configuration: RuleConfiguration
+    record: Mapping[str, Any] = field(default_factory=dict)
+    family: ClassVar[str] = "rule"
+
+    @property
+    def weights(self) -> Weights:
+        """None: a rule has no network."""
+        return {}
+
+    @property
+    def gain(self) -> float:
+        """In percent over uniform BRKGA, on the graphs it was found on."""
+        return float(self.record["improvement_percent"])
+
+    @cached_property
+    def title(self) -> str:
+        """Its name and eight digits of all that decides what it proposes."""
+        text = json.dumps(asdict(self.configuration), sort_keys=True)
+        return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    def check(self, problem: object) -> None:
+        """Raises InputError unless the rule is for such a problem."""
+        check_purpose(f"rule '{shown(self.name)}'", self.configuration, problem)
+
+    def observe(self, problem: Problem, seed: int) -> Context:
+        """Features, after a search of 400 evaluations."""
+        own = self.configuration
+        return context_of(problem, seed, own.decoder, with_affinities=own.with_affinities)
+
+    def guide(self, problem: Problem, observation: Context, seed: int) -> Proposal:
+        self.check(problem)
+        space, actions = self.configuration.action_space, rule_actions(self.configuration, observation.features)
+        return space.proposal(problem, actions, observation.fixed_op)
+
+
+def rule_names() -> list[str]:
+    return sorted(path.name.removesuffix(_SUFFIX) for path in _FOLDER.glob(f"*{_SUFFIX}"))
+
+
+@cache
+def found_rule(name: str) -> RulePolicy:
+    """Of one of `rule_names`."""
+    return rule_from(name, tomllib.loads((_FOLDER / f"{name}{_SUFFIX}").read_text()))
+
+
+def shipped_rule(problem: Problem) -> RulePolicy:
+    """The one that was found for the problem's objective, number of devices and reading of control dependencies; of
+    several the one that gained most on the zoo. Raises InputError when there is none."""
+    known = [found_rule(name) for name in rule_names() if _ZOO in name]
+    asked = (problem.objective, problem.machine.num_devices)
+    fitting = [rule for rule in known if (rule.configuration.objective, rule.configuration.num_devices) == asked]
+    if not fitting:
+        raise InputError(
+            f"no rule was found for {problem.objective} on {problem.machine.num_devices} devices; "
+            f"known are {', '.join(rule_names())}"
+        )
+    return max(fitting, key=lambda rule: (rule.configuration.control == problem.control, rule.gain))
+
+
+def rule_from(name: str, document: Mapping[str, Any]) -> RulePolicy:
+    return RulePolicy(name=name, configuration=RuleConfiguration(**document["rule"]), record=document["found"])

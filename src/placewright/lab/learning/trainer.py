@@ -1,0 +1,168 @@
+"""The training of any policy by steps of Adam, which may be killed and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from placewright.lab.datasets.problem_set import ProblemSet, spread
+from placewright.lab.learning.checkpoint import Checkpoint
+from placewright.lab.learning.protocols import GradientEstimate
+from placewright.lab.learning.records import Records
+from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.lab.learning.workers import ProcessWorkers, RolloutTask, Workers, graphs_of, problem_sets_of
+from placewright.methods.policies import Policy
+from placewright.methods.policy_file import write_policy
+from placewright.support.files import locked_folder
+
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgress:
+    """After each step. reward: mean since the last checkpoint, None while an expert is imitated. best: percent over
+    uniform BRKGA at the best validation, None before one."""
+
+    step: int
+    reward: float | None
+    best: float | None
+
+
+OnTrainingProgress = Callable[[TrainingProgress], None]
+
+
+def train(
+    folder: Path,
+    configuration: TrainingConfiguration,
+    out: Path,
+    *,
+    name: str,
+    seed: int = 0,
+    processes: int = 1,
+    ray: str | None = None,
+    on_progress: OnTrainingProgress | None = None,
+) -> Path:
+    """Trains on the graphs in `folder`; the path of the policy that was best at a validation. In `out` stand that
+    policy, records of the training and its last checkpoint. Where there is one of the same training, it goes on from
+    there, to the same weights as if it had never ended, for any number of processes.
+
+    ray: the address of a Ray cluster (learning/ray_workers.py), so many of whose actors then take the place of the
+    processes; the weights are the same.
+
+    Raises InputError for bad data, a folder of another training or one that another is writing to, a cluster that
+    cannot be used, and gradients that are no longer numbers; MissingExtraError without Ray, and PlacewrightError when a
+    worker dies.
+    """
+    with locked_folder(out, "another training writes to"):
+        return _train(folder, configuration, out, name, seed, processes, ray, on_progress)
+
+
+def _train(
+    folder: Path,
+    configuration: TrainingConfiguration,
+    out: Path,
+    name: str,
+    seed: int,
+    processes: int,
+    ray: str | None,
+    on_progress: OnTrainingProgress | None,
+) -> Path:
+    problem_sets = problem_sets_of(folder, configuration)
+    graphs, unseen = (graphs_of(problems, configuration) for problems in problem_sets.values())
+    checkpoint = Checkpoint(
+        out, configuration, seed, data=[problems.graphs.digest for problems in problem_sets.values()]
+    )
+    if not (out / BEST).exists():
+        checkpoint.best = None
+    chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
+    started = _workers(folder, problem_sets, configuration, processes, ray)
+    with started as workers, Records(out, checkpoint.step) as records:
+
+        def validate() -> None:
+            improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
+            records.add(checkpoint.step, {"improvement": improvement})
+            if checkpoint.is_best(improvement):
+                write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
+
+        estimates: list[GradientEstimate] = []
+        while checkpoint.step < configuration.steps:
+            tasks = tasks_of(configuration, seed, checkpoint.step, graphs)
+            estimates += _step(checkpoint, workers, tasks, configuration.passes)
+            facts = summary(estimates)
+            if checkpoint.step % configuration.validation_interval == 0:
+                validate()
+            if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
+                records.add(checkpoint.step, facts)
+                checkpoint.save()
+                estimates.clear()
+            if on_progress is not None:
+                reward = facts.get("reward")
+                on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
+        if checkpoint.best is None:
+            validate()
+            checkpoint.save()
+    return out / BEST
+
+
+def _step(
+    checkpoint: Checkpoint, workers: Workers, tasks: Sequence[RolloutTask], passes: int
+) -> list[GradientEstimate]:
+    """All passes over what is drawn for one step; the estimates of the first, without the samples."""
+    drawn = found = workers.gradients(checkpoint.weights, tasks)
+    for _ in range(passes - 1):
+        checkpoint.learn(found, ends_step=False)
+        again = [replace(task, samples=each.samples) for task, each in zip(tasks, drawn, strict=True)]
+        found = workers.gradients(checkpoint.weights, again)
+    checkpoint.learn(found)
+    return [replace(each, samples=None) for each in drawn]
+
+
+def _workers(
+    folder: Path,
+    problem_sets: Mapping[Split, ProblemSet],
+    configuration: TrainingConfiguration,
+    number: int,
+    ray: str | None,
+) -> Workers:
+    if ray is None:
+        return ProcessWorkers(folder, configuration, number)
+    from placewright.lab.learning.ray_workers import RayWorkers
+
+    return RayWorkers(ray, problem_sets, configuration, number)
+
+
+def tasks_of(configuration: TrainingConfiguration, seed: int, step: int, graphs: Sequence[int]) -> list[RolloutTask]:
+    """The graphs of a step, drawn anew, and the seeds of their samples: of nothing but the seed and the step."""
+    random = np.random.default_rng([seed, step])
+    drawn = random.integers(len(graphs), size=configuration.batch)
+    seeds = random.integers(2**63, size=(configuration.batch, configuration.samples))
+    return [
+        RolloutTask(graph=graphs[index], imitates=step < configuration.imitation_steps, seeds=tuple(row))
+        for index, row in zip(drawn.tolist(), seeds.tolist(), strict=True)
+    ]
+
+
+def summary(estimates: Sequence[GradientEstimate]) -> dict[str, float]:
+    """Of the steps since the last line of the records."""
+    found = {"entropy": float(np.mean([estimate.entropy for estimate in estimates]))}
+    if losses := [estimate.loss for estimate in estimates if not estimate.rewards]:
+        found["imitation_loss"] = float(np.mean(losses))
+    rewards = np.array([np.mean(estimate.rewards) for estimate in estimates if estimate.rewards])
+    if len(rewards):
+        found["reward"] = float(rewards.mean())
+    if expected := [each.expected_reward for each in estimates if each.expected_reward is not None]:
+        found["value_error"] = float(np.sqrt(((rewards - expected) ** 2).mean()))
+    return found
+
+
+def _policy(checkpoint: Checkpoint, name: str, configuration: TrainingConfiguration, seed: int) -> Policy:
+    record = {
+        "seed": seed,
+        "step": checkpoint.step,
+        "improvement_percent": checkpoint.best,
+        "training": {key: value for key, value in asdict(configuration).items() if key != "policy"},
+    }
+    return configuration.trained_policy(name, checkpoint.policy_weights(), record)

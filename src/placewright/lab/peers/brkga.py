@@ -1,0 +1,117 @@
+"""BRKGA over the chromosomes of REGAL (Gonçalves & Resende 2011; Paliwal et al. 2020, sections 3.2 and A.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.decoder import DECODERS, DecoderName, check_decoder
+from placewright.lab.peers.key_betas import KeyBetas
+from placewright.problem import Problem
+from placewright.proposal import Proposal
+from placewright.search.run.drive import drive, key_distributions
+from placewright.search.run.result import Result, Solution
+from placewright.search.run.search_run import SearchRun, settings_of
+from placewright.support.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brkga:
+    """A biased random-key genetic algorithm.
+
+    population, elites, mutants: individuals per population, and how many are kept or drawn anew each generation.
+    elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
+    populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
+    decoder: what the keys mean (decoder.py). betas: what mutants draw keys of each part from where nothing else guides
+    the search; None for uniform ones.
+    """
+
+    name: str = "brkga"
+    population: int = 100
+    elites: int = 20
+    mutants: int = 15
+    elite_bias: float = 0.7
+    populations: int = 1
+    exchange_interval: int = 100
+    exchanged: int = 2
+    decoder: DecoderName = "paper"
+    betas: KeyBetas | None = None
+
+    def __post_init__(self) -> None:
+        check_decoder(self.decoder)
+        if self.population < 2 or not 1 <= self.elites < self.population:
+            raise InputError(f"{self.elites} elites do not fit into a population of {self.population}")
+        if self.mutants < 0 or self.elites + self.mutants > self.population:
+            raise InputError(
+                f"{self.elites} elites and {self.mutants} mutants exceed a population of {self.population}"
+            )
+        if not 0.5 <= self.elite_bias < 1:
+            raise InputError(f"an elite bias of {self.elite_bias} lies outside [0.5, 1)")
+        if self.populations < 1:
+            raise InputError(f"{self.populations} populations cannot evolve: at least 1 can")
+        if self.exchange_interval < 1:
+            raise InputError(
+                f"an exchange every {self.exchange_interval} generations was asked for; the smallest interval is 1"
+            )
+        received, others = self.exchanged * (self.populations - 1), self.population - self.elites
+        if self.exchanged < 0 or (self.populations > 1 and received > others):
+            raise InputError(
+                f"{self.exchanged} exchanged among {self.populations} populations do not fit beside the elites, "
+                f"where {others} individuals have room"
+            )
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """Evolve from keys drawn from the run's guide, uniform without one, and from its initial solutions, as far as
+        the decoder can express them."""
+        guided = self.guided_by(run.guide)
+        chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in run.initial_solutions]
+        search = guided.start(problem, run.seed, run.guide, chromosomes, threads=run.threads)
+        reason = drive(run, search, self.name, first_batch=run.threads)
+        device_of, order = search.best()
+        solution = Solution(device_of=device_of, order=order)
+        return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(guided))
+
+    def guided_by(self, proposal: Proposal | None) -> Brkga:
+        """With the elite bias of the proposal, where it has one."""
+        if proposal is None or proposal.elite_bias is None:
+            return self
+        return replace(self, elite_bias=proposal.elite_bias)
+
+    def start(
+        self,
+        problem: Problem,
+        seed: int,
+        proposal: Proposal | None = None,
+        chromosomes: Sequence[NDArray[np.uint32]] = (),
+        *,
+        threads: int = 1,
+    ) -> _core.Brkga:
+        """The search of the core before its first evaluation.
+
+        chromosomes: its first individuals; others are drawn. threads: that evaluate; the result does not depend on it.
+        """
+        if proposal is None and self.betas is not None:
+            proposal = self.betas.proposal(problem, self.decoder)
+        return _core.Brkga(
+            problem=problem.core,
+            seed=seed,
+            threads=threads,
+            population=self.population,
+            elites=self.elites,
+            mutants=self.mutants,
+            elite_bias=self.elite_bias,
+            populations=self.populations,
+            exchange_interval=self.exchange_interval,
+            exchanged=self.exchanged if self.populations > 1 else 0,
+            decoder=self.decoder,
+            seeds=list(chromosomes),
+            **key_distributions(problem, proposal, self.decoder),
+        )
+
+
+#: The paper's BRKGA over every decoder but the paper's.
+BRKGA_BY_DECODER = tuple(Brkga(name=f"brkga-{decoder}", decoder=decoder) for decoder in DECODERS if decoder != "paper")

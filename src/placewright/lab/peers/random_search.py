@@ -1,0 +1,45 @@
+"""Random search: every individual is drawn anew, and the best is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placewright.decoder import DecoderName, check_decoder
+from placewright.lab.peers.brkga import Brkga
+from placewright.problem import Problem
+from placewright.search.run.result import Result
+from placewright.search.run.search_run import SearchRun
+
+#: Individuals drawn between two looks at the best; the result's quality does not depend on it.
+_POPULATION = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSearch:
+    """Chromosomes drawn from the guide, uniform without one, each decoded and simulated as in BRKGA.
+
+    With a learned one it is the paper's instance-dependent random search, "BRKGA for only one generation"
+    (Paliwal et al. 2020, section 4). It runs as a BRKGA that keeps one elite and draws all others anew, so nothing is
+    ever crossed: after any number of generations the elite is the best of all drawn so far, as it would be in one
+    generation of all evaluations, which would have to be held at once.
+
+    decoder: what the keys mean (decoder.py).
+    """
+
+    name: str = "random-search"
+    decoder: DecoderName = "paper"
+
+    def __post_init__(self) -> None:
+        check_decoder(self.decoder)
+
+    def solve(self, problem: Problem, run: SearchRun) -> Result:
+        """As Method.solve."""
+        search = Brkga(
+            name=self.name,
+            population=_POPULATION,
+            elites=1,
+            mutants=_POPULATION - 1,
+            decoder=self.decoder,
+        )
+        # Without the run's initial solutions: nobody drew them.
+        return search.solve(problem, run.part(guide=run.guide))

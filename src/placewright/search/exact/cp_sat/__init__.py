@@ -1,6 +1,0 @@
-"""Methods "cp-sat", "cp-sat-cold" and "cp-windows": models of a problem or a part of a plan for OR-tools' solver."""
-
-from placewright.search.exact.cp_sat.solver import CP_SAT_COLD, CpSat
-from placewright.search.exact.cp_sat.windows import CpWindows
-
-__all__ = ["CP_SAT_COLD", "CpSat", "CpWindows"]

@@ -1,0 +1,180 @@
+"""Rows that actors of a Ray cluster make: those of processes, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placewright.importers.graph_set import write_graph_set
+from placewright.lab.bench.processes import WorkerProcesses
+from placewright.lab.bench.protocol import Run
+from placewright.lab.bench.rows import Results, Row
+from placewright.lab.bench.runner import Pool, missing_jobs
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.bench.work import Failure, Job
+from placewright.lab.datasets.synthetic import random_graph
+from placewright.support.errors import InputError, PlacewrightError
+
+pytest.importorskip("ray", reason="the ray extra is not installed")
+
+import ray
+
+from placewright.lab.bench.ray_workers import RayWorkers, _Actor
+from placewright.lab.ray_cluster import connect
+
+RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
+
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "some.graphs.gz"
+    write_graph_set(path, [random_graph(3, index) for index in range(3)], {})
+    return path
+
+
+def made(
+    suite: Suite, jobs: list[Job], pool: Pool[Any], out: Path, on_row: Any = lambda row: None
+) -> tuple[dict[Any, Row], list[Failure], list[str]]:
+    results, failures, deaths = Results(out, suite.header()), list[Failure](), list[str]()
+    with pool:
+        pool.run(jobs, results, on_row, failures.append, deaths.append)
+    results.close()
+    return {key: replace(row, seconds=0.0) for key, row in results.rows.items()}, failures, deaths
+
+
+def test_rows_are_those_of_processes(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1), replace(RUN, solver="etf")], [])
+    of_processes = made(suite, jobs, Pool(WorkerProcesses(path), 1), tmp_path / "a")
+    path.unlink()  # the suite has travelled
+    with RayWorkers("local", 2, suite) as workers:
+        of_actors = made(suite, jobs, Pool(workers, 2), tmp_path / "b")
+    assert of_actors == of_processes
+    assert len(of_actors[0]) == 9
+
+
+def test_an_actor_that_is_killed_is_replaced_and_its_run_made_again(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    with RayWorkers("local", 1, suite) as workers:
+        pool, killed = Pool(workers, 1), list[int]()
+
+        def kill_once(row: Row) -> None:
+            if not killed:
+                killed.append(ray.get(pool._seats[0].worker.actor.__ray_call__.remote(lambda _: os.getpid())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
+    assert (len(rows), failures) == (6, [])
+    # It answers what it is asked next before it is asked for its number, so that another run dies.
+    assert deaths[0].endswith("was lost; the run is tried once more")
+    assert deaths[1:] == ["no worker is left; waiting for a node of the Ray cluster with a free core, 300 s at most"]
+
+
+def without_a_core(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on actors need what no node has, as where nodes are lost."""
+    monkeypatch.setattr(
+        workers, "_actor", lambda: ray.remote(_Actor).options(resources={"absent": 1}).remote([workers._suite], ())
+    )
+
+
+def kill(actor: Any) -> None:
+    os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+
+
+def test_the_run_of_a_lost_actor_goes_to_one_that_lives(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for an actor to take the lost one's place, for which there is no node, while the other was idle."""
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    with RayWorkers("local", 2, suite) as workers:
+        pool, killed = Pool(workers, 2), list[Any]()
+
+        def kill_once(row: Row) -> None:
+            if not killed:
+                without_a_core(workers, monkeypatch)
+                killed.append(pool._seats[0].worker.actor)
+                kill(killed[0])
+
+        rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
+    assert (len(rows), failures, len(killed)) == (6, [], 1)
+    assert not any("waiting" in death for death in deaths)
+
+
+def test_without_an_actor_and_a_node_for_one_the_end_is_a_sentence(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placewright.lab.bench.ray_workers.SECONDS_TO_START", 1)
+    suite = read_suite(path)
+    jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
+    deaths = list[str]()
+    results = Results(tmp_path / "r", suite.header())
+    with RayWorkers("local", 1, suite) as workers, Pool(workers, 1) as pool:
+        without_a_core(workers, monkeypatch)
+        lost = [pool._seats[0].worker.actor]
+
+        def kill_once(row: Row) -> None:
+            if lost:
+                kill(lost.pop())
+
+        with pytest.raises(PlacewrightError, match=r"all actors were lost, .* in 1 s; the rows so far are kept"):
+            pool.run(jobs, results, kill_once, lambda failure: None, deaths.append)
+    results.close()
+    assert deaths[-1] == "no worker is left; waiting for a node of the Ray cluster with a free core, 1 s at most"
+    assert results.rows
+
+
+@pytest.mark.parametrize("ends", ["os._exit(1)", "connection.end([])"])
+def test_an_end_by_ray_is_told(ends: str) -> None:
+    """Where the cluster's head is gone Ray ends the process at once, as os._exit does."""
+    code = "import os; from placewright.lab.ray_cluster import Connection\n"
+    code += f"connection = Connection(is_own=True, watched='head:6379')\n{ends}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    told = (
+        "placewright: error: the program was ended from outside, as Ray does when the head of its cluster (head:6379)"
+    )
+    assert (ended.stderr.startswith(told), ended.stderr.count("\n")) == ((True, 1) if ended.returncode else (False, 0))
+    assert ended.returncode == ("exit" in ends)
+
+
+def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+
+    def init(address: str, **options: object) -> None:
+        tried.append(address)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    # No machine of these names has to be there.
+    monkeypatch.setattr(socket, "create_connection", lambda address, timeout: socket.socket())
+    for address in ("192.0.2.2:42449", "head:6379", "ray://head:10001"):
+        connect(address, 1).end([])
+    assert tried == ["192.0.2.2:42449", "head:6379", "ray://head:10001"]
+    for address in ("head", "head:", ":6379", "head:port"):
+        with pytest.raises(
+            InputError, match=r"is not the address of a Ray cluster; allowed are auto, local, HOST:PORT"
+        ):
+            connect(address, 1)
+
+
+def test_a_run_that_every_actor_fails_at_is_given_up(path: Path, tmp_path: Path) -> None:
+    suite = read_suite(path)
+    jobs = [Job(instance=99, label="gone", runs=(RUN,)), *missing_jobs(suite.labels, [0], [RUN], [])]
+    with RayWorkers("local", 1, suite) as workers:
+        rows, failures, _ = made(suite, jobs, Pool(workers, 1), tmp_path / "r")
+    assert len(rows) == 1
+    assert [(failure.label, failure.run) for failure in failures] == [("gone", RUN)]
+    assert "failed: " in failures[0].reason

@@ -1,0 +1,267 @@
+"""Workers that solve, fail and die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lab.learning.networks import SMALL, random_policy
+
+from placewright.bounds import lower_bound
+from placewright.importers.graph_set import write_graph_set
+from placewright.lab.bench.plan_rows import policy_of
+from placewright.lab.bench.processes import WorkerProcess, WorkerProcesses
+from placewright.lab.bench.protocol import Run
+from placewright.lab.bench.rows import Results, Row, read_results
+from placewright.lab.bench.runner import Pool, missing_jobs, plan_runs
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.bench.work import Failure, Job
+from placewright.lab.datasets.synthetic import random_graph
+from placewright.methods.policy_file import find_policy
+from placewright.methods.table import METHODS
+from placewright.search.run.budget import Budget
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
+from placewright.verification.checker import check_plan
+
+RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "some.graphs.gz"
+    write_graph_set(path, [random_graph(3, index) for index in range(3)], {})
+    return path
+
+
+class Harness:
+    """Runs jobs on a suite and remembers what was said."""
+
+    def __init__(self, suite: Path, out: Path) -> None:
+        self.suite = suite
+        self.results = Results(out, read_suite(suite).header())
+        self.failures: list[Failure] = []
+        self.deaths: list[str] = []
+
+    def run(
+        self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool[WorkerProcess], Row], None] = lambda *_: None
+    ) -> None:
+        with Pool(WorkerProcesses(self.suite), workers) as pool:
+            pool.run(jobs, self.results, lambda row: on_row(pool, row), self.failures.append, self.deaths.append)
+
+
+def jobs_of(suite: Path, *runs: Run) -> list[Job]:
+    labels = read_suite(suite).labels
+    return missing_jobs(labels, range(len(labels)), runs, [])
+
+
+def test_a_row_holds_what_the_method_alone_would_give(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    harness.run(jobs_of(suite, RUN, replace(RUN, seed=1)), workers=2)
+    instances = read_suite(suite)
+    assert len(harness.results.rows) == 6
+    for index, label in enumerate(instances.labels):
+        problem = instances.problem(instances.graph(index))
+        alone = METHODS["brkga"].solve(problem, SearchRun(Budget(evaluations=200), seed=1))
+        row = harness.results.rows[(label, "brkga", 200, None, 1)]
+        assert (row.objective, row.peak_memory_bytes) == (alone.metrics.step_time_ns, alone.metrics.peak_memory_bytes)
+        assert (row.evaluations, row.stopped_because, row.status) == (200, "evaluations", "feasible")
+        assert row.bound <= row.objective
+    assert read_results(tmp_path / "r")[1] == list(harness.results.rows.values())
+
+
+def test_a_known_optimum_is_the_bound_of_its_rows(suite: Path, tmp_path: Path) -> None:
+    # Nobody proves 1 ns more than the path and the load do, but the suite says so.
+    instances = read_suite(suite)
+    proven = lower_bound(instances.problem(instances.graph(1))).value
+    (tmp_path / "best.csv").write_text(f"graph,optimum\n{instances.labels[1]},{proven + 1}\n")
+    (tmp_path / "suite.toml").write_text('graphs = "some.graphs.gz"\noptima = "best.csv"\n')
+    harness = Harness(tmp_path / "suite.toml", tmp_path / "r")
+    harness.run(jobs_of(tmp_path / "suite.toml", RUN)[:2])
+    bounds = {row.graph: row.bound for row in harness.results.rows.values()}
+    first = lower_bound(instances.problem(instances.graph(0))).value
+    assert bounds == {instances.labels[0]: first, instances.labels[1]: proven + 1}
+
+
+def test_methods_that_use_no_seed_run_once(suite: Path) -> None:
+    runs = plan_runs(read_suite(suite), ["brkga", "etf"], [100, 200], [1.5], num_seeds=2)
+    assert [run for run in runs if run.solver == "etf"] == [Run(solver="etf", evaluations=None, seconds=None, seed=0)]
+    limits = [(run.evaluations, run.seconds, run.seed) for run in runs if run.solver == "brkga"]
+    assert limits == [(100, None, 0), (100, None, 1), (200, None, 0), (200, None, 1), (None, 1.5, 0), (None, 1.5, 1)]
+    with pytest.raises(InputError, match="there is no solver 'brkgaa'"):
+        plan_runs(read_suite(suite), ["brkgaa"], [1], [], 1)
+
+
+def test_limits_that_are_given_twice_run_once(suite: Path) -> None:
+    assert len(plan_runs(read_suite(suite), ["brkga", "brkga"], [100, 100], [1.5, 1.5], num_seeds=1)) == 2
+
+
+def test_only_missing_rows_are_wanted() -> None:
+    other = replace(RUN, seed=1)
+    have = [RUN.key("a"), other.key("a"), RUN.key("b")]
+    jobs = missing_jobs(["a", "b", "c"], range(3), [RUN, other], have)
+    assert [(job.label, job.runs) for job in jobs] == [("b", (other,)), ("c", (RUN, other))]
+
+
+def test_an_unreadable_graph_costs_its_own_rows_only(tmp_path: Path) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    (folder / "a.stg").write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
+    (folder / "b.stg").write_text("no graph")
+    (folder / "c.stg").write_text("1\n0 0 0\n1 7 1 0\n2 0 1 1\n")
+    harness = Harness(folder, tmp_path / "r")
+    harness.run(jobs_of(folder, RUN))
+    assert {row.graph: row.step_time_ns for row in harness.results.rows.values()} == {"a.stg": 5, "c.stg": 7}
+    assert [(failure.label, failure.run) for failure in harness.failures] == [("b.stg", None)]
+    assert "b.stg" in harness.failures[0].reason
+
+
+def fail(what: object) -> None:
+    pytest.fail(str(what))
+
+
+def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    killed: list[int] = []
+
+    def kill_once(pool: Pool[WorkerProcess], row: Row) -> None:
+        if not killed:
+            pid = pool._seats[0].worker.process.pid
+            assert pid is not None
+            killed.append(pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    harness.run(jobs_of(suite, RUN, replace(RUN, seed=1, evaluations=20_000)), on_row=kill_once)
+    assert len(harness.results.rows) == 6
+    assert harness.deaths == [
+        "the worker at 'brkga' on 'synthetic-3-0' was killed by signal 9; the run is tried once more"
+    ]
+    assert harness.failures == []
+
+
+def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_path: Path) -> None:
+    results = Results(tmp_path / "r", read_suite(suite).header())
+    deaths: list[str] = []
+    with Pool(WorkerProcesses(suite), 1) as pool:
+        process = pool._seats[0].worker.process
+        process.kill()
+        process.join()
+        pool.run(jobs_of(suite, RUN), results, lambda row: None, fail, deaths.append)
+    assert len(results.rows) == 3
+    assert len(deaths) == 1
+
+
+def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_path: Path) -> None:
+    results = Results(tmp_path / "r", read_suite(suite).header())
+    jobs = jobs_of(suite, RUN)
+    suite.unlink()
+    with (
+        Pool(WorkerProcesses(suite), 1) as pool,
+        pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"),
+    ):
+        pool.run(jobs, results, lambda row: None, fail, fail)
+
+
+def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = WorkerProcesses(suite)
+
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(workers._context, "Pipe", refuse)
+    with pytest.raises(InputError, match="cannot start another worker: Too many open files"):
+        Pool(workers, 2).__enter__()
+
+
+def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) -> None:
+    harness = Harness(suite, tmp_path / "r")
+    # An instance that is not there ends the worker with an IndexError, as a crash in the core would.
+    jobs = [Job(instance=99, label="gone", runs=(RUN,)), *jobs_of(suite, RUN)]
+    harness.run(jobs)
+    assert len(harness.results.rows) == 3
+    assert [(failure.label, failure.run) for failure in harness.failures] == [("gone", RUN)]
+    assert harness.failures[0].reason == "its worker ended with exit code 1, 2 times"
+
+
+def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from placewright.lab.bench import plan_rows, work
+
+    monkeypatch.setattr(plan_rows, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
+    job = jobs_of(suite, RUN)[0]
+    (failure,) = work.messages_of(read_suite(suite), job)
+    assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
+
+
+@pytest.mark.parametrize("error", [InputError("no limit is given"), MissingExtraError("onnx", "onnx", "reading it")])
+def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, error: PlacewrightError
+) -> None:
+    from placewright.lab.bench import plan_rows, work
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    job = jobs_of(suite, RUN)[0]
+    if isinstance(error, InputError):
+        monkeypatch.setattr(plan_rows, "make_method", refuse)
+        assert list(work.messages_of(read_suite(suite), job)) == [
+            Failure(label=job.label, run=RUN, reason="no limit is given")
+        ]
+    monkeypatch.setattr(Suite, "graph", refuse)
+    assert list(work.messages_of(read_suite(suite), job)) == [Failure(label=job.label, run=None, reason=str(error))]
+
+
+def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from placewright.lab.bench import plan_rows, work
+
+    def broken(name: str, **_: object) -> None:
+        raise ZeroDivisionError("in the method")
+
+    monkeypatch.setattr(plan_rows, "make_method", broken)
+    job = jobs_of(suite, RUN, replace(RUN, seed=1))[0]
+    messages = list(work.messages_of(read_suite(suite), job))
+    assert [type(message) for message in messages] == [Failure, Failure]
+    assert "ZeroDivisionError: in the method" in messages[0].reason  # type: ignore[union-attr]
+
+
+def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
+    run = replace(RUN, solver="regal:runtime-synthetic", evaluations=500)
+    from placewright.lab.bench import work
+
+    rows = list(work.messages_of(read_suite(suite), jobs_of(suite, run)[0]))
+    assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
+        ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
+    ]
+    in_order = random_policy(replace(SMALL, network="autoregressive"))
+    assert [policy_of(solver, [in_order]) for solver in ("regal", "idrs", "gas", "etf")] == [
+        in_order,
+        in_order,
+        None,
+        None,
+    ]
+    with pytest.raises(InputError, match="there is no policy 'runtime-synthetik'; did you mean runtime-synthetic"):
+        plan_runs(read_suite(suite), ["regal:runtime-synthetik"], [500], [], 1)
+    with pytest.raises(InputError, match="solver 'brkga' does not take policy 'runtime-synthetic'"):
+        plan_runs(read_suite(suite), ["brkga:runtime-synthetic"], [500], [], 1)
+    with pytest.raises(InputError, match="solver 'gas' does not take policy 'runtime-synthetic'"):
+        plan_runs(read_suite(suite), ["gas:runtime-synthetic"], [500], [], 1)
+    with pytest.raises(InputError, match=r"cannot read '\.'"):
+        plan_runs(read_suite(suite), ["heft:"], [500], [], 1)
+
+
+def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
+    from placewright.lab.bench import plan_rows
+
+    assert vars(plan_rows)["check_plan"] is check_plan
+
+
+def test_a_row_names_what_trained_the_policy_that_a_method_has_of_its_own(suite: Path) -> None:
+    from placewright.lab.bench import work
+
+    (row,) = work.messages_of(read_suite(suite), jobs_of(suite, replace(RUN, solver="learned-list"))[0])
+    assert isinstance(row, Row)
+    assert row.trained == "imitation, then evolution"

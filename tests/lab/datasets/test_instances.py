@@ -1,0 +1,203 @@
+"""The committed graphs are what the commands make, and what the suites say they are."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from placewright.graph import Graph
+from placewright.importers.graph_set import GraphSet, read_graph_set
+from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.datasets.fused.networks import FUSED, fused_network
+from placewright.lab.datasets.libraries.captures import topology_of
+from placewright.lab.datasets.split import in_degrees
+from placewright.lab.datasets.synthetic import is_interesting, random_graph
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+PARTS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def zoo() -> dict[str, GraphSet]:
+    return {part: read_graph_set(BENCHMARKS / "instances" / f"zoo-{part}.graphs.gz") for part in PARTS}
+
+
+def test_the_networks_to_map_are_those_that_the_package_writes() -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "fused-int8.graphs.gz")
+    assert graphs.labels == tuple(FUSED)
+    assert [graph.fingerprint for graph in graphs] == [fused_network(name).fingerprint for name in FUSED]
+
+
+@pytest.mark.parametrize(
+    ("suite", "count"), [("synthetic", 12000), ("synthetic-signal", 3600), ("synthetic-transfer", 1200)]
+)
+def test_synthetic_test_graphs_are_candidates_of_their_seed_that_pass_the_filter(suite: str, count: int) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / f"{suite}-test.graphs.gz")
+    assert len(graphs) == count // 12
+    assert {key: graphs.metadata[key] for key in ("seed", "count", "split")} == {
+        "seed": 2020,
+        "count": count,
+        "split": "test",
+    }
+    control = read_suite(BENCHMARKS / "suites" / f"{suite}.toml").control
+    assert graphs.metadata.get("control", "order") == control
+    for place in range(0, len(graphs), len(graphs) // 10):
+        index = int(graphs.labels[place].rpartition("-")[2])
+        assert graphs[place] == random_graph(2020, index)
+        assert is_interesting(graphs[place], control)
+
+
+def test_the_zoo_has_more_than_120_graphs_in_the_papers_ratio(zoo: dict[str, GraphSet]) -> None:
+    assert [len(zoo[part]) for part in PARTS] == [224, 75, 74]
+    assert len({label for part in PARTS for label in zoo[part].labels}) == 373
+
+
+@pytest.mark.long  # Reads half a million ops.
+def test_no_topology_of_the_zoo_stands_in_it_twice(zoo: dict[str, GraphSet]) -> None:
+    graphs = [zoo[part][index] for part in PARTS for index in range(len(zoo[part]))]
+    assert len({in_degrees(graph) for graph in graphs}) == 373
+    sizes = sorted(len(graph.ops) for graph in graphs)
+    assert sizes[0] < 50
+    assert 5_000 < sizes[-1] < 15_000
+
+
+@pytest.mark.parametrize(
+    "label", ["lenet5-training", "two_towers-inference", "wide_and_deep-training", "bert_tiny-training"]
+)
+def test_a_network_captured_again_is_the_committed_graph(label: str, zoo: dict[str, GraphSet]) -> None:
+    from placewright.lab.datasets.zoo.capture import capture_network
+    from placewright.lab.datasets.zoo.catalogue import all_networks
+
+    name, _, mode = label.rpartition("-")
+    (network,) = (network for network in all_networks() if network.name == name)
+    places = {found: (part, index) for part in PARTS for index, found in enumerate(zoo[part].labels)}
+    part, index = places[label]
+    assert without_library(capture_network(network, mode)) == zoo[part][index]  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="the network is torchvision's")
+def test_a_real_network_captured_again_is_the_committed_graph() -> None:
+    from placewright.lab.datasets.zoo.capture import capture_network
+    from placewright.lab.datasets.zoo.catalogue import all_networks
+
+    graphs = read_graph_set(BENCHMARKS / "instances" / "real-networks.graphs.gz")
+    (network,) = (network for network in all_networks() if network.name == "inception_v3")
+    # torchvision's network has the ops of the one written out that the committed graph was captured of
+    graph = without_library(capture_network(network, "inference", "v100", launches=False))
+    assert graph == graphs[graphs.labels.index("inception_v3-inference")]
+
+
+def without_library(graph: Graph) -> Graph:
+    """As graphs were captured when the zoo had one library only."""
+    return replace(graph, metadata={name: value for name, value in graph.metadata.items() if name != "library"})
+
+
+def test_the_family_and_the_library_of_every_real_graph_are_recorded_beside_them(zoo: dict[str, GraphSet]) -> None:
+    with (BENCHMARKS / "instances" / "families.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    sets = {f"zoo-{part}": zoo[part] for part in PARTS}
+    sets["real-networks"] = read_graph_set(BENCHMARKS / "instances" / "real-networks.graphs.gz")
+    assert [(row["set"], row["graph"]) for row in rows] == [(s, label) for s in sets for label in sets[s].labels]
+    assert {row["library"] for row in rows} == {"placewright", "transformers"}
+    for row in rows[::20]:
+        graph = sets[row["set"]][sets[row["set"]].labels.index(row["graph"])]
+        assert graph.metadata["family"] == row["family"]
+
+
+@pytest.fixture(scope="module")
+def library_captures() -> list[dict[str, str]]:
+    with (BENCHMARKS / "instances" / "libraries" / "captures.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_no_network_family_or_topology_of_the_libraries_is_in_two_parts(library_captures: list[dict[str, str]]) -> None:
+    kept = [row for row in library_captures if row["part"] in PARTS]
+    for of in ("label", "family", "topology"):
+        parts_of: dict[str, set[str]] = {}
+        for row in kept:
+            parts_of.setdefault(row[of], set()).add(row["part"])
+        assert {len(parts) for parts in parts_of.values()} == {1}
+    assert len({row["topology"] for row in kept}) == len(kept)
+    count = Counter(row["part"] for row in kept)
+    assert count["train"] >= 1000
+    assert min(count["valid"], count["test"]) >= 150
+
+
+@pytest.mark.parametrize("part", ["valid", "test"])
+def test_parts_of_the_libraries_hold_what_their_table_says(part: str, library_captures: list[dict[str, str]]) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "libraries" / f"{part}.graphs.gz")
+    rows = {f"{row['label']}-{row['mode']}": row for row in library_captures if row["part"] == part}
+    assert set(graphs.labels) == set(rows)
+    for index in range(0, len(graphs), 20):
+        graph = graphs[index]
+        row = rows[graph.name]
+        assert (f"{len(graph.ops)}", topology_of(graph)) == (row["num_ops"], row["topology"])
+        assert graph.metadata["family"] == row["family"]
+
+
+@pytest.mark.long  # Reads two million ops.
+def test_training_graphs_of_the_libraries_share_no_topology_with_the_zoos_test_part(
+    zoo: dict[str, GraphSet], library_captures: list[dict[str, str]]
+) -> None:
+    graphs = read_graph_set(BENCHMARKS / "instances" / "libraries" / "train.graphs.gz")
+    own = {topology_of(graphs[index]) for index in range(len(graphs))}
+    assert own == {row["topology"] for row in library_captures if row["part"] == "train"}
+    assert own.isdisjoint(topology_of(zoo["test"][index]) for index in range(len(zoo["test"])))
+
+
+def suites(pattern: str) -> dict[str, Suite]:
+    return {path.stem: read_suite(path) for path in (BENCHMARKS / "suites").glob(pattern)}
+
+
+def test_the_papers_suites_can_be_read_and_their_first_problems_made() -> None:
+    found = suites("synthetic*.toml") | suites("zoo*.toml") | suites("libraries*.toml")
+    # 74 real networks, with one noisy copy each or with nineteen.
+    num_graphs = {
+        "synthetic": 1000,
+        "synthetic-signal": 300,
+        "synthetic-transfer": 100,
+        "synthetic-peak-memory": 1000,
+        "libraries": 176,
+        "libraries-peak-memory": 176,
+        "zoo": 148,
+        "zoo-peak-memory": 148,
+        "zoo-16gib": 148,
+        "zoo-signal": 148,
+        "zoo-train": 224,
+        "zoo-train-peak-memory": 224,
+        "zoo-topologies": 1480,
+    }
+    assert {name: len(suite.labels) for name, suite in found.items()} == num_graphs
+    reading_of = {"synthetic-signal": "signal", "synthetic-transfer": "transfer", "zoo-signal": "signal"}
+    for name, suite in found.items():
+        assert suite.objective == ("peak-memory" if name.endswith("peak-memory") else "step-time")
+        assert suite.problem(suite.graph(0)).control == reading_of.get(name, "order")
+
+
+def test_suites_of_real_networks_differ_in_machine_and_memory_only() -> None:
+    found = suites("real-*.toml")
+    problems = {name: suite.problem(suite.graph(0)) for name, suite in found.items()}
+    links = {name: problem.machine.links[0][1].bandwidth_bytes_per_s for name, problem in problems.items()}
+    assert links == {
+        "real-nvlink-2": 25e9,
+        "real-nvlink-4": 25e9,
+        "real-pcie-2": 12e9,
+        "real-pcie-4": 12e9,
+        "real-memory-60": 25e9,
+    }
+    for name, problem in problems.items():
+        assert (problem.objective, problem.control) == ("step-time", "signal")
+        assert problem.machine.transfer_model == "overlapped"
+        assert problem.machine.num_devices == (4 if name.endswith("4") else 2)
+        assert found[name].memory_share == (0.6 if name == "real-memory-60" else None)
+
+
+def test_the_suite_of_one_device_has_inference_and_training() -> None:
+    (suite,) = suites("one-device.toml").values()
+    assert {label.rpartition("-")[2] for label in suite.labels} == {"inference", "training"}
+    assert (suite.machine.num_devices, suite.objective) == (1, "peak-memory")

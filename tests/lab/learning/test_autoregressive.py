@@ -1,0 +1,149 @@
+"""Actions drawn op after op (REGAL, A.8), against what the definition says of their probabilities."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lab.learning.networks import SMALL, random_actions, random_policy
+from lab.learning.test_forward import random_graph
+from scipy.special import expit, log_softmax
+
+from placewright.lab.learning.regal.configuration import PolicyConfiguration
+from placewright.lab.learning.regal.features import Features
+from placewright.lab.learning.regal.forward import Weights, logits_of
+from placewright.lab.learning.regal.network import Batch, PolicyNetwork
+from placewright.lab.learning.regal.policy import RegalPolicy, sample
+
+IN_ORDER = replace(SMALL, network="autoregressive")
+SHAPES = [
+    IN_ORDER,
+    replace(IN_ORDER, placement_levels=5, scheduling_levels=2, transfer_levels=3, num_devices=3),
+    replace(IN_ORDER, elite_bias_levels=4),
+]
+
+
+def sure_policy(configuration: PolicyConfiguration) -> RegalPolicy:
+    """With large weights, so that what was drawn before matters much."""
+    policy = random_policy(configuration)
+    return replace(policy, weights={name: 3 * array for name, array in policy.weights.items()})
+
+
+def network_of(policy: RegalPolicy) -> PolicyNetwork:
+    network = PolicyNetwork(policy.configuration)
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in policy.weights.items()})
+    return network
+
+
+def logits_in_torch(policy: RegalPolicy, graph: Features, samples: list[np.ndarray]) -> Any:
+    """[samples, num ops, num logits], given the actions of each sample."""
+    network = network_of(policy)
+    with torch.no_grad():
+        return network(network.states(Batch.of([graph])), torch.from_numpy(np.array(samples))).numpy()
+
+
+def logits_by_definition(policy: RegalPolicy, graph: Features, actions: np.ndarray) -> np.ndarray:
+    """In double, op by op: equations 6 to 11 with the op's state and the actions of the op before as input."""
+    weights: Weights = {name: array.astype(np.float64) for name, array in policy.weights.items()}
+    with torch.no_grad():
+        states = network_of(policy).states(Batch.of([graph])).numpy().astype(np.float64)
+    levels = policy.configuration.action_space.levels
+    heard, memory = np.zeros((2, policy.configuration.width))
+    before = np.zeros(sum(levels))
+    found = []
+    for state, taken in zip(states, actions, strict=True):
+        gates = (
+            weights["recurrent.weight_ih_l0"] @ np.concatenate([state, before])
+            + weights["recurrent.bias_ih_l0"]
+            + weights["recurrent.weight_hh_l0"] @ heard
+            + weights["recurrent.bias_hh_l0"]
+        )
+        written, kept, new, told = np.split(gates, 4)
+        memory = expit(kept) * memory + expit(written) * np.tanh(new)
+        heard = expit(told) * np.tanh(memory)
+        hidden = np.maximum(weights["act.hidden.weight"] @ heard + weights["act.hidden.bias"], 0)
+        found.append(weights["act.out.weight"] @ hidden + weights["act.out.bias"])
+        before = np.concatenate([np.eye(count)[level] for count, level in zip(levels, taken, strict=False)])
+    return np.array(found)
+
+
+def choices_of(configuration: PolicyConfiguration, rows: np.ndarray) -> list[np.ndarray]:
+    """Columns of each choice that ops make for themselves, and of the elite bias."""
+    return np.split(rows, np.cumsum(configuration.action_space.levels), axis=-1)
+
+
+def log_probability(configuration: PolicyConfiguration, logits: np.ndarray, actions: np.ndarray) -> float:
+    """Of all the actions of a graph together, from the logits given those before each op."""
+    *alone, together = choices_of(configuration, logits)
+    found = sum(
+        log_softmax(own, axis=1)[np.arange(len(own)), actions[:, number]].sum() for number, own in enumerate(alone)
+    )
+    if configuration.elite_bias_levels:
+        found += log_softmax(together.mean(axis=0))[actions[0, -1]]
+    return float(found)
+
+
+@pytest.mark.parametrize("configuration", SHAPES, ids=["paper", "more", "elite-bias"])
+def test_drawn_actions_have_the_probability_that_training_takes_them_to_have(
+    configuration: PolicyConfiguration,
+) -> None:
+    policy, graph = sure_policy(configuration), random_graph(configuration, 40, 100, 1)
+    space, logits = configuration.action_space, logits_of(policy.weights, configuration, graph)
+    samples = [sample(logits, space, seed) for seed in range(5)]
+    for seed, actions, trained in zip(range(5), samples, logits_in_torch(policy, graph, samples), strict=True):
+        expected = logits_by_definition(policy, graph, actions)
+        np.testing.assert_allclose(trained, expected, atol=1e-4, rtol=1e-4)
+        probability = log_probability(configuration, expected, actions)
+        assert log_probability(configuration, trained, actions) == pytest.approx(probability, abs=1e-3)
+        # Each level is the largest of the same logits after the seed's Gumbel noise, so it has their probability.
+        noise = np.random.default_rng(seed).gumbel(size=(len(actions), sum(space.levels)))
+        noisy = choices_of(configuration, expected[:, : sum(space.levels)] + noise)[:-1]
+        assert [own.argmax(axis=1).tolist() for own in noisy] == actions[:, : len(noisy)].T.tolist()
+
+
+def test_actions_of_two_ops_are_drawn_as_often_as_their_probability_says() -> None:
+    # Two choices of two levels for each of two ops: 16 cases.
+    configuration = replace(IN_ORDER, placement_levels=0, scheduling_levels=2)
+    policy, graph = sure_policy(configuration), random_graph(configuration, 2, 1, 1)
+    cases = [np.array(case).reshape(2, 2) for case in itertools.product(range(2), repeat=4)]
+    probability = np.exp(
+        [
+            log_probability(configuration, logits, actions)
+            for logits, actions in zip(logits_in_torch(policy, graph, cases), cases, strict=True)
+        ]
+    )
+    assert probability.sum() == pytest.approx(1, abs=1e-5)
+    logits = logits_of(policy.weights, configuration, graph)
+    drawn = [int(sample(logits, configuration.action_space, seed).ravel() @ [8, 4, 2, 1]) for seed in range(4000)]
+    np.testing.assert_allclose(np.bincount(drawn, minlength=16) / 4000, probability, atol=0.03)
+
+
+def test_an_op_hears_of_the_actions_before_it_and_of_no_others() -> None:
+    policy, graph = sure_policy(IN_ORDER), random_graph(IN_ORDER, 9, 20, 1)
+    one = random_actions(IN_ORDER, 9)
+    other = one.copy()
+    other[4, 2] = 1 - other[4, 2]
+    first, second = logits_in_torch(policy, graph, [one, other])
+    differs = (first != second).any(axis=1)
+    assert differs.tolist() == [False] * 5 + [True] * 4
+
+
+def test_samples_of_one_graph_are_independent_of_each_other() -> None:
+    policy, graph = random_policy(IN_ORDER), random_graph(IN_ORDER, 30, 60, 1)
+    samples = [random_actions(IN_ORDER, 30, seed) for seed in range(3)]
+    apart = np.concatenate([logits_in_torch(policy, graph, [actions]) for actions in samples])
+    np.testing.assert_allclose(logits_in_torch(policy, graph, samples), apart, atol=1e-5)
+
+
+def test_one_seed_draws_the_same_actions_again() -> None:
+    policy, graph = random_policy(IN_ORDER), random_graph(IN_ORDER, 30, 60, 1)
+
+    def drawn(seed: int) -> Any:
+        return sample(logits_of(policy.weights, IN_ORDER, graph), IN_ORDER.action_space, seed).tolist()
+
+    assert drawn(0) == drawn(0)
+    assert drawn(0) != drawn(1)

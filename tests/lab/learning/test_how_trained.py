@@ -1,0 +1,42 @@
+"""How a policy was trained, from the record in its file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from lab.learning.networks import random_policy
+
+from placewright.lab.learning.how_trained import training_of
+from placewright.lab.learning.learned_list.policy import untrained
+from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
+from placewright.methods.policy_file import find_policy
+
+
+@pytest.mark.parametrize(
+    ("record", "trained"),
+    [
+        ({"step": 100, "training": {"imitation_steps": 0}}, "REINFORCE"),
+        ({"step": 100, "training": {"imitation_steps": 300}}, "imitation"),
+        ({"step": 100, "training": {"imitation_steps": 99}}, "imitation, then REINFORCE"),
+        ({"step": 100, "training": {"taught_steps": 300}}, "imitation"),  # the name of before
+        ({"step": 100, "training": {}}, "REINFORCE"),  # of before there was imitation
+        ({"step": 100}, "not recorded"),
+        ({"training": {"imitation_steps": 0}}, "not recorded"),
+        ({"step": 100, "training": {"imitation_steps": "many"}}, "not recorded"),
+    ],
+)
+def test_a_record_says_how_a_policy_was_trained(record: dict[str, Any], trained: str) -> None:
+    assert training_of(replace(random_policy(), record=record)) == trained
+
+
+def test_shipped_policies_say_how_they_were_trained() -> None:
+    trained = {name: training_of(find_policy(name)) for name in ("runtime-synthetic", "runtime-zoo-leanings-lazy")}
+    assert trained == {"runtime-synthetic": "REINFORCE", "runtime-zoo-leanings-lazy": "imitation"}
+
+
+def test_a_family_has_an_algorithm_of_its_own() -> None:
+    record = {"step": 440, "training": {"imitation_steps": 40}}
+    policy = replace(untrained(LearnedListConfiguration()), record=record)
+    assert training_of(policy) == "imitation, then evolution"

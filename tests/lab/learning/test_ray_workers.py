@@ -1,0 +1,109 @@
+"""Actors of Ray in place of processes: the same weights, and what is said when something is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.learning.placer_cases import columns, task_of
+from lab.learning.test_distributed import facts, solved
+from test_trainer import CONFIGURATION, lines
+
+from placewright.lab.learning.checkpoint import Checkpoint
+from placewright.lab.learning.placers.colocrl import ColocRl
+from placewright.lab.learning.trainer import BEST, train
+from placewright.lab.learning.workers import RolloutTask, problem_sets_of
+from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
+
+SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
+
+
+def kill(actor: Any) -> None:
+    """Its process."""
+    import ray
+
+    os.kill(ray.get(actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+
+
+def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("learning.ray_workers", "support.ray_cluster"):
+        monkeypatch.delitem(sys.modules, f"placewright.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'path/to/placewright\[ray\]'"):
+        train(data, SHORT, tmp_path, name="small", ray="local")
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tmp_path: Path) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    train(data, replace(SHORT, steps=1), first, name="small")
+    train(data, replace(SHORT, steps=1), other, name="small", ray="local", processes=3)
+    assert (other / "checkpoint.pt").read_bytes() == (first / "checkpoint.pt").read_bytes()
+    # The second step by the other kind each.
+    train(data, SHORT, first, name="small", ray="local")
+    train(data, SHORT, other, name="small")
+    assert (other / "checkpoint.pt").read_bytes() == (first / "checkpoint.pt").read_bytes()
+    assert (other / BEST).read_bytes() == (first / BEST).read_bytes()
+    assert lines(other) == lines(first)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
+    from placewright.lab.learning.ray_workers import RayWorkers
+
+    problem_sets = problem_sets_of(data, SHORT)
+    weights = Checkpoint(tmp_path, SHORT, 0, data=[]).weights
+    with pytest.raises(InputError, match="the Ray cluster has 5 cores, too few for 6 actors"):
+        RayWorkers("local", problem_sets, SHORT, 6)
+    with RayWorkers("local", problem_sets, SHORT, 1) as workers:
+        with pytest.raises(IndexError):  # as of a process
+            workers.gradients(weights, [RolloutTask(graph=9, imitates=False, seeds=(0, 1))])
+        [actor] = workers._actors
+        kill(actor)
+        with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
+            workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process() -> None:
+    settings: Any = {"controllers": 2, "updates": "deterministic", "evaluations": 60}
+    assert facts(solved(**settings, ray="local", workers=1)) == facts(solved(**settings))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
+    from placewright.lab.learning.distributed.actors import LocalActors
+    from placewright.lab.learning.distributed.checkpoint import Checkpoint
+    from placewright.lab.learning.distributed.ray_actors import RayActors
+    from placewright.lab.learning.distributed.training import Training
+
+    method = ColocRl(hidden=8, samples=4, colocation=(), controllers=1, workers=1, updates="deterministic")
+    task = replace(task_of(columns(3)), evaluations=4 * 12)
+
+    def weights(training: Training, get: Any) -> Any:
+        return [part.tolist() for part in get(training.server.ask("snapshot")).weights]
+
+    with LocalActors() as here:
+        expected = Training(method, task, 1.0, here, Checkpoint(None, method, task))
+        devices = [report.devices.tolist() for reports in expected.rounds() for report in reports]
+        found: list[Any] = []
+        with RayActors("local", 3) as there:
+            training = Training(method, task, 1.0, there, Checkpoint(None, method, task))
+            rounds = training.rounds()
+            victims: list[Any] = [training.workers[0][0], training.controllers[0], training.server]
+            for victim in victims[:2]:
+                found += [report.devices.tolist() for report in next(rounds)]
+                kill(victim.handle)
+            found += [report.devices.tolist() for _ in range(10) for report in next(rounds)]
+            assert found == devices
+            assert weights(training, there.get) == weights(expected, here.get)
+            # The server's weights are those after ten updates where it is replaced; its two last steps are repeated.
+            training._left = 4 * 2
+            kill(victims[2].handle)
+            assert [report.devices.tolist() for reports in rounds for report in reports] == devices[10:]
+            assert weights(training, there.get) == weights(expected, here.get)
