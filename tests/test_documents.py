@@ -16,7 +16,11 @@ from placewright.methods import policy_file
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 
 ROOT = Path(__file__).parent.parent
-TUTORIALS = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), *sorted((ROOT / "docs").glob("own-*.md"))]
+TUTORIALS = [
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+    *sorted((ROOT / "docs").glob("own-*.md")),
+    *(ROOT / "docs" / "lab" / f"{name}.md" for name in ("research", "own-policies")),
+]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -77,7 +81,7 @@ def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
 
 
 def test_the_places_that_the_page_about_the_paper_names_exist() -> None:
-    places = re.findall(r"`((?:src|cpp|docs|benchmarks)/[^`]+)`", (ROOT / "docs" / "paper.md").read_text())
+    places = re.findall(r"`((?:src|cpp|docs|benchmarks)/[^`]+)`", (ROOT / "docs" / "lab" / "paper.md").read_text())
     assert len(places) > 20
     assert [place for place in places if not (ROOT / place).exists()] == []
 

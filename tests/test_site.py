@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 import placewright
-from placewright.cli.app import app
+from placewright.cli.app import whole_app
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.long

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from placewright.cli.app import app
+from placewright.cli.app import whole_app
 
 
 def document_command_line() -> str:

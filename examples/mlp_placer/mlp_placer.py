@@ -1,6 +1,6 @@
 """A placement policy of one's own: a network of two layers looks at each op alone and draws its device (REINFORCE).
 
-docs/own-policies.md says how it is trained and planned with.
+docs/lab/own-policies.md says how it is trained and planned with.
 """
 
 import hashlib

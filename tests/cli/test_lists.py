@@ -16,7 +16,7 @@ import pytest
 import typer
 from command_line import Placewright
 
-from placewright.cli.app import app
+from placewright.cli.app import whole_app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES, schema_of
 from placewright.lab.learning.regal.trainings import TRAININGS

@@ -166,7 +166,7 @@ def _entries() -> Iterator[MethodEntry]:
     yield MethodEntry(
         method=Placer(),
         kind="guided",
-        summary="the devices that a policy of one's own chooses (docs/own-policies.md)",
+        summary="the devices that a policy of one's own chooses (docs/lab/own-policies.md)",
         needs="a policy, by --policy",
         with_policy=lambda policy: Placer(policy=policy),
         needs_policy=True,

@@ -139,7 +139,7 @@ def family_of(name: str) -> PolicyFamily:
     if name not in FAMILIES:
         raise InputError(
             f"there is no family of policies '{shown(name)}'{did_you_mean(name, FAMILIES)}; "
-            "--plugin FILE loads one of your own (docs/own-policies.md)"
+            "--plugin FILE loads one of your own (docs/lab/own-policies.md)"
         )
     return FAMILIES[name]
 

@@ -14,7 +14,7 @@ import placewright._core
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import write_graph_set
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {

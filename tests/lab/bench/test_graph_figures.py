@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("scipy")
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 graph_figures: Any = importlib.import_module("graph_figures")
 
 

@@ -28,7 +28,7 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-SUITE = Path(__file__).parents[2] / "benchmarks" / "suites" / "egrl.toml"
+SUITE = Path(__file__).parents[3] / "benchmarks" / "suites" / "egrl.toml"
 RUN = Run(solver="annealing", evaluations=200, seconds=None, seed=1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 placers: Any = importlib.import_module("placers")
 placer_curves: Any = importlib.import_module("placer_curves")
 

@@ -57,7 +57,7 @@ def test_a_file_states_machine_objective_and_copies(graphs: Path) -> None:
 
 
 def test_the_suite_that_a_document_states_for_deepminds_graphs_reads_a_folder_of_them(tmp_path: Path) -> None:
-    document = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text()
+    document = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text()
     (text,) = re.findall(r"^    (graphs = .*?)\n\n", document, flags=re.M | re.S)
     # The example of their README, without most of its nodes.
     graph = """

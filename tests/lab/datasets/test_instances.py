@@ -18,7 +18,7 @@ from placewright.lab.datasets.libraries.captures import topology_of
 from placewright.lab.datasets.split import in_degrees
 from placewright.lab.datasets.synthetic import is_interesting, random_graph
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 PARTS = ("train", "valid", "test")
 
 

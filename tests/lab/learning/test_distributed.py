@@ -105,8 +105,8 @@ solved(evaluations=10**7, controllers=2, updates="deterministic", checkpoint=sys
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_plan(tmp_path: Path) -> None:
-    tests = Path(__file__).parent.parent
-    script = KILLED.format(paths=[str(tests), str(tests / "learning")])
+    here = Path(__file__).parent
+    script = KILLED.format(paths=[str(here.parents[1]), str(here)])
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
     try:
         wait_until(lambda: (tmp_path / "colocrl.pt").exists() or process.poll() is not None)

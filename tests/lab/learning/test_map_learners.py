@@ -138,7 +138,7 @@ def test_a_policy_of_one_network_maps_another_and_survives_its_file(tmp_path: Pa
     assert other.evaluate_one(fine_tuned.levels)[1] == 0
 
 
-KEPT = Path(__file__).parent.parent.parent / "benchmarks" / "policies"
+KEPT = Path(__file__).parents[3] / "benchmarks" / "policies"
 
 
 @pytest.mark.parametrize(("network", "gain"), [("resnet50-int8", 1.25), ("resnet101-int8", 1.05)])

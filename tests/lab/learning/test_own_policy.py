@@ -25,7 +25,7 @@ from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 from placewright.support.errors import InputError
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PLUGIN = ROOT / "examples" / "mlp_placer" / "mlp_placer.py"
 NETWORKS = ("deep_interest-inference", "two_towers-inference", "dlrm-inference")
 

@@ -28,7 +28,7 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 find_rule: Any = importlib.import_module("find_rule")
 TIME = RuleConfiguration(objective="step-time", weights={"own": 1})
 

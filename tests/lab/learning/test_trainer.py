@@ -94,7 +94,7 @@ def run_and_kill(data: Path, out: Path, script: Path) -> None:
     """Until step 4, with a folder's name in the environment of all its processes."""
     script.write_text(KILLED)
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": f"{here.parent}{os.pathsep}{here}", "KILLED_TRAINING": str(out)}
+    environment = {**os.environ, "PYTHONPATH": f"{here.parents[1]}{os.pathsep}{here}", "KILLED_TRAINING": str(out)}
     ended = subprocess.run([sys.executable, script, data, out], env=environment, timeout=PATIENCE_S, check=False)
     assert ended.returncode == -signal.SIGKILL
 

@@ -26,7 +26,7 @@ from placewright.search.auto import Auto
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 NUM_GRAPHS, GENERATIONS = 10, 20
 
 
@@ -97,7 +97,8 @@ def worse_in_a_process_of_its_own(seeds: range, schedulers: set[str] | None = No
     not told the seed of their hashes."""
     pytest.importorskip("saga", reason="anrg-saga is not installed")
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(map(str, (here, here.parent)))}
+    path = os.pathsep.join(map(str, (here, here.parents[1])))
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
     call = f"from test_peers import worse_than_saga; print(worse_than_saga({seeds!r}, {schedulers!r}))"
     command, patience = [sys.executable, "-c", call], 10 * PATIENCE_S
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience, check=True)

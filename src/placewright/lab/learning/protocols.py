@@ -1,5 +1,5 @@
 """What a learner is, beside its policy (`placewright.methods.policies`): an environment and an algorithm. Trainer,
-workers, checkpoints, records and policy files know nothing else of it (docs/own-policies.md)."""
+workers, checkpoints, records and policy files know nothing else of it (docs/lab/own-policies.md)."""
 
 from __future__ import annotations
 

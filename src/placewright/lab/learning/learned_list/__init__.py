@@ -1,1 +1,1 @@
-"""List scheduling of clusters by a learned score (docs/placers.md)."""
+"""List scheduling of clusters by a learned score (docs/lab/placers.md)."""

@@ -1,1 +1,1 @@
-"""Published systems that learn a placement for one graph by trying placements, one file each (docs/placers.md)."""
+"""Published systems that learn a placement for one graph by trying placements, one file each (docs/lab/placers.md)."""

@@ -171,5 +171,5 @@ RULES: Mapping[str, Callable[[Problem, _Merging], None]] = {
     "gradients": _merge_gradients,
     "only-consumer": _merge_only_consumers,
 }
-#: ColocRL's rules in the order that leaves as many groups as it reports: see docs/placers.md.
+#: ColocRL's rules in the order that leaves as many groups as it reports: see docs/lab/placers.md.
 COLOCRL_RULES = ("module", "branches", "gradients", "only-consumer")

@@ -144,7 +144,7 @@ HDP_PAPER = Hdp(
     baseline="moving",
     cut_off=5000,
 )
-#: The settings of the code that its authors published with TensorFlow, without its mistakes (docs/placers.md).
+#: The settings of the code that its authors published with TensorFlow, without its mistakes (docs/lab/placers.md).
 HDP_GRAPPLER = Hdp(
     name="hdp-grappler",
     samples=1,

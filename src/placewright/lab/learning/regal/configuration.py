@@ -117,7 +117,7 @@ _PAPER = {
 }
 #: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), parts of the actions (A.12), other depths
 #: (figure 4), the elite bias of A.6. And what the paper has not: more actions, and decoders that leave less to chance
-#: (docs/policies.md).
+#: (docs/lab/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
     "autoregressive": {"network": "autoregressive"},

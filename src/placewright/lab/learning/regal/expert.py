@@ -1,7 +1,7 @@
 """What a policy imitates, before it learns from rewards or instead: devices that neighbours share, ops in order.
 
 REINFORCE decides for each op apart from all others, so it hardly meets a placement in which neighbours stand together,
-and on real networks those are what gains (docs/policies.md).
+and on real networks those are what gains (docs/lab/policies.md).
 """
 
 from __future__ import annotations

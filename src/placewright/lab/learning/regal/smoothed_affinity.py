@@ -2,7 +2,7 @@
 
 In the search for features half of the individuals have an op on the one device and half on the other, more or less by
 chance. Placements in which neighbours agree need far fewer transfers, and what tells the devices apart may well be
-chance; so the affinity of each op is spread along the edges (docs/policies.md)."""
+chance; so the affinity of each op is spread along the edges (docs/lab/policies.md)."""
 
 from __future__ import annotations
 
