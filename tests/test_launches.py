@@ -12,9 +12,10 @@ from hypothesis import given
 from instances import graph_of, names_in_order, plan_of, problem_of
 from strategies import problems
 
-from placewright import _core, api
+from placewright import _core
 from placewright.analysis.explain import explain
 from placewright.analysis.launches import launches_of
+from placewright.api.functions import save
 from placewright.bounds import launches, launches_and_work, lower_bound
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine
@@ -163,7 +164,7 @@ def test_the_checker_finds_a_launch_that_does_not_explain_the_start() -> None:
 def test_a_plan_from_before_launches_were_told_apart_reads_as_devices_that_launch_themselves(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     _, problem, solution = chain_plan("graphs")
-    api.save(plan_of(problem, solution), path)
+    save(plan_of(problem, solution), path)
     document = json.loads(path.read_text())
     document["schema_version"] = 1
     del document["machine"]["launch"]

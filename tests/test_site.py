@@ -87,7 +87,7 @@ def test_the_reference_has_every_public_name_and_every_command(site: Path, pages
     reference = pages[(site / "docs" / "site" / "python.html").resolve()]
     assert {f"placewright.{name}" for name in placewright.__all__ if name != "__version__"} <= reference.ids
     commands = pages[(site / "docs" / "site" / "commands.html").resolve()]
-    wanted = {path.replace(" ", "-") for path in paths_of_commands(typer.main.get_command(app), "placewright")}
+    wanted = {path.replace(" ", "-") for path in paths_of_commands(typer.main.get_command(whole_app()), "placewright")}
     assert len(wanted) > 20
     assert wanted <= commands.ids
 

@@ -9,7 +9,7 @@ from placewright.cli.app import whole_app
 
 def document_command_line() -> str:
     """Markdown: a section for each command, with its usage, arguments, options and examples."""
-    return "\n".join(_sections(typer.main.get_command(app), "placewright", None))
+    return "\n".join(_sections(typer.main.get_command(whole_app()), "placewright", None))
 
 
 def _sections(

@@ -10,22 +10,15 @@ from placewright.support.errors import DeviceError, InputError, MissingExtraErro
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
-    from placewright.api import (
-        alternatives,
-        compile,
-        compile_onnx,
-        fit,
-        frontier,
-        inductor_options,
-        inductor_pass,
-        inspect,
-        load,
-        plan,
-        profile,
-        save,
-    )
+    from placewright.api.fitting import fit
+    from placewright.api.frontiers import frontier
+    from placewright.api.functions import inspect, load, plan, save
     from placewright.api.maps import MemoryMap, load_map, map_memory
+    from placewright.api.onnx_running import compile_onnx
+    from placewright.api.ordering import inductor_options, inductor_pass
     from placewright.api.questions import Plan
+    from placewright.api.running import compile, profile
+    from placewright.api.training_setups import alternatives
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
@@ -79,31 +72,21 @@ __all__ = [
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
 _MODULE_OF = {
-    **dict.fromkeys(
-        (
-            *(
-                "alternatives",
-                "compile",
-                "compile_onnx",
-                "fit",
-                "frontier",
-                "inductor_options",
-                "inductor_pass",
-                "inspect",
-                "load",
-            ),
-            *("plan", "profile", "save"),
-        ),
-        "placewright.api",
-    ),
+    **dict.fromkeys(("inspect", "load", "plan", "save"), "placewright.api.functions"),
+    **dict.fromkeys(("compile", "profile"), "placewright.api.running"),
+    **dict.fromkeys(("inductor_options", "inductor_pass"), "placewright.api.ordering"),
     **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
     "Plan": "placewright.api.questions",
+    "alternatives": "placewright.api.training_setups",
+    "compile_onnx": "placewright.api.onnx_running",
     "export_plan": "placewright.export",
+    "fit": "placewright.api.fitting",
     "from_jax": "placewright.importers.jax_function",
     "from_torch": "placewright.importers.torch_module",
+    "frontier": "placewright.api.frontiers",
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",
     "register_policy_family": "placewright.methods.policies",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from placewright import api
+import placewright
 from placewright.analysis.basis import basis_words, launch_words
 from placewright.costs.estimate import TimeSources
 from placewright.graph import Graph, Op, Tensor
@@ -117,7 +117,7 @@ def test_a_plan_counts_its_ops_by_the_device_they_run_on(tmp_path: object) -> No
         file.write("op,device,time_us\nfill,t4,7\n")
 
     def counted(place: str) -> TimeSources | None:
-        return api.plan(graph, "t4+p100", pins={"*": place}, measured=path, evaluations=1).time_sources
+        return placewright.plan(graph, "t4+p100", pins={"*": place}, measured=path, evaluations=1).time_sources
 
     assert counted("gpu0") == sources(stated=1, measured=1, guessed=1)
     assert counted("gpu1") == sources(stated=1, roofline=1, guessed=1)

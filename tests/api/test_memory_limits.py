@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placewright import api
+import placewright
 from placewright.api.memory_limits import memory_limits
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
@@ -85,11 +85,11 @@ def small_graph() -> Graph:
 
 def test_a_plan_keeps_the_limit_of_each_device_and_remembers_it(tmp_path: Path) -> None:
     graph = small_graph()
-    plan = api.plan(graph, "cpu+2xt4", memory_limit={"gpu0": "2GiB", "cpu": "1GiB"}, evaluations=20)
+    plan = placewright.plan(graph, "cpu+2xt4", memory_limit={"gpu0": "2GiB", "cpu": "1GiB"}, evaluations=20)
     assert plan.memory_limits_bytes == (GIB, 2 * GIB, 15 * GIB)
     assert plan.configuration["memory_limit"] == {"cpu0": GIB, "gpu0": 2 * GIB}
-    api.save(plan, tmp_path / "plan.json")
-    assert api.load(tmp_path / "plan.json") == plan
+    placewright.save(plan, tmp_path / "plan.json")
+    assert placewright.load(tmp_path / "plan.json") == plan
     assert plan.check(graph).facts.correct
     for changed in ({"gpu0": 2 * GIB}, 2 * GIB, {"gpu9": GIB}, {"cpu0": "much", "gpu0": 2 * GIB}):
         other = replace(plan, configuration={**plan.configuration, "memory_limit": changed})
@@ -98,20 +98,20 @@ def test_a_plan_keeps_the_limit_of_each_device_and_remembers_it(tmp_path: Path) 
 
 def test_one_size_of_an_earlier_plan_is_for_every_device() -> None:
     graph = small_graph()
-    plan = api.plan(graph, "cpu+2xt4", memory_limit=["4GiB"] * 3, evaluations=20)
+    plan = placewright.plan(graph, "cpu+2xt4", memory_limit=["4GiB"] * 3, evaluations=20)
     earlier = replace(plan, configuration={**plan.configuration, "memory_limit": 4 * GIB})
     assert earlier.check(graph).facts.correct
 
 
 def test_a_pattern_may_be_forbidden_on_several_devices() -> None:
     graph = small_graph()
-    plan = api.plan(graph, "3xt4", forbids={"op0": [0, "gpu1"], "op1": 0}, evaluations=20)
+    plan = placewright.plan(graph, "3xt4", forbids={"op0": [0, "gpu1"], "op1": 0}, evaluations=20)
     assert plan.device_of["op0"] == 2
     assert plan.configuration["forbids"] == {"op0": ["0", "gpu1"], "op1": "0"}
     assert plan.check(graph).facts.correct
     wrong = replace(plan, configuration={**plan.configuration, "forbids": {"op0": ["1", "2"]}})
     assert not wrong.check(graph).facts.correct
     with pytest.raises(InputError, match=r"pins gives 'op0' \[0, 1\], where one device belongs"):
-        api.plan(graph, "3xt4", pins={"op0": [0, 1]})  # type: ignore[dict-item]
+        placewright.plan(graph, "3xt4", pins={"op0": [0, 1]})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="leave no device for op 'op0'"):
-        api.plan(graph, "2xt4", forbids={"op0": [0, 1]})
+        placewright.plan(graph, "2xt4", forbids={"op0": [0, 1]})

@@ -19,14 +19,19 @@ from command_line import Placewright
 from placewright.cli.app import whole_app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES, schema_of
+from placewright.lab.commands.example_lines import EXAMPLES as LAB_EXAMPLES
+from placewright.lab.commands.schemas import TYPES as LAB_TYPES
 from placewright.lab.learning.regal.trainings import TRAININGS
 from placewright.lab.learning.shipped import shipped_names
 from placewright.methods.table import ENTRIES, METHODS
 
+ALL_EXAMPLES = {**EXAMPLES, **LAB_EXAMPLES}
+ALL_TYPES = {**TYPES, **LAB_TYPES}
+
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command by its words."""
-    found: Any = group or typer.main.get_command(app)
+    found: Any = group or typer.main.get_command(whole_app())
     for name, command in found.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
@@ -35,10 +40,10 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[st
 
 
 def test_every_command_has_examples_and_they_are_its_own() -> None:
-    assert {name for name, _ in commands()} == set(EXAMPLES)
+    assert {name for name, _ in commands()} == set(ALL_EXAMPLES)
     for name, command in commands():
         options = {option for parameter in command.params for option in parameter.opts}
-        for text in EXAMPLES[name]:
+        for text in ALL_EXAMPLES[name]:
             program, *words = shlex.split(text)
             assert program == "placewright"
             assert " ".join(words).startswith(name), text
@@ -51,7 +56,7 @@ def test_every_command_has_examples_and_they_are_its_own() -> None:
 def test_help_ends_with_the_examples(placewright: Placewright, name: str) -> None:
     outcome = placewright(*name.split(), "--help")
     assert outcome.code == 0
-    for text, what in EXAMPLES[name].items():
+    for text, what in ALL_EXAMPLES[name].items():
         assert f"  # {what}\n  " in outcome.out
         assert f"  {text}\n" in outcome.out
 
@@ -110,14 +115,14 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
         "bench-report": ("bench", "report", results, "--table", "1", "--table", "graphs", "--json"),
     }
     # What `run` and `profile` print is checked beside them, since they need PyTorch (test_run_command.py).
-    assert set(outputs) == set(TYPES) - {"run", "profile"}
+    assert set(outputs) == set(ALL_TYPES) - {"run", "profile"}
     for name, command in outputs.items():
         printed = json.loads(placewright(*command).out)
         schema = json.loads(placewright("schema", name).out)
         assert_fits(printed, schema, schema.get("$defs", {}), name)
 
 
-@pytest.mark.parametrize("command", TYPES)
+@pytest.mark.parametrize("command", ALL_TYPES)
 def test_a_schema_says_what_each_key_means(command: str) -> None:
     schema = schema_of(command)
     records = [schema, *schema.get("$defs", {}).values()]

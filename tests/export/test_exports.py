@@ -22,7 +22,7 @@ from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 from runs import slow_run
 
 from placewright import cli
-from placewright.api import plan
+from placewright.api.functions import plan
 from placewright.export import TARGETS, export_plan
 from placewright.export.csv import to_bytes as to_csv
 from placewright.export.device_map import device_map

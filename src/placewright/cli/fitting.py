@@ -52,9 +52,10 @@ def fit(
     quiet: Quiet = False,
 ) -> int:
     """What a step takes within each memory limit when ops run again."""
-    from placewright import api
+    import placewright
     from placewright.analysis.alternatives import Alternatives
     from placewright.analysis.frontier import Frontier
+    from placewright.api.functions import as_machine
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.printing import print_json, print_parts
@@ -72,7 +73,7 @@ def fit(
             raise InputError(f"{option} is for --alternatives; the table without it is of all limits")
     if alternatives and not names_code(model):
         raise InputError("--alternatives captures a module for other batches, so it needs FILE.py:FUNCTION")
-    machine = api.as_machine(devices)
+    machine = as_machine(devices)
     with Interruption() as interrupted:
         with watched(model, "step-time") as on_progress:
             is_code = (training or alternatives) and names_code(model)
@@ -89,12 +90,12 @@ def fit(
             tried: Alternatives | None = None
             if alternatives:
                 limits: dict[str, Any] = {"memory_limit": memory_limit, "time_limit": time_limit or "60s"}
-                tried = api.alternatives(module, machine, **limits, **shared).facts
+                tried = placewright.alternatives(module, machine, **limits, **shared).facts
             found: Frontier | Alternatives
             if tried is not None and machine.num_devices > 1:
                 found = tried
             else:
-                frontier = api.frontier(
+                frontier = placewright.frontier(
                     module,
                     machine,
                     training=training or alternatives,

@@ -24,11 +24,11 @@ def inspect(
     as_json: Json = False,
 ) -> int:
     """What a graph holds, what it costs, and where it fits."""
-    from placewright import api
+    import placewright
     from placewright.cli.printing import print_json, print_parts
     from placewright.terminal.inspect_tables import inspect_tables
 
-    inspection = api.inspect(model, devices, training=training, dims=parse_dims(dim), measured=measured).facts
+    inspection = placewright.inspect(model, devices, training=training, dims=parse_dims(dim), measured=measured).facts
     if as_json:
         print_json(asdict(inspection))
     else:

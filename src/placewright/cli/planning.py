@@ -27,7 +27,7 @@ from placewright.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from placewright.plans.record import Plan
+    from placewright.api.questions import Plan
 
 
 def plan(
@@ -106,7 +106,7 @@ def plan(
     quiet: Quiet = False,
 ) -> int:
     """Find where each op runs, in what order, and when tensors move."""
-    from placewright import api
+    import placewright
     from placewright.analysis.advice import shortage_words
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
@@ -122,7 +122,7 @@ def plan(
     )
     with Interruption() as interrupted:
         with watched(model, goal) as on_progress:
-            found = api.plan(
+            found = placewright.plan(
                 model,
                 devices,
                 training=training,
@@ -157,16 +157,14 @@ def plan(
 
 def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | None) -> dict[str, str]:
     """Writes what was asked for; what each path holds, by path."""
-    from placewright.export import export_plan
-    from placewright.plans.file import write_plan
-    from placewright.report import write_report
+    import placewright
     from placewright.support.errors import InputError
     from placewright.terminal.plan_table import written_words
 
     writers: list[tuple[Path | None, str, Callable[[Path], None]]] = [
-        (output, "plan", lambda path: write_plan(plan, path)),
-        (report, "report", lambda path: write_report(plan, path)),
-        (trace, "trace", lambda path: export_plan(plan, "perfetto", path)),
+        (output, "plan", lambda path: placewright.save(plan, path)),
+        (report, "report", plan.write_report),
+        (trace, "trace", lambda path: placewright.export_plan(plan, "perfetto", path)),
     ]
     written: dict[str, str] = {}
     for path, what, write in writers:

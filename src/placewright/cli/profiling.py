@@ -26,7 +26,7 @@ def profile(
     quiet: Quiet = False,
 ) -> int:
     """Measure what ops and links take on this host."""
-    from placewright import api
+    import placewright
     from placewright.cli.printing import print_json, print_parts
     from placewright.importers.python_source import made_by
     from placewright.terminal.profile_table import profile_table
@@ -35,7 +35,7 @@ def profile(
         show(f"making {model}")
         module, arguments, by_name = made_by(model)
         show("capturing the module, timing its ops and links")
-        found = api.profile(
+        found = placewright.profile(
             module,
             arguments,
             kwargs=by_name,

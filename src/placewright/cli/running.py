@@ -149,7 +149,7 @@ def _run_module(
     options: Mapping[str, Any],
     show: Show,
 ) -> Run:
-    from placewright import api
+    import placewright
     from placewright.importers.python_source import made_by
     from placewright.terminal.run_table import run_table
 
@@ -160,12 +160,12 @@ def _run_module(
             f"'{source}' gives its module 'steps' by name, which `run` takes for its own; give it by position"
         )
     show("capturing the module, timing its ops and planning")
-    with api.compile(module, arguments, kwargs=by_name, **options) as compiled:
+    with placewright.compile(module, arguments, kwargs=by_name, **options) as compiled:
         if calibrate:
             show("running the plan and planning again")
             compiled.calibrate(*arguments, steps=steps, **by_name)
         if output is not None:
-            api.save(compiled.plan, output)
+            placewright.save(compiled.plan, output)
         show(f"running {steps} steps of each sort")
         found = compiled.compare(*arguments, steps=steps, **by_name)
         _write(compiled.plan, found.facts, report, trace)
@@ -183,15 +183,15 @@ def _run_onnx(
     options: Mapping[str, Any],
     show: Show,
 ) -> Run:
-    from placewright import api
+    import placewright
     from placewright.execution.onnx_runtime.npz import read_feeds
     from placewright.terminal.onnx_run_table import onnx_run_table
 
     given = None if feeds is None else read_feeds(feeds)
     show("optimising the model, timing its ops and planning")
-    with api.compile_onnx(path, dims=dims, feeds=given, **options) as compiled:
+    with placewright.compile_onnx(path, dims=dims, feeds=given, **options) as compiled:
         if output is not None:
-            api.save(compiled.plan, output)
+            placewright.save(compiled.plan, output)
         show(f"running {steps} steps of each sort")
         found = compiled.compare(steps=steps)
         _write(compiled.plan, found.facts, report, trace)

@@ -10,7 +10,7 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 from lab.learning.networks import SMALL, random_policy
 
-from placewright import api
+import placewright
 from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName
 from placewright.graph import Graph
 from placewright.lab.datasets.synthetic import random_graph
@@ -152,24 +152,26 @@ def tiny_graph() -> Graph:
 
 def test_a_policy_is_given_as_a_file(tmp_path: Path) -> None:
     write_policy(random_policy(name="mine"), tmp_path / "mine.safetensors")
-    plan = api.plan(tiny_graph(), "2xideal/free", solver="regal", policy=tmp_path / "mine.safetensors", evaluations=500)
+    plan = placewright.plan(
+        tiny_graph(), "2xideal/free", solver="regal", policy=tmp_path / "mine.safetensors", evaluations=500
+    )
     assert plan.found_by == f"regal: {random_policy(name='mine').title}"
 
 
 def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:
     write_policy(random_policy(), tmp_path / "p.safetensors")
     with pytest.raises(InputError, match="solver 'brkga' does not take policy 'random'"):
-        api.plan(tiny_graph(), "2xideal/free", solver="brkga", policy=tmp_path / "p.safetensors")
+        placewright.plan(tiny_graph(), "2xideal/free", solver="brkga", policy=tmp_path / "p.safetensors")
 
 
 def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> None:
     with pytest.raises(InputError, match=r"there is no policy 'runtime-synthetik'.*runtime-synthetic"):
-        api.plan(tiny_graph(), "2xideal/free", solver="regal", policy="runtime-synthetik")
+        placewright.plan(tiny_graph(), "2xideal/free", solver="regal", policy="runtime-synthetik")
     with pytest.raises(
         InputError,
         match="no policy is shipped for step-time on 7 devices; --policy takes a file, or one of: peak-memory-",
     ):
-        api.plan(tiny_graph(), "7xideal/free", solver="regal")
+        placewright.plan(tiny_graph(), "7xideal/free", solver="regal")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
 SUITES = Path(__file__).parents[3] / "benchmarks" / "suites"
-#: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/lab/notes/policies.md has the mean of all.
+#: Policy, suite, instances, and the percent over BRKGA 5K gained at least; docs/lab/notes/policies.md has all.
 SCORES = [
     ("runtime-synthetic", "synthetic", 40, 6.0),
     ("runtime-synthetic-sequence", "synthetic", 40, 6.0),

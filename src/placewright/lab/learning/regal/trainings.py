@@ -117,8 +117,8 @@ def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
 
 def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
     """The network and rewards of the paper, with four samples of each graph that are compared with one another and a
-    learning rate ten times as high, which a thirtieth of the steps suffices for (docs/lab/policies.md). Real networks are
-    sized for two cores: the largest are left out, and copies come again, since what is made of each is kept."""
+    learning rate ten times as high, which a thirtieth of the steps suffices for (docs/lab/policies.md). Real networks
+    are sized for two cores: the largest are left out, and copies come again, since what is made of each is kept."""
     training = RegalTraining(
         policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
     )
@@ -161,7 +161,8 @@ TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
     **_under_other_readings(_OURS),
     **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
-    # On real networks of all sizes these take two days of a core (docs/lab/notes/policies.md), on small ones three hours.
+    # On real networks of all sizes these take two days of a core (docs/lab/notes/policies.md), on small ones three
+    # hours.
     **{
         f"{name}-paper-200-ops": replace(training, max_ops=200)
         for name, training in _THE_PAPERS.items()
