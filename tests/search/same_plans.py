@@ -37,7 +37,9 @@ from placewright.search.run.method import Method
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
+from placewright.support.extensions import load_extensions
 
+load_extensions()
 GUIDED = ("regal", "idrs", "gas", "rule")
 FILE = Path(__file__).with_suffix(".json")
 #: More than the 400 evaluations that the features of a policy take.
@@ -73,7 +75,7 @@ def _solved(problem: Problem, method: Method, evaluations: int, seed: int) -> st
 
 
 def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:
-    for name in sorted(ENTRIES):
+    for name in sorted(ENTRIES.keys() & METHODS.keys()):
         if name in GUIDED:
             for policy in _policies(problem):
                 with suppress(InputError):  # the method does not take the policy
