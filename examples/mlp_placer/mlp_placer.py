@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import placewright
 import placewright._core as core
 from placewright.guide import Placement
+from placewright.lab.learning.decisions import Decisions, decisions_of
 from placewright.lab.learning.environments.placement import SimulatedPlacement, one_device_objective
 from placewright.lab.learning.policy_configuration import configuration_of
 from placewright.lab.learning.protocols import Actions
@@ -60,10 +61,9 @@ class DeviceDistribution:
     def choose(self, seed: int) -> Actions:
         return np.asarray(self.log_probability.detach().numpy().argmax(axis=1)[:, None])
 
-    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
         chosen = [self.log_probability.gather(1, torch.from_numpy(each)).sum() for each in actions]
-        entropy = -(self.log_probability.exp() * self.log_probability).sum(1).mean()
-        return torch.stack(chosen), float(entropy.detach())
+        return torch.stack(chosen), decisions_of([self.log_probability])
 
 
 class MlpNetwork(nn.Module):

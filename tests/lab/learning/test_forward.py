@@ -34,6 +34,8 @@ SHAPES = [
     replace(CONFIGURATIONS["runtime-zoo"], rounds=0),
     replace(CONFIGURATIONS["runtime-zoo"], placement_levels=0),
     replace(CONFIGURATIONS["peak-memory-zoo"], num_devices=3, update="gru"),
+    replace(CONFIGURATIONS["peak-memory-zoo"], update="plain", normalisation="graph"),
+    replace(CONFIGURATIONS["runtime-zoo-autoregressive"], normalisation="graph"),
     replace(CONFIGURATIONS["runtime-zoo-autoregressive"], num_devices=3, transfer_levels=4, elite_bias_levels=5),
 ]
 

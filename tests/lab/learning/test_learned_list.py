@@ -181,7 +181,7 @@ def test_the_likelihood_of_actions_is_a_softmax_over_what_is_compared() -> None:
     clusters, network = clusters_of(problem, 64), network_of(5)
     distribution = PairDistribution(network, clusters)
     actions = [distribution.sample(seed) for seed in (1, 2)]
-    log_probability, entropy = distribution.evaluate(actions)
+    log_probability, decisions = distribution.evaluate(actions)
     expected, nats = [], []
     for each in actions:
         order = np.argsort(each[:, 1]).astype(np.int32)
@@ -196,7 +196,7 @@ def test_the_likelihood_of_actions_is_a_softmax_over_what_is_compared() -> None:
         expected.append(total)
         nats.append(np.mean(of_steps))
     assert log_probability.tolist() == pytest.approx(expected, rel=1e-4)
-    assert entropy == pytest.approx(np.mean(nats), rel=1e-4)
+    assert decisions.entropy == pytest.approx(np.mean(nats), rel=1e-4)
 
 
 def test_samples_are_drawn_by_their_probability() -> None:

@@ -166,7 +166,9 @@ def test_entropy_is_of_what_an_op_may_do_given_the_actions_before() -> None:
         each = [softmax(choice, axis=1) for choice in (*choices, together.mean(axis=0, keepdims=True))]
         found.append(sum(-(p * np.log(p)).sum(axis=1).mean() for p in each))
     assert len(set(found)) == 3
-    assert learner.policy_gradient(environment, [1, 4, 2]).entropy == pytest.approx(np.mean(found), rel=1e-5)
+    decisions = learner.policy_gradient(environment, [1, 4, 2]).decisions
+    assert decisions is not None
+    assert decisions.entropy == pytest.approx(np.mean(found), rel=1e-5)
 
 
 @pytest.mark.parametrize("network", ["graph", "autoregressive"])

@@ -289,3 +289,20 @@ def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match="batches of 24 cannot be drawn from a replay of 10"):
         GradientSettings(replay=10)
     assert EvolutionSettings(population=10, boltzmann_share=0.2).num_boltzmann == 2
+
+
+@pytest.mark.parametrize("name", ["pg", "egrl"])
+def test_gradient_steps_that_a_generation_leaves_over_are_taken_later(
+    name: LearnerName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pg proposes two maps a generation: at a quarter of a step each, half a step was rounded to none for ever."""
+    from placewright.lab.learning.algorithms.discrete_sac import DiscreteSac
+
+    taken = list[int]()
+    monkeypatch.setattr(DiscreteSac, "learn", lambda self, replay, random: taken.append(1))
+    solver = replace(learner(name), gradient=GradientSettings(batch=4, gradient_steps=0.25))
+    evaluations = solve(solver, convolutions(), evaluations=40).evaluations
+    # What the last generation began with is not learned from where the budget ended it.
+    assert evaluations / 4 - 3 <= len(taken) <= evaluations / 4
+    if name == "pg":
+        assert len(taken) == 10

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli import INTERRUPTED
+from placewright.cli import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
 
@@ -73,12 +73,15 @@ def train(
         raise InputError(
             "training needs PyTorch: pip install torch==2.13.0, then 'path/to/placewright[train]'"
         ) from error
+    stopped = list[str]()
     with counting(configuration.steps, "steps") as advance:
 
         def on_progress(progress: TrainingProgress) -> None:
             best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
             reward = "imitation" if progress.reward is None else f"reward {progress.reward:.4f}"
             advance(progress.step, f"{reward}{best}")
+            if progress.stopped is not None:
+                stopped.append(f"the training stopped at step {progress.step}, as {progress.stopped}")
 
         try:
             path = train(
@@ -95,7 +98,9 @@ def train(
             typer.echo(f"placewright: {_what_is_kept(out)}", err=True)
             return INTERRUPTED
     emit(f"policy: {path}")
-    return 0
+    for reason in stopped:
+        complain(reason)
+    return 1 if stopped else 0
 
 
 def _configuration(

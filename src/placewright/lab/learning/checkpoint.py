@@ -49,9 +49,9 @@ class Checkpoint:
         self._learner.weights = self.weights.copy()
         return self._learner.policy_weights
 
-    def learn(self, estimates: Sequence[GradientEstimate], *, ends_step: bool = True) -> None:
-        """One update by Adam along the mean of the gradients, cut to its largest norm. Raises InputError when they are
-        no longer numbers."""
+    def learn(self, estimates: Sequence[GradientEstimate], *, ends_step: bool = True) -> float:
+        """One update by Adam along the mean of the gradients, cut to its largest norm; the norm before that. Raises
+        InputError when they are no longer numbers."""
         gradient = torch.from_numpy(np.mean([estimate.gradient for estimate in estimates], axis=0, dtype=np.float32))
         norm = float(gradient.norm())
         if not np.isfinite(norm):
@@ -66,6 +66,7 @@ class Checkpoint:
             group["lr"] = self._configuration.learning_rate_at(self.step)
         self._adam.step()
         self.step += ends_step
+        return norm
 
     def _fresh_adam(self) -> torch.optim.Adam:
         return torch.optim.Adam([self._weights], lr=self._configuration.learning_rate)

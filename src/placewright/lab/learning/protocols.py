@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.guide import Guide
+from placewright.lab.learning.decisions import Decisions
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ class ActionDistribution(Protocol):
         """As the policy chooses when it is used: at random, or the likeliest."""
         ...
 
-    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
-        """The logarithm of the probability of each of the actions, [samples]; and the entropy of the actions of an op,
-        in nats, mean over ops and samples."""
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
+        """The logarithm of the probability of each of the actions, [samples]; and how the policy decides."""
         ...
 
 
@@ -99,14 +99,14 @@ class GradientEstimate:
     """What one problem says about where the weights should go.
 
     gradient: of the loss, float32, all weights in one row. rewards: of each sample, none where an expert was imitated.
-    entropy: as in ActionDistribution. expected_reward: by the value function, where there is one. samples: where the
-    algorithm can learn from them again.
+    decisions: of the distribution, where actions were drawn or imitated. expected_reward: by the value function, where
+    there is one. samples: where the algorithm can learn from them again.
     """
 
     gradient: NDArray[np.float32]
     loss: float
     rewards: tuple[float, ...]
-    entropy: float
+    decisions: Decisions | None
     expected_reward: float | None
     samples: Samples | None = None
 

@@ -16,12 +16,13 @@ _NAME = "metrics.jsonl"
 
 
 class Records:
-    """Opened at a step, lines of later steps are gone: a training that was killed makes them again."""
+    """Opened at a step, lines of later steps are gone: a training that was killed makes them again. lines: all of them,
+    in order."""
 
     def __init__(self, out: Path, step: int) -> None:
         self._path = path = out / _NAME
-        kept = [line for line in _lines(path) if line["step"] <= step]
-        write_atomically(path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
+        self.lines = [line for line in _lines(path) if line["step"] <= step]
+        write_atomically(path, b"".join(json.dumps(line).encode() + b"\n" for line in self.lines))
         try:
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed in __exit__
         except OSError as error:
@@ -43,6 +44,7 @@ class Records:
             with suppress(OSError):  # closing writes what is left, which fails for the reason being reported
                 self._file.close()
             raise InputError(f"cannot write '{shown(self._path)}': {error.strerror}") from error
+        self.lines.append({"step": step, **values})
         for name, value in values.items():
             self._board.add_scalar(name, value, step)
 

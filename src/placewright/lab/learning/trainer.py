@@ -10,12 +10,14 @@ import numpy as np
 
 from placewright.lab.datasets.problem_set import ProblemSet, spread
 from placewright.lab.learning.checkpoint import Checkpoint
+from placewright.lab.learning.decisions import mean_decisions
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
 from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.lab.learning.verdict import reason_to_stop, what_was_learned
 from placewright.lab.learning.workers import ProcessWorkers, RolloutTask, Workers, graphs_of, problem_sets_of
 from placewright.methods.policies import Policy
-from placewright.methods.policy_file import write_policy
+from placewright.methods.policy_file import read_policy, write_policy
 from placewright.support.files import locked_folder
 
 BEST = "best.safetensors"
@@ -24,11 +26,13 @@ BEST = "best.safetensors"
 @dataclass(frozen=True, kw_only=True)
 class TrainingProgress:
     """After each step. reward: mean since the last checkpoint, None while an expert is imitated. best: percent over
-    uniform BRKGA at the best validation, None before one."""
+    uniform BRKGA at the best validation, None before one. stopped: why the training ends here, where it cannot learn
+    any more (verdict.py)."""
 
     step: int
     reward: float | None
     best: float | None
+    stopped: str | None = None
 
 
 OnTrainingProgress = Callable[[TrainingProgress], None]
@@ -47,7 +51,8 @@ def train(
 ) -> Path:
     """Trains on the graphs in `folder`; the path of the policy that was best at a validation. In `out` stand that
     policy, records of the training and its last checkpoint. Where there is one of the same training, it goes on from
-    there, to the same weights as if it had never ended, for any number of processes.
+    there, to the same weights as if it had never ended, for any number of processes. A training that cannot learn any
+    more ends; the record of its policy says why, and how its decisions vary.
 
     ray: the address of a Ray cluster (learning/ray_workers.py), so many of whose actors then take the place of the
     processes; the weights are the same.
@@ -88,36 +93,48 @@ def _train(
                 write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
 
         estimates: list[GradientEstimate] = []
-        while checkpoint.step < configuration.steps:
+        norms: list[float] = []
+        stopped = reason_to_stop(records.lines)
+        while checkpoint.step < configuration.steps and stopped is None:
             tasks = tasks_of(configuration, seed, checkpoint.step, graphs)
-            estimates += _step(checkpoint, workers, tasks, configuration.passes)
-            facts = summary(estimates)
+            found, norm = _step(checkpoint, workers, tasks, configuration.passes)
+            estimates += found
+            norms.append(norm)
+            facts = {**summary(estimates), "gradient_norm": float(np.mean(norms))}
             if checkpoint.step % configuration.validation_interval == 0:
                 validate()
             if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
                 records.add(checkpoint.step, facts)
                 checkpoint.save()
                 estimates.clear()
+                norms.clear()
+                stopped = reason_to_stop(records.lines)
             if on_progress is not None:
                 reward = facts.get("reward")
-                on_progress(TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best))
+                on_progress(
+                    TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best, stopped=stopped)
+                )
         if checkpoint.best is None:
             validate()
             checkpoint.save()
+        best = read_policy(out / BEST)
+        learned = what_was_learned(records.lines, stopped)
+        write_policy(replace(best, record={**best.record, "learned": learned}), out / BEST)  # type: ignore[type-var]
     return out / BEST
 
 
 def _step(
     checkpoint: Checkpoint, workers: Workers, tasks: Sequence[RolloutTask], passes: int
-) -> list[GradientEstimate]:
-    """All passes over what is drawn for one step; the estimates of the first, without the samples."""
+) -> tuple[list[GradientEstimate], float]:
+    """All passes over what is drawn for one step; the estimates of the first, without the samples, and the norm of the
+    last gradient."""
     drawn = found = workers.gradients(checkpoint.weights, tasks)
     for _ in range(passes - 1):
         checkpoint.learn(found, ends_step=False)
         again = [replace(task, samples=each.samples) for task, each in zip(tasks, drawn, strict=True)]
         found = workers.gradients(checkpoint.weights, again)
-    checkpoint.learn(found)
-    return [replace(each, samples=None) for each in drawn]
+    norm = checkpoint.learn(found)
+    return [replace(each, samples=None) for each in drawn], norm
 
 
 def _workers(
@@ -147,7 +164,9 @@ def tasks_of(configuration: TrainingConfiguration, seed: int, step: int, graphs:
 
 def summary(estimates: Sequence[GradientEstimate]) -> dict[str, float]:
     """Of the steps since the last line of the records."""
-    found = {"entropy": float(np.mean([estimate.entropy for estimate in estimates]))}
+    found = {}
+    if decided := [estimate.decisions for estimate in estimates if estimate.decisions is not None]:
+        found = {name: value for name, value in asdict(mean_decisions(decided)).items() if value is not None}
     if losses := [estimate.loss for estimate in estimates if not estimate.rewards]:
         found["imitation_loss"] = float(np.mean(losses))
     rewards = np.array([np.mean(estimate.rewards) for estimate in estimates if estimate.rewards])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from placewright.lab.learning.decisions import Decisions
 from placewright.lab.learning.protocols import GradientEstimate, Samples
 
 
@@ -14,7 +15,7 @@ def estimate(
     loss: Tensor,
     networks: nn.Module,
     *,
-    entropy: float,
+    decisions: Decisions,
     rewards: Sequence[float] = (),
     expected_reward: float | None = None,
     samples: Samples | None = None,
@@ -26,7 +27,7 @@ def estimate(
         gradient=torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy(),
         loss=float(loss.detach()),
         rewards=tuple(rewards),
-        entropy=entropy,
+        decisions=decisions,
         expected_reward=expected_reward,
         samples=samples,
     )

@@ -37,7 +37,7 @@ class DiscreteSac:
     def __init__(
         self, observation: Observation, num_levels: int, network: NetworkSettings, settings: GradientSettings, seed: int
     ) -> None:
-        self.settings, self.num_levels = settings, num_levels
+        self.settings, self.num_levels, self._owed = settings, num_levels, 0.0
         self.nodes = torch.from_numpy(observation.nodes)
         self.one, self.many = neighbours_of(observation), neighbours_of(observation, settings.batch)
         with torch_seed(seed):
@@ -59,6 +59,13 @@ class DiscreteSac:
             self._step(self.actor_adam, self.actor_loss(random))
             if self.settings.mode == "paper":
                 soft_update(self.target, self.critic, self.settings.tau)
+
+    def learn_for(self, evaluations: int, replay: Replay, random: np.random.Generator) -> None:
+        """The gradient steps that so many evaluations are worth; what is left of one is kept for the next time."""
+        self._owed += evaluations * self.settings.gradient_steps
+        while self._owed >= 1:
+            self._owed -= 1
+            self.learn(replay, random)
 
     def targets(self, rewards: Tensor, random: np.random.Generator) -> Tensor:
         """What the critic shall say, [batch]. An episode ends with its only decision; so the reward alone in mode
@@ -111,9 +118,10 @@ class DiscreteSac:
         return weights_of(self.actor)
 
     def state(self) -> dict[str, Any]:
-        return {name: part.state_dict() for name, part in self._parts().items()}
+        return {"owed": self._owed, **{name: part.state_dict() for name, part in self._parts().items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
+        self._owed = state["owed"]
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
 
@@ -168,8 +176,7 @@ class Pg:
 
     def generation(self) -> None:
         taken = act_and_remember(self.sac, self.environment, self.replay, self.random)
-        for _ in range(round(taken * self.sac.settings.gradient_steps)):
-            self.sac.learn(self.replay, self.random)
+        self.sac.learn_for(taken, self.replay, self.random)
 
     def best_policy(self) -> GraphGenome:
         return GraphGenome(weights=self.sac.weights(), actor=NetworkActor(self.sac.actor, self.observation))

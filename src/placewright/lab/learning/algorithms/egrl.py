@@ -64,8 +64,7 @@ class Egrl:
             return
         self.evolution.next_generation(self.random)
         taken += act_and_remember(self.sac, self.environment, self.replay, self.random)
-        for _ in range(round(taken * self.sac.settings.gradient_steps)):
-            self.sac.learn(self.replay, self.random)
+        self.sac.learn_for(taken, self.replay, self.random)
         self.evolution.replace_weakest(GraphGenome(weights=self.sac.weights(), actor=self._template.actor))
 
     def best_policy(self) -> GraphGenome | None:

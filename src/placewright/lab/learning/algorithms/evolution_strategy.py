@@ -44,7 +44,7 @@ class EvolutionStrategy:
             gradient=gradient.astype(np.float32),
             loss=-float(rewards.mean()),
             rewards=tuple(rewards.ravel().tolist()),
-            entropy=0.0,
+            decisions=None,
             expected_reward=None,
         )
 

@@ -22,6 +22,6 @@ class Imitation:
         """Each op's action counts as much as any other's, and the demonstration by its weight. No seed matters."""
         demonstration = environment.demonstration
         distribution = self.network.distribution(environment.observation)
-        log_probability, entropy = distribution.evaluate([demonstration.actions])
+        log_probability, decisions = distribution.evaluate([demonstration.actions])
         loss = -demonstration.weight * log_probability[0] / environment.problem.core.num_ops
-        return estimate(loss, self.networks, entropy=entropy)
+        return estimate(loss, self.networks, decisions=decisions)

@@ -12,6 +12,7 @@ from torch import nn
 
 from placewright.lab.learning.algorithms.differentiation import estimate
 from placewright.lab.learning.algorithms.ppo import clipped_gain, standard_advantage
+from placewright.lab.learning.decisions import Decisions
 from placewright.lab.learning.placers.placement_policy import Likelihood
 from placewright.lab.learning.protocols import (
     ActionDistribution,
@@ -27,6 +28,9 @@ class DecisionDistribution(ActionDistribution, Protocol):
     """Of actions whose decisions have a probability each."""
 
     def likelihood(self, actions: Sequence[Actions]) -> Likelihood: ...
+
+    @property
+    def decisions(self) -> Decisions: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,20 +52,20 @@ class PpoGradient:
         actions = tuple(distribution.sample(seed) for seed in seeds)
         guides = [self.network.guide(problem, observation, each) for each in actions]
         rewards = tuple(environment.rewards(guides, seeds))
-        likelihood = distribution.likelihood(actions)
-        drawn = likelihood.log_probability.detach().numpy()
-        return self._estimate(likelihood, Samples(actions=actions, rewards=rewards, log_probability=drawn))
+        drawn = distribution.likelihood(actions).log_probability.detach().numpy()
+        return self._estimate(distribution, Samples(actions=actions, rewards=rewards, log_probability=drawn))
 
     def gradient_again(self, environment: Environment, samples: Samples) -> GradientEstimate:
-        return self._estimate(self._distribution(environment).likelihood(samples.actions), samples)
+        return self._estimate(self._distribution(environment), samples)
 
     def _distribution(self, environment: Environment) -> DecisionDistribution:
         found: DecisionDistribution = self.network.distribution(environment.observation)  # type: ignore[assignment]
         return found
 
-    def _estimate(self, now: Likelihood, samples: Samples) -> GradientEstimate:
+    def _estimate(self, distribution: DecisionDistribution, samples: Samples) -> GradientEstimate:
+        now = distribution.likelihood(samples.actions)
         advantage = torch.from_numpy(standard_advantage(-np.array(samples.rewards)))
         before = torch.from_numpy(samples.log_probability)
-        entropy = now.entropy.mean()
-        loss = -clipped_gain(now.log_probability, before, advantage, self.clip) - self.entropy * entropy
-        return estimate(loss, self.networks, rewards=samples.rewards, entropy=float(entropy.detach()), samples=samples)
+        gain = clipped_gain(now.log_probability, before, advantage, self.clip)
+        loss = -gain - self.entropy * now.entropy.mean()
+        return estimate(loss, self.networks, rewards=samples.rewards, decisions=distribution.decisions, samples=samples)

@@ -32,7 +32,7 @@ class Reinforce:
         guides = [self.network.guide(problem, observation, each) for each in actions]
         rewards = torch.tensor(environment.rewards(guides, seeds))
 
-        log_probability, entropy = distribution.evaluate(actions)
+        log_probability, decisions = distribution.evaluate(actions)
         loss = -(_advantages(rewards, expected) * log_probability).mean()
         if expected is not None:
             loss = loss + self.value_weight * ((rewards - expected) ** 2).mean()
@@ -40,7 +40,7 @@ class Reinforce:
             loss,
             self.networks,
             rewards=rewards.tolist(),
-            entropy=entropy,
+            decisions=decisions,
             expected_reward=None if expected is None else float(expected.detach()),
         )
 

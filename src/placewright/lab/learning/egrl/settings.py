@@ -85,7 +85,7 @@ class GradientSettings:
     discount
         Of the critic's target. An episode has one step, so in mode "fixed" nothing follows it and no discount matters.
     gradient_steps
-        Per evaluation of a generation.
+        Per evaluation. What a generation leaves of one is kept for the next.
     """
 
     replay: int = 100_000

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from placewright.lab.learning.decisions import Decisions, decisions_of
 from placewright.lab.learning.gdp.observation import Observation
 from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
 from placewright.lab.learning.placers.shared_noise import choices
@@ -37,9 +38,12 @@ class DeviceDistribution:
         devices = torch.from_numpy(np.stack([each[:, 0] for each in actions]))
         return likelihood(self._logits.expand(len(devices), -1, -1), devices)
 
-    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
-        found = self.likelihood(actions)
-        return found.log_probability.sum(1), float(found.entropy.mean().detach())
+    @property
+    def decisions(self) -> Decisions:
+        return decisions_of([torch.log_softmax(self._logits, 1)], logits=self._logits)
+
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
+        return self.likelihood(actions).log_probability.sum(1), self.decisions
 
 
 class GraphPolicy:

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import placewright._core as _core
 from placewright.guide import Placement
+from placewright.lab.learning.decisions import Decisions
 from placewright.lab.learning.learned_list.clusters import Clusters
 from placewright.lab.learning.learned_list.policy import EARLIEST_FIRST, scored
 from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
@@ -60,9 +61,9 @@ class PairDistribution:
         """Always the likeliest pair; no seed matters."""
         return self._actions(None)
 
-    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
         log_probability, entropy = zip(*map(self._evaluate, actions), strict=True)
-        return torch.stack(log_probability), float(np.mean(entropy))
+        return torch.stack(log_probability), Decisions(entropy=float(np.mean(entropy)))
 
     def _actions(self, seed: int | None) -> Actions:
         device_of, ops = scored(self._observation.core, self._network.arrays(), self._network.window, seed)

@@ -29,13 +29,15 @@ class PolicyConfiguration:
     knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. "autoregressive": the graph
     network, then a recurrent one over the ops in that order, which gets the actions of the op before (A.8).
     objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
-    hidden layers. aggregation: of messages at an op. update: how they change its state, added to it or by a gated
-    recurrent unit.
+    hidden layers. aggregation: of messages at an op. update: how they change its state: what a network makes of both is
+    added to it, as A.15 says, or takes its place, as equation 1 is printed, or a gated recurrent unit does it (A.16).
     placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
     has not: with_affinities: whether smoothed affinities are among the features (smoothed_affinity.py, or
     memory_affinity.py where peak memory is the objective). action_selection: "sample" by their probabilities, as the
     paper's actions are, or "mean": the level nearest to the mean of a choice's levels, so that a mean says how sure the
     policy is. warm_start: whether what the search for features found is among the first individuals of the guided one.
+    normalisation: "graph" for states that are centred and scaled over the ops of the graph before actions are made of
+    them, so that what all ops have in common does not drown what tells them apart.
     """
 
     objective: Objective
@@ -44,7 +46,7 @@ class PolicyConfiguration:
     rounds: int = 16
     width: int = 32
     aggregation: Literal["sum", "mean"] = "sum"
-    update: Literal["residual", "gru"] = "residual"
+    update: Literal["residual", "gru", "plain"] = "residual"
     placement_levels: int = 2
     scheduling_levels: int = 16
     transfer_levels: int = 0
@@ -53,6 +55,7 @@ class PolicyConfiguration:
     with_affinities: bool = False
     action_selection: ActionSelection = "sample"
     warm_start: bool = False
+    normalisation: Literal["none", "graph"] = "none"
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -62,8 +65,10 @@ class PolicyConfiguration:
             )
         if self.network not in get_args(Network):
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
-        if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru"):
+        if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru", "plain"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
+        if self.normalisation not in ("none", "graph"):
+            raise InputError(f"normalisation is '{self.normalisation}'; known are none, graph")
         if self.action_selection not in get_args(ActionSelection):
             raise InputError(
                 f"action_selection is '{self.action_selection}'; known are {', '.join(get_args(ActionSelection))}"

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from placewright.lab.learning.decisions import Decisions, decisions_of, mean_decisions
 from placewright.lab.learning.protocols import Actions
 from placewright.lab.learning.regal.forward import Logits
 from placewright.lab.learning.regal.policy import choose, sample
@@ -36,18 +37,16 @@ class LevelDistribution:
     def choose(self, seed: int) -> Actions:
         return choose(self._logits, self._network.configuration, seed)
 
-    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, float]:
-        by_sample = self._log_probabilities(actions)
+    def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
+        # One row of logits for each sample, or one for all where they depend on no actions.
+        logits = self._network(self._states, torch.from_numpy(np.stack(actions)))
+        found = [self._of_choices(of_sample) for of_sample in logits]
+        by_sample = found * (len(actions) // len(found))
         log_probability = torch.stack(
             [_of_actions(choices, taken) for choices, taken in zip(by_sample, actions, strict=True)]
         )
-        return log_probability, float(np.mean([_entropy(choices) for choices in by_sample]))
-
-    def _log_probabilities(self, actions: Sequence[Actions]) -> list[list[Tensor]]:
-        """For each sample, from its actions, [ops, choices]; the same for all where they depend on no actions."""
-        logits = self._network(self._states, torch.from_numpy(np.stack(actions)))
-        found = [self._of_choices(of_sample) for of_sample in logits]
-        return found * (len(actions) // len(found))
+        decisions = [decisions_of(choices, self._states, own) for choices, own in zip(found, logits, strict=True)]
+        return log_probability, mean_decisions(decisions)
 
     def _of_choices(self, logits: Tensor) -> list[Tensor]:
         """[ops, levels] for each choice, [1, levels] for one that ops make together."""
@@ -55,11 +54,6 @@ class LevelDistribution:
         if self._space.elite_bias_levels:
             choices.append(together.mean(0, keepdim=True))
         return [torch.log_softmax(choice, 1) for choice in choices]
-
-
-def _entropy(log_probabilities: Sequence[Tensor]) -> float:
-    """Of all choices of an op, mean over ops."""
-    return sum(float(-(p.exp() * p).detach().sum(1).mean()) for p in log_probabilities)
 
 
 def _of_actions(log_probabilities: Sequence[Tensor], actions: Actions) -> Tensor:

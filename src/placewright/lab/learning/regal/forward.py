@@ -13,6 +13,8 @@ from placewright.lab.learning.regal.features import Features
 Float = NDArray[np.float32]
 Int = NDArray[np.int64]
 Weights = Mapping[str, Float]
+#: Added to the variance of a state over the ops of a graph.
+NORMALISATION_EPSILON = 1e-5
 
 
 class LogitsInOrder:
@@ -52,6 +54,9 @@ Logits = Float | LogitsInOrder
 def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Logits:
     """What `sample` draws from. weights: as PolicyNetwork names them."""
     states = (_sequence_states if configuration.network == "sequence" else _graph_states)(weights, configuration, graph)
+    if configuration.normalisation == "graph":
+        centred = states - states.mean(0)
+        states = centred / np.sqrt(np.square(centred).mean(0) + NORMALISATION_EPSILON)
     if configuration.network == "autoregressive":
         return LogitsInOrder(weights, states, configuration.action_space.levels)
     return _two_layers(weights, "act", states)
@@ -108,7 +113,8 @@ def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: F
         if configuration.update == "gru":
             state = _gated(weights, "states.update", messages, state)
         else:
-            state = state + _two_layers(weights, "states.update", np.hstack([state, messages]))
+            made = _two_layers(weights, "states.update", np.hstack([state, messages]))
+            state = state + made if configuration.update == "residual" else made
     return state
 
 

@@ -13,7 +13,7 @@ from placewright.lab.learning.protocols import Actions
 from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.distribution import LevelDistribution
 from placewright.lab.learning.regal.features import NUM_EDGE_FEATURES, Context, Features
-from placewright.lab.learning.regal.forward import Logits, LogitsInOrder
+from placewright.lab.learning.regal.forward import NORMALISATION_EPSILON, Logits, LogitsInOrder
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 
@@ -129,13 +129,18 @@ class GraphNetwork(nn.Module):
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
         width = configuration.width
-        self.rounds, self.is_gated = configuration.rounds, configuration.update == "gru"
+        self.rounds, self.kind = configuration.rounds, configuration.update
         self.is_mean = configuration.aggregation == "mean"
         self.encode_op = TwoLayers(configuration.num_op_features, width, width)
         self.encode_edge = TwoLayers(NUM_EDGE_FEATURES, width, width)
         self.along = MessageLayers(width)
         self.against = MessageLayers(width)
-        self.update = nn.GRUCell(width, width) if self.is_gated else _silent(TwoLayers(2 * width, width, width))
+        self.update: nn.Module
+        if self.kind == "gru":
+            self.update = nn.GRUCell(width, width)
+        else:
+            layers = TwoLayers(2 * width, width, width)
+            self.update = _silent(layers) if self.kind == "residual" else layers
 
     def forward(self, batch: Batch) -> Tensor:
         """-> [ops, width]"""
@@ -145,9 +150,11 @@ class GraphNetwork(nn.Module):
         messages = Messages(batch, self.along, self.against, self.encode_edge(batch.edge), self.is_mean)
         for _ in range(self.rounds):
             received = messages.received(state)
-            state = (
-                self.update(received, state) if self.is_gated else state + self.update(torch.cat([state, received], 1))
-            )
+            if self.kind == "gru":
+                state = self.update(received, state)
+            else:
+                made = self.update(torch.cat([state, received], 1))
+                state = state + made if self.kind == "residual" else made
         return state
 
 
@@ -186,6 +193,7 @@ class PolicyNetwork(nn.Module):
     def forward(self, states: Tensor, actions: Tensor | None = None) -> Tensor:
         """states: [ops, width]. actions: samples of one graph, int64 [samples, ops, choices], for a recurrent network.
         -> [samples, ops, num logits], or where they are independent of actions [1, ops, num logits]"""
+        states = self._normalised(states)
         if self.recurrent is None:
             return self.act(states)[None]
         assert actions is not None
@@ -205,7 +213,14 @@ class PolicyNetwork(nn.Module):
         if self.recurrent is None:
             return self(states)[0].detach().numpy()
         weights = {name: weight.detach().numpy() for name, weight in self.named_parameters()}
-        return LogitsInOrder(weights, states.detach().numpy(), self.levels)
+        return LogitsInOrder(weights, self._normalised(states).detach().numpy(), self.levels)
+
+    def _normalised(self, states: Tensor) -> Tensor:
+        """Of one graph."""
+        if self.configuration.normalisation == "none":
+            return states
+        centred = states - states.mean(0)
+        return centred / (centred.square().mean(0) + NORMALISATION_EPSILON).sqrt()
 
 
 class ValueNetwork(nn.Module):
@@ -217,6 +232,8 @@ class ValueNetwork(nn.Module):
         self.states = network_of_states(configuration)
         self.of_op = TwoLayers(width, width, width)
         self.of_graph = TwoLayers(width, width, 1)
+        # Rewards are near -1, those of the search without guidance: a first guess of 0 costs thousands of steps.
+        nn.init.constant_(self.of_graph.out.bias, -1.0)
 
     def forward(self, observation: Context) -> Tensor:
         """-> one number"""

@@ -1,0 +1,58 @@
+"""Whether a policy in training decides: how much its decisions differ between ops, and how large its numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What a distribution of actions looks like on one graph.
+
+    entropy: of all actions of an op, in nats, mean over ops. variation: total variation between the probabilities of an
+    op's action and their mean over the ops of the graph, mean over ops and choices: 0 where all ops are decided alike,
+    at most 1; None where ops are not decided one by one. state_rms, logit_rms: root mean square of the states and
+    logits behind it; None where it has none.
+    """
+
+    entropy: float
+    variation: float | None = None
+    state_rms: float | None = None
+    logit_rms: float | None = None
+
+
+def decisions_of(choices: Sequence[Tensor], states: Tensor | None = None, logits: Tensor | None = None) -> Decisions:
+    """Of logarithms of probabilities, [ops, levels] for each choice of an op; [1, levels] for one that ops share."""
+    logs = [choice.detach() for choice in choices]
+    of_ops = [log.exp() for log in logs if len(log) > 1]
+    apart = [float((each - each.mean(0)).abs().sum(1).mean()) / 2 for each in of_ops]
+    return Decisions(
+        entropy=sum(float(-(log.exp() * log).sum(1).mean()) for log in logs),
+        variation=sum(apart) / len(apart) if apart else None,
+        state_rms=None if states is None else _rms(states),
+        logit_rms=None if logits is None else _rms(logits),
+    )
+
+
+def mean_decisions(found: Sequence[Decisions]) -> Decisions:
+    """Of several graphs or samples; what one of them lacks the mean lacks, too."""
+    return Decisions(
+        entropy=sum(each.entropy for each in found) / len(found),
+        variation=_mean([each.variation for each in found]),
+        state_rms=_mean([each.state_rms for each in found]),
+        logit_rms=_mean([each.logit_rms for each in found]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.detach().square().mean().sqrt())

@@ -1,0 +1,51 @@
+"""Whether a training learns, by its records: what stops one that cannot, and what its policy says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: States and logits of trainings that learned stay below 10 and 20; of those that ended in constants they were 90 and
+#: more, and softmax has no gradient left (docs/lab/notes/policies.md).
+MOST_STATE_RMS, MOST_LOGIT_RMS = 1000.0, 40.0
+#: Below it all ops are decided alike. Policies that learned have 0.1 and more.
+LEAST_VARIATION = 0.01
+#: Of the entropy that the policy began with: below it the policy has made up its mind.
+DECIDED_ENTROPY = 0.5
+#: So many lines of the records in a row must say the same.
+LINES = 3
+
+Line = Mapping[str, Any]
+
+
+def reason_to_stop(lines: Sequence[Line]) -> str | None:
+    """Why nothing more can be learned; None where the training may go on. lines: of the records, in order."""
+    facts = [line for line in lines if "entropy" in line]
+    last = facts[-LINES:]
+    if len(last) < LINES:
+        return None
+    if all(line.get("logit_rms", 0.0) > MOST_LOGIT_RMS or line.get("state_rms", 0.0) > MOST_STATE_RMS for line in last):
+        state, logit = (last[-1].get(name, 0.0) for name in ("state_rms", "logit_rms"))
+        return f"its states and logits have grown to {state:.3g} and {logit:.3g} in the root mean square"
+    decided = DECIDED_ENTROPY * facts[0]["entropy"]
+    if all(line["entropy"] < decided and is_constant(line) for line in last):
+        return f"it decides alike for every op: their decisions differ by {last[-1]['variation']:.2g} of 1"
+    return None
+
+
+def is_constant(line: Line) -> bool:
+    """Whether decisions do not depend on the op."""
+    variation = line.get("variation")
+    return isinstance(variation, float) and variation < LEAST_VARIATION
+
+
+def what_was_learned(lines: Sequence[Line], stopped: str | None) -> dict[str, Any]:
+    """For the record of the policy: how its decisions vary, its mean drawn reward beside that at the start."""
+    facts = [line for line in lines if "entropy" in line]
+    rewards = [line["reward"] for line in facts if "reward" in line]
+    found: dict[str, Any] = {"stopped": stopped}
+    if facts:
+        found |= {name: facts[-1][name] for name in ("entropy", "variation") if name in facts[-1]}
+    if rewards:
+        found |= {"first_reward": rewards[0], "last_reward": rewards[-1]}
+    return found
