@@ -1,6 +1,7 @@
 """Inception-v3 of torchvision: one inference and one training step with Adam, batch 32, float32.
 
-The graphs that are kept were captured of the same network written out in other modules: their layers have other names.
+The training step that is kept was captured of the same network written out in other modules: its layers have other
+names.
 """
 
 from __future__ import annotations
