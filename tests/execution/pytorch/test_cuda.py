@@ -308,6 +308,23 @@ def test_what_a_module_writes_to_in_inference_mode_is_written(gpus: StandIns) ->
                 each.calls[0].mul_(2)
 
 
+class Column(nn.Module):
+    """Of what it computes it returns every fourth element."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Of a 3 x 4 matrix the third column."""
+        return torch.tanh(x)[:, 2:3]
+
+
+@pytest.mark.parametrize("devices", ["cuda:0", "cuda:0,cuda:1"])
+def test_an_output_with_gaps_is_packed_by_the_device_that_holds_it(gpus: StandIns, devices: str) -> None:
+    x = torch.randn(3, 4)
+    with placewright.compile(Column(), (x,), devices=devices, pins={"tanh": 0}, **OPTIONS) as compiled:
+        found = compiled(x)
+        same(found, torch.tanh(x)[:, 2:3])
+        assert found.untyped_storage().nbytes() == found.nbytes
+
+
 def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
     """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
     model, x = tower()

@@ -8,7 +8,8 @@ where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +123,7 @@ class Residents:
         if there is driver:
             return value
         if there is not None:
-            return moved(value, there.brought)
+            return _copied(value, driver, there.brought)
         assert driver is not None
         return _brought_home(value, driver)
 
@@ -159,7 +160,7 @@ class Residents:
                 too_little_memory(f"{where} has too little memory for a copy of '{name}'"),
                 torch.inference_mode(False),
             ):
-                copy = _brought_home(own, holder) if driver is None else moved(own, driver.brought)
+                copy = _brought_home(own, holder) if driver is None else _copied(own, holder, driver.brought)
             known = self._copies[driver, tensor] = _Copy(of=own, version=_version(own), tensor=copy)
         return known.tensor
 
@@ -189,9 +190,15 @@ def _holder_of(tensor: Any, drivers: Sequence[Driver]) -> Driver | None:
 def _brought_home(tensor: Any, driver: Driver | None) -> Any:
     """In memory of the host, when the copy is done."""
     assert driver is not None
-    copy = moved(tensor, driver.sent_home)
+    copy = _copied(tensor, driver, driver.sent_home)
     driver.finish(driver.recorded(driver.current_stream()))
     return copy
+
+
+def _copied(tensor: Any, holder: Driver | None, move: Callable[[Any], Any]) -> Any:
+    """A copy, launched by the accelerator that holds the tensor: where that has gaps, it is packed there first."""
+    with contextlib.nullcontext() if holder is None else holder.on(holder.current_stream()):
+        return moved(tensor, move)
 
 
 def _version(tensor: Any) -> int:
