@@ -9,7 +9,7 @@ import logging
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from placewright.execution.pytorch.recomputation import partition
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.importers.torch_kernels import kernels_kept
+from placewright.importers.torch_ops import only_acts, sentence_on_effects
 from placewright.machine import Machine
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
@@ -104,6 +105,9 @@ def _compiled(module: Any, example_inputs: Sequence[Any], options: Mapping[str, 
             "'.data =' gives a tensor that outlives the call other memory, which a plan cannot do; write to it by "
             "copy_ under torch.no_grad()"
         )
+    called = [node.target for graph in _graphs_of(module) for node in graph.nodes if node.op == "call_function"]
+    if (acting := next(filter(only_acts, called), None)) is not None:
+        raise InputError(sentence_on_effects(acting))
     profile = Profile(None)
     machine, _ = profile.machine(devices)
     workers, places = _shared(machine)
@@ -117,6 +121,11 @@ def _compiled(module: Any, example_inputs: Sequence[Any], options: Mapping[str, 
         return make_boxed_func(_PerShape(graph, planned) if _is_open(graph) else planned(graph))  # type: ignore[no-any-return]
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, partition_fn=partition)(module, example_inputs)
+
+
+def _graphs_of(module: torch.nn.Module) -> Iterator[Any]:
+    """The graph of what PyTorch captured, and those of the code that its calls hold."""
+    return (each.graph for each in module.modules() if isinstance(each, torch.fx.GraphModule))
 
 
 def _moves_an_input(node: Any) -> bool:

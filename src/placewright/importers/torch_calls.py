@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils import checkpoint
 
+from placewright.importers.torch_ops import only_acts, sentence_on_effects
 from placewright.importers.torch_origin import is_model_code, without_directory
 from placewright.support.errors import InputError
 
@@ -80,6 +81,8 @@ class Calls(TorchFunctionMode):
                 f"forward registers a hook on a tensor (in {_place()}), and what that does beside returning a gradient "
                 f"would be done only once; {BACKEND}"
             )
+        if self._is_strict and only_acts(function):
+            raise InputError(f"{sentence_on_effects(function)} (in {_place()})")
         of_data = name == "__set__" and getattr(function.__self__, "__name__", "") == "data"
         if self._is_strict and (of_data or name in _MEMORY):
             _refuse_memory(".data =" if of_data else name)

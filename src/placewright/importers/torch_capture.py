@@ -13,7 +13,7 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.torch_dtypes import correct_dtypes
-from placewright.importers.torch_ops import bodies_of, draws_random_numbers
+from placewright.importers.torch_ops import bodies_of, draws_random_numbers, sentence_on_effects
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_trace import Trace
 from placewright.support.errors import InputError, shown
@@ -137,10 +137,7 @@ def _check_effects(nodes: Iterable[Any]) -> None:
     """Raises InputError for a call that does something beside computing its results, such as raising an error."""
     for node in nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects":
-            raise InputError(
-                f"the op {node.args[1]} does something beside computing its results, such as a check of their values, "
-                "and plans cannot run it"
-            )
+            raise InputError(sentence_on_effects(node.args[1]))
 
 
 def _check_gradients(trace: Trace, trained: set[str]) -> None:

@@ -76,6 +76,14 @@ _ELEMENTWISE_NAMES = """
 """
 _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 
+#: Ops that give nothing and write to nothing, and whose work is done when a module has been traced for its shapes.
+_DONE_IN_TRACING = frozenset(
+    {
+        *("aten::_assert_tensor_metadata", "aten::_assert_scalar", "profiler::_record_function_exit"),
+        *("aten::sym_constrain_range", "aten::sym_constrain_range_for_size"),
+    }
+)
+
 
 def describe(node: Any) -> tuple[str, Attributes]:
     """Kind and attributes of one traced call; kind "other" when neither schema nor table knows it."""
@@ -113,6 +121,28 @@ def draws_random_numbers(node: Any) -> bool:
         return False
     arguments = arguments_of(node)
     return not (arguments.get("dropout_p") == 0.0 or arguments.get("train") is False)
+
+
+def only_acts(target: Any) -> bool:
+    """Whether a call gives nothing and writes to nothing, so that whatever it does is beside that: a check of values,
+    or what an op of the user's own does. Tracers drop it."""
+    if target is torch._assert_async:
+        return True
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return any(only_acts(getattr(target, name)) for name in target.overloads())
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    schema = target._schema
+    return not schema.returns and not schema.is_mutable and schema.name not in _DONE_IN_TRACING
+
+
+def sentence_on_effects(target: Any) -> str:
+    """Why a call that does something beside computing its results is refused."""
+    name = getattr(target, "__name__", "") if target is torch._assert_async else target
+    return (
+        f"the op {name} does something beside computing its results, such as a check of their values, and plans cannot "
+        "run it"
+    )
 
 
 def may_draw(node: Any) -> bool:

@@ -8,6 +8,7 @@ import copy
 import itertools
 import pickle
 import random
+import re
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -833,6 +834,46 @@ def test_a_refusal_leaves_no_tensor_of_its_own_outside_of_the_module(keep: Calla
     assert LAST is None
 
 
-def test_an_op_that_checks_values_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"^the op aten._linalg_check_errors.default does something beside computing"):
-        placewright.compile(Wrapped(lambda _, value: torch.linalg.inv(value[:, :8])), x(), **QUICK)
+def told(value: torch.Tensor) -> None:
+    """An op of one's own that gives nothing."""
+    CALLS.append(value.shape)
+
+
+CALLS: list[Any] = []
+torch.library.custom_op("placewright_tests::told", told, mutates_args=()).register_fake(lambda value: None)
+
+
+@pytest.mark.parametrize(
+    ("op", "act"),
+    [
+        ("aten._linalg_check_errors.default", lambda value: torch.linalg.inv(value[:, :8])),
+        ("aten._print", lambda value: torch.ops.aten._print("read")),
+        ("_assert_async", lambda value: torch._assert_async(value.sum() < 0, "not below zero")),
+        ("placewright_tests.told", lambda value: torch.ops.placewright_tests.told(value)),
+    ],
+)
+def test_an_op_that_does_something_beside_its_results_is_refused_by_name(
+    op: str, act: Callable[[torch.Tensor], Any]
+) -> None:
+    """Tracers drop those that give nothing, or hand a token from one to the next."""
+
+    def then(_: Any, value: torch.Tensor) -> torch.Tensor:
+        given = act(value)
+        return value * 2 if given is None else given
+
+    sentence = f"^the op {re.escape(op)} does something beside computing its results"
+    with pytest.raises(InputError, match=sentence):
+        placewright.compile(Wrapped(then), x(), **QUICK)
+    with pytest.raises(InputError, match=sentence), torch.no_grad():
+        torch.compile(Wrapped(then), backend="placewright", options=QUICK)(x())
+    assert CALLS == []
+
+
+def test_a_region_with_a_name_for_profilers_runs() -> None:
+    def then(_: Any, value: torch.Tensor) -> torch.Tensor:
+        with torch.profiler.record_function("doubled"):
+            return value * 2
+
+    model = Wrapped(then)
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        assert torch.equal(compiled(x()), model(x()))
