@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -235,11 +235,12 @@ def layers_noted(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def without_checkpoints(*, is_strict: bool) -> Iterator[None]:
+def without_checkpoints(written: Callable[[], Any] | None, *, is_strict: bool) -> Iterator[None]:
     """`torch.utils.checkpoint` keeps what it would drop: the numbers are the same, and what is recomputed is a plan's
     to say. Its recomputation reads and sets the generator of random numbers, which no traced call can show.
 
-    is_strict: whether one that draws other numbers when it recomputes is an error.
+    written: what has been written so far that outlives the call; None where nothing will be recomputed. is_strict:
+    whether one that draws other numbers when it recomputes, or writes a second time, is an error.
     """
 
     def check(preserves: bool) -> None:
@@ -249,9 +250,20 @@ def without_checkpoints(*, is_strict: bool) -> Iterator[None]:
                 "recomputes; leave the argument out"
             )
 
+    @contextmanager
+    def writing_nothing() -> Iterator[None]:
+        before = written() if written else None
+        yield
+        if is_strict and written and written() != before:
+            raise InputError(
+                "forward has a checkpoint around code that writes to what outlives the call, such as the statistics of "
+                "a batch normalization, which PyTorch writes again when it recomputes; leave that code out of it"
+            )
+
     def kept(function: Any, preserve: bool, *args: Any, **kwargs: Any) -> Iterator[None]:
         check(preserve)
-        yield
+        with writing_nothing():
+            yield
 
     class Kept:
         @staticmethod
@@ -259,7 +271,8 @@ def without_checkpoints(*, is_strict: bool) -> Iterator[None]:
             check(preserve)
             tensors = [value for value in args if isinstance(value, torch.Tensor)]
             # Where none of its arguments wants a gradient, this sort of checkpoint gives none to the parameters.
-            with torch.set_grad_enabled(torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
+            wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+            with torch.set_grad_enabled(wanted), writing_nothing() if wanted else nullcontext():
                 return function(*args)
 
     before = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction

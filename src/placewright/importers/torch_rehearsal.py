@@ -103,6 +103,9 @@ class Rehearsal:
         stand_ins = {id(tensor): mode.from_tensor(tensor) for tensor in every}
         outside: list[tuple[Any, Any, int]] = []
         made: list[weakref.ref[Any]] = []
+        if self._to_run:
+            for tensor in every:
+                _check_plain(tensor)
         known = [*self._model.modules(), *(each for _, each in self._held.containers()), self._held.values]
         #: Where forward found tensors outside of the module, before it could put others there.
         places: list[Place] = []
@@ -110,6 +113,8 @@ class Rehearsal:
         def unknown(tensor: Any) -> Any:
             if isinstance(tensor, FakeTensor):
                 return tensor
+            if self._to_run:
+                _check_plain(tensor)
             fake = stand_ins[id(tensor)] = mode.from_tensor(tensor)
             outside.append((tensor, fake, fake._version))
             if not isinstance(tensor, nn.Parameter):  # Nobody makes a new one in forward, and looking takes a while.
@@ -129,7 +134,10 @@ class Rehearsal:
             differentiable = _require_gradients(output)
             assigned = [Assigned(slot=slot, differentiable=_require_gradients(new)) for slot, _, new in changes]
             if self._to_run:
-                del output, loss, changes
+                names = {id(tensor): f"'{shown(slot.name)}'" for slot, tensor in held}
+                for tensor in (*every, *(tensor for tensor, _, _ in outside)):
+                    _refuse_another_shape(tensor, stand_ins[id(tensor)], names.get(id(tensor), "a tensor"))
+                del output, loss, changes, tensor
                 forget_unreached(places)
                 _refuse_replaced(places)
                 _refuse_kept(made, [*stand_ins.values()])
@@ -206,7 +214,8 @@ class Rehearsal:
                 slot.set(value)
             during = Held(self._model)
             with ExitStack() as stack:
-                stack.enter_context(without_checkpoints(is_strict=self._to_run))
+                written = partial(_written, stand_ins, during) if self._loss is not None and made is not None else None
+                stack.enter_context(without_checkpoints(written, is_strict=self._to_run))
                 if is_code:
                     stack.enter_context(layers_noted(self._model))
                 stack.enter_context(calls)
@@ -245,6 +254,13 @@ def _first_names(held: Sequence[tuple[Slot, Any]], model: nn.Module) -> list[tup
             first.pop(id(tensor), None)
         first[id(tensor)] = known
     return list(first.values())
+
+
+def _written(stand_ins: Mapping[int, Any], held: Held) -> tuple[Any, ...]:
+    """What has been written to tensors that outlive the call, and to plain values of the module."""
+    versions = {key: tensor._version for key, tensor in stand_ins.items() if tensor._version}
+    values = [(slot.name, new) for slot, _, new in held.changes() if isinstance(new, int | float | str)]
+    return versions, values
 
 
 def _require_gradients(tree: Any) -> tuple[bool, ...]:
@@ -309,6 +325,29 @@ def _refuse_kept(made: Sequence[weakref.ref[Any]], stand_ins: Sequence[Any]) -> 
         raise InputError(
             f"forward keeps a tensor of shape {tuple(tensor.shape)} that it computed{where} outside of the module, "
             f"which a plan would not do; {BACKEND}"
+        )
+
+
+def _check_plain(tensor: Any) -> None:
+    """Raises InputError for a tensor of a class with rules of its own for calls of PyTorch."""
+    kind = type(tensor)
+    has_rules = (
+        kind.__torch_function__ is not torch._C._disabled_torch_function_impl
+        or kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    )
+    if has_rules and kind is not torch.Tensor and not issubclass(kind, FakeTensor):
+        raise InputError(
+            f"a {kind.__name__} is among the tensors that forward reads, and its own rules for calls of PyTorch are "
+            "none of a plan's; give it tensor.as_subclass(torch.Tensor)"
+        )
+
+
+def _refuse_another_shape(tensor: Any, fake: Any, name: str) -> None:
+    """Raises InputError where a stand-in does not lie as its tensor any more."""
+    if tensor.layout == torch.strided and (fake.shape, fake.stride()) != (tensor.shape, tensor.stride()):
+        raise InputError(
+            f"forward changes the shape or the strides of {name} in place, as unsqueeze_ and t_ do, which a planned "
+            f"step would not do; {BACKEND}"
         )
 
 

@@ -877,3 +877,72 @@ def test_a_region_with_a_name_for_profilers_runs() -> None:
     model = Wrapped(then)
     with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
         assert torch.equal(compiled(x()), model(x()))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("a tensor", lambda module, value: value.unsqueeze_(0)[0]),
+        ("'turned'", lambda module, value: value + module.turned.t_().sum(0)),
+        ("'kept.0'", lambda module, value: value + module.kept[0].transpose_(0, 1).sum(0)),
+    ],
+)
+def test_another_shape_in_place_of_what_outlives_the_call_is_refused(
+    name: str, change: Callable[[Any, torch.Tensor], torch.Tensor], training: bool
+) -> None:
+    class Turning(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+            self.register_buffer("turned", torch.ones(16, 16))
+            self.kept = [torch.ones(16, 16)]
+
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.linear(change(self, value))
+            return result
+
+    sentence = f"^forward changes the shape or the strides of {name} in place"
+    with pytest.raises(InputError, match=sentence):
+        placewright.compile(Turning(), x(), training=training, **QUICK)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_around_statistics_is_refused_in_training(reentrant: bool) -> None:
+    """PyTorch updates them twice in a step."""
+    norm = nn.BatchNorm1d(16)
+
+    def then(_: Any, value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = checkpoint(norm, value, use_reentrant=reentrant)
+        return found
+
+    model = Wrapped(then, norm=norm)
+    with pytest.raises(InputError, match=r"^forward has a checkpoint around code that writes to"):
+        placewright.compile(model, x(), training=True, **QUICK)
+    model.eval()
+    with placewright.compile(model, x(), **QUICK) as compiled, torch.no_grad():
+        assert torch.equal(compiled(x()), model(x()))
+
+
+class Doubling(torch.Tensor):
+    """A tensor whose sums are twice as large."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The call, and a sum once more."""
+        found = super().__torch_function__(function, kinds, args, kwargs or {})
+        return found * 2 if function is torch.Tensor.add else found
+
+
+@pytest.mark.parametrize("where", ["an argument", "a parameter", "a global"])
+def test_tensors_with_rules_of_their_own_are_refused(where: str) -> None:
+    given = x().as_subclass(Doubling)
+
+    def then(module: Any, value: torch.Tensor) -> torch.Tensor:
+        return value + (given.add(1) if where == "a global" else 1)
+
+    model = Wrapped(then)
+    if where == "a parameter":
+        model.scale = nn.Parameter(given)
+    with pytest.raises(InputError, match=r"^a Doubling is among the tensors that forward reads"):
+        placewright.compile(model, given if where == "an argument" else x(), **QUICK)
