@@ -38,6 +38,8 @@ _PLAIN = frozenset({bool, int, float, complex, str, torch.dtype})
 _WRITING = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__ipow__"})
 #: Hooks on tensors: whatever they do beside what they return would be done once, while the module is traced.
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+#: What calls that read, set and delete an attribute of a tensor are named.
+_OF_ATTRIBUTES = frozenset({"__get__", "__set__", "__delete__"})
 #: What gives a tensor other memory; below autograd nothing of it is seen.
 _MEMORY = frozenset({"set_", "resize_", "resize_as_", "untyped_storage", "storage"})
 
@@ -65,6 +67,7 @@ class Calls(TorchFunctionMode):
         self._made = made
         self._notes_source = notes_source
         self._is_strict = is_strict
+        self._settings = _settings()
         #: Of each call its name and the plain values among its arguments.
         self.made_with: list[tuple[str, tuple[str, ...]]] = []
 
@@ -83,7 +86,18 @@ class Calls(TorchFunctionMode):
             )
         if self._is_strict and only_acts(function):
             raise InputError(f"{sentence_on_effects(function)} (in {_place()})")
-        of_data = name == "__set__" and getattr(function.__self__, "__name__", "") == "data"
+        attribute = getattr(function.__self__, "__name__", "") if name in _OF_ATTRIBUTES else ""
+        of_data = name == "__set__" and attribute == "data"
+        if self._is_strict and attribute == "grad" and args and self._outlives(args[0]):
+            raise InputError(
+                f"forward reads or sets the gradient of a tensor that outlives the call (in {_place()}), which a plan "
+                f"would do only once; {BACKEND}"
+            )
+        if self._is_strict and _settings() != self._settings:
+            raise InputError(
+                "forward changes PyTorch's default dtype or its choice of deterministic algorithms (before "
+                f"{_place()}), which a planned step would not do; {BACKEND}"
+            )
         if self._is_strict and (of_data or name in _MEMORY):
             _refuse_memory(".data =" if of_data else name)
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
@@ -101,12 +115,21 @@ class Calls(TorchFunctionMode):
             self._made(result)
         return result
 
+    def _outlives(self, tensor: Any) -> bool:
+        """Whether a tensor is one that outlives the call, or its stand-in."""
+        return id(tensor) in self._stand_ins or any(tensor is each for each in self._stand_ins.values())
+
     def instead(self, value: Any) -> Any:
         """The stand-in of a tensor, and any other value as it is."""
         if not isinstance(value, torch.Tensor):
             return value
         stand_in = self._stand_ins.get(id(value))
         return self._unknown(value) if stand_in is None else stand_in
+
+
+def _settings() -> tuple[Any, ...]:
+    """What calls depend on beside their arguments, whoever makes them."""
+    return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
 
 
 def _caller() -> tuple[str, int]:

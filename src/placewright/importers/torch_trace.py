@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from placewright.importers.torch_calls import BACKEND
 from placewright.importers.torch_dropout import input_passed_on
 from placewright.importers.torch_failure import reason
 from placewright.importers.torch_held import Held
@@ -142,6 +143,12 @@ def _trace(
             bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
             with context:
                 result = _call(module, bound)
+            now = pytree.tree_flatten(dict(bound.arguments))
+            if to_run and (now[1] != structure or any(new is not old for new, old in zip(now[0], values, strict=True))):
+                raise InputError(
+                    "forward changes what a list or a dict among its arguments holds, which a plan would not do; "
+                    f"{BACKEND}"
+                )
             if training:
                 return result
             found = returned.read(result, [value for _, value in Held(module).values])

@@ -946,3 +946,66 @@ def test_tensors_with_rules_of_their_own_are_refused(where: str) -> None:
         model.scale = nn.Parameter(given)
     with pytest.raises(InputError, match=r"^a Doubling is among the tensors that forward reads"):
         placewright.compile(model, given if where == "an argument" else x(), **QUICK)
+
+
+def in_double(_: Any, value: torch.Tensor) -> torch.Tensor:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return value + torch.rand(16)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def deterministic(_: Any, value: torch.Tensor) -> torch.Tensor:
+    torch.use_deterministic_algorithms(True)
+    try:
+        return value * 2
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def with_its_gradient(module: Any, value: torch.Tensor) -> torch.Tensor:
+    gradient = module.linear.weight.grad
+    return value if gradient is None else value + gradient.sum()
+
+
+def without_its_gradient(module: Any, value: torch.Tensor) -> torch.Tensor:
+    module.linear.weight.grad = None
+    return value * 2
+
+
+@pytest.mark.parametrize(
+    ("then", "sentence"),
+    [
+        (in_double, r"^forward changes PyTorch's default dtype"),
+        (deterministic, r"^forward changes PyTorch's default dtype or its choice of deterministic algorithms"),
+        (with_its_gradient, r"^forward reads or sets the gradient of a tensor that outlives the call"),
+        (without_its_gradient, r"^forward reads or sets the gradient of a tensor that outlives the call"),
+    ],
+)
+def test_what_forward_reads_or_sets_beside_tensors_is_refused(
+    then: Callable[[Any, torch.Tensor], torch.Tensor], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        placewright.compile(Wrapped(then), x(), training=True, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (lambda: [x()], lambda given, value: given.append(value)),
+        (lambda: [x(), x(2)], lambda given, _: given.pop()),
+        (lambda: {0: x()}, lambda given, value: given.update({0: value})),
+    ],
+)
+def test_an_argument_that_holds_something_else_afterwards_is_refused(
+    make: Callable[[], Any], change: Callable[[Any, torch.Tensor], Any]
+) -> None:
+    class Changing(nn.Module):
+        def forward(self, given: Any) -> torch.Tensor:
+            value: torch.Tensor = given[0] * 2
+            change(given, value)
+            return value
+
+    with pytest.raises(InputError, match=r"^forward changes what a list or a dict among its arguments holds"):
+        placewright.compile(Changing(), (make(),), **QUICK)
