@@ -51,9 +51,8 @@ def test_one_pass_is_the_step_that_is_captured_with_its_optimizer(optimizer: Any
 
 
 @pytest.mark.parametrize("accumulation", [1, 2, 4])
-@pytest.mark.parametrize("sums_at_end", [False, True])
-def test_what_is_held_at_the_peak_is_what_a_simulation_says(accumulation: int, sums_at_end: bool) -> None:
-    graph = training_step(passes(), "adam8bit", accumulation, sums_at_end=sums_at_end)
+def test_what_is_held_at_the_peak_is_what_a_simulation_says(accumulation: int) -> None:
+    graph = training_step(passes(), "adam8bit", accumulation)
     peak, alive = held_at_peak(graph)
     assert peak == measured(graph).peak_memory_bytes
     assert peak == sum(graph.tensors[tensor].held_bytes for tensor in alive)  # no workspaces
@@ -120,15 +119,8 @@ def test_what_a_pass_overwrites_the_next_one_reads() -> None:
 
 def test_the_last_pass_of_a_step_takes_what_the_whole_step_takes() -> None:
     pass_ = passes()
-    alone, whole = last_pass(pass_, "adam"), training_step(pass_, "adam", 4, sums_at_end=True)
+    alone, whole = last_pass(pass_, "adam"), training_step(pass_, "adam", 4)
     assert measured(alone).peak_memory_bytes == measured(whole).peak_memory_bytes
-
-
-def test_sums_as_soon_as_gradients_are_made_hold_no_more_than_sums_at_the_end() -> None:
-    pass_ = passes()
-    soon, late = (training_step(pass_, "sgd", 2, sums_at_end=at_end) for at_end in (False, True))
-    assert measured(soon).peak_memory_bytes <= measured(late).peak_memory_bytes
-    assert measured(soon).step_time_ns == measured(late).step_time_ns
 
 
 @pytest.mark.parametrize(

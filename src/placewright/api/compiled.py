@@ -25,6 +25,7 @@ from placewright.api.module_planner import ModulePlanner
 from placewright.api.profiles import mode_name
 from placewright.api.questions import Answer, Plan, answer
 from placewright.execution.comparison import CalibrationRound, RunComparison
+from placewright.execution.pytorch.accumulation import FoundGradients
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
 from placewright.execution.pytorch.guard import Guard
 from placewright.execution.pytorch.machine import cores_by_device
@@ -36,6 +37,7 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.importers.torch_calls import BACKEND
+from placewright.importers.torch_graph import bytes_added_to
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import default_loss, flatten_arguments
 from placewright.support.errors import InputError, shown
@@ -218,8 +220,9 @@ class Compiled:
         made, tensors = self._made_for(args, kwargs)
         if made.module.step.plan.reruns:
             raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
-        options = self._planner.options_beside(self._bytes_beside(tensors))
         program, parameters = made.program, made.module.parameters.now()
+        beside = self._bytes_beside(program, self._planner.found_gradients(tensors))
+        options = self._planner.options_beside(beside)
         workers = Workers(cores_by_device(self._planner.machine)[:1])
         with self._planner.kept_times() as folder:
             name = mode_name(program.graph)
@@ -317,26 +320,20 @@ class Compiled:
             str(structure),
             modes,
             _context(),
-            self._bytes_beside(tensors),
+            planner.found_gradients(tensors),
         ), tensors
 
-    def _bytes_beside(self, tensors: Sequence[Any]) -> int:
-        """Of the gradients that a training step within a memory limit finds: its own are added to them at its end."""
-        if not self._planner.training or self._planner.optimizer is not None or self._planner.limit is None:
-            return 0
-        holders = {id(tensor): tensor for tensor in (*self._planner.model.parameters(), *tensors)}.values()
-        found = (tensor.grad for tensor in holders if tensor.is_leaf)
-        return sum(gradient.nbytes for gradient in found if gradient is not None and not gradient.is_sparse)
+    def _bytes_beside(self, program: TorchProgram, found: FoundGradients) -> int:
+        """Of the gradients that a step finds and to which its own are added at its end, outside of the program."""
+        return found.num_bytes - bytes_added_to(program.graph)
 
     def _with_room(self, key: Any) -> Made | None:
-        """What was made for a call with fewer gradients beside it, where its plan has room for those of this one."""
-        limit, beside = self._planner.limit, key[-1]
-        for known, made in self._made.items():
-            if beside and known[:-1] == key[:-1] and known[-1] < beside:
-                peak = made.module.step.plan.peak_bytes[0]
-                if limit is not None and peak + beside <= limit:
-                    return made
-        return None
+        """What was made for a call without gradients, where its plan has room for those of this one."""
+        limit, beside = self._planner.limit, key[-1].num_bytes
+        made = self._made.get((*key[:-1], FoundGradients())) if beside else None
+        if made is None or limit is None or made.module.step.plan.peak_bytes[0] + beside > limit:
+            return None
+        return made
 
     def _forget_what_changed(self) -> None:
         """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
@@ -379,9 +376,10 @@ class Compiled:
 
     def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> Made:
         planner = self._planner
-        program = planner.program(args, kwargs, inductor=self._inductor)
+        found = planner.found_gradients(tensors)
+        program = planner.program(args, kwargs, inductor=self._inductor, added_to=found.addable)
         parameters = planner.parameters(program)
-        beside = self._bytes_beside(tensors)
+        beside = self._bytes_beside(program, found)
         options = planner.options_beside(beside)
         if self._measure_placements and planner.given is None:
             options = Runner(

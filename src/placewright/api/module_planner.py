@@ -25,6 +25,7 @@ from placewright.api.profiles import Profile, first_device, of_first_device, tim
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
 from placewright.execution.devices import check_device_count
+from placewright.execution.pytorch.accumulation import FoundGradients, found_gradients
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.optimizer_step import check_hooks_of
@@ -34,6 +35,7 @@ from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
+from placewright.importers.torch_graph import bytes_added_to
 from placewright.importers.torch_stand_in import tensors_of
 from placewright.importers.torch_trace import flatten_arguments
 from placewright.machine import Machine
@@ -131,10 +133,24 @@ class ModulePlanner:
         """Whether steps are replays of a CUDA graph."""
         return self.machine.launch == "graphs"
 
-    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, inductor: bool = False) -> TorchProgram:
+    def found_gradients(self, tensors: Sequence[Any]) -> FoundGradients:
+        """Those that a training step within a memory limit finds, when the module is called with these tensors."""
+        if not self.training or self.optimizer is not None or self.limit is None:
+            return FoundGradients()
+        return found_gradients(self.model, tensors, self.places[0].driver)
+
+    def program(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        inductor: bool = False,
+        added_to: Sequence[str] = (),
+    ) -> TorchProgram:
         """The module as a program for such arguments. Raises InputError where PyTorch cannot trace it.
 
-        inductor: whether Inductor compiles parts of it, which end where something is overwritten.
+        inductor: whether Inductor compiles parts of it, which end where something is overwritten. added_to: parameters
+        whose gradients, which are there when a step begins, the step adds to where it can.
         """
         held = (*self.model.named_parameters(), *self.model.named_buffers())
         check_readable({name: tensor for name, tensor in held if tensor.is_meta}, self.places)
@@ -144,7 +160,9 @@ class ModulePlanner:
         # The caller holds what lies there already; the rest is copied, and freed after its last reader.
         driver, tensors = self.places[0].driver, tensors_of(flatten_arguments(self.model, args, kwargs)[0])
         stay = driver is None or all(driver.holds(tensor) for tensor in tensors)
-        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=stay)
+        # A recorded step would be recorded anew for each gradient that the caller replaces.
+        added = frozenset(() if inductor or self.is_recorded else added_to)
+        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=stay, added_to=added)
         if self.given and match_graph(self.given, with_planned_workspaces(program.graph, self.given)):
             # A graph that was planned before it was to be run knows neither.
             return made(optimizer=self.optimizer)
@@ -193,8 +211,9 @@ class ModulePlanner:
             alone = make_plan(graph, first_device(self.machine), measured=of_first, solver="input-order")
             plan = self.given or plan_beside_one_device(graph, self.machine, times, options)
             if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
-                there = f"; {format_bytes(beside)} of gradients that are there before count, too" if beside else ""
-                raise InputError(f"{shortage_words(plan)}{there}")
+                there = beside + bytes_added_to(graph)
+                also = f"; {format_bytes(there)} of gradients that are there before count, too" if there else ""
+                raise InputError(f"{shortage_words(plan)}{also}")
             plan = Plan.of(plan)
             if self.given is None and self.limit is not None:
                 plan = self._within(graph, plan, times.shared, beside, bytes_above)

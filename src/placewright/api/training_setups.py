@@ -353,8 +353,8 @@ class _Search:
         )
         reruns = rematerialize(one, run, self.keep).reruns
         if several:
-            whole = training_step(way.passes, optimizer, way.accumulation, sums_at_end=True)
-            reruns = tuple(_in_each_pass(reruns, way.passes.graph, way.accumulation))
+            whole = training_step(way.passes, optimizer, way.accumulation)
+            reruns = tuple(_in_each_pass(reruns, way.passes.graph, graph, way.accumulation))
             one = self._problem(whole, way)
         return _setup(way, optimizer, one, reruns)
 
@@ -362,17 +362,23 @@ class _Search:
         return replace(make_problem(graph, way.place.machine), memory_limits_bytes=(way.place.limit_bytes,))
 
 
-def _in_each_pass(reruns: Sequence[Rerun], graph: Graph, count: int) -> Iterator[Rerun]:
-    """The reruns of one pass in each of several. What comes behind a pass needs none."""
+def _in_each_pass(reruns: Sequence[Rerun], graph: Graph, last: Graph, count: int) -> Iterator[Rerun]:
+    """The reruns of the last pass, which adds gradients, in each of several. What comes behind a pass needs none."""
     own = {op.name for op in graph.ops}
+    # Of each op of the last pass, itself or what follows it in every pass.
+    before: dict[str, str] = {}
+    following = ""
+    for op in reversed(last.ops):
+        following = op.name if op.name in own else following
+        before[op.name] = following
     for number in range(1, count + 1):
         for rerun in reruns:
-            if rerun.before in own:
+            if before[rerun.before]:
                 at = rerun.name.rindex("@")
                 yield Rerun(
                     name=f"{rerun.op}#{number}{rerun.name[at:]}",
                     op=f"{rerun.op}#{number}",
-                    before=f"{rerun.before}#{number}",
+                    before=f"{before[rerun.before]}#{number}",
                     tensors=tuple(f"{tensor}#{number}" for tensor in rerun.tensors),
                 )
 

@@ -48,29 +48,27 @@ def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
     return [*codes, *(state(name, (blocks,), "float32", 4 * blocks) for name in ("absmax1", "absmax2"))]
 
 
-def training_step(
-    passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1, *, sums_at_end: bool = False
-) -> Graph:
+def training_step(passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1) -> Graph:
     """A step of several forward and backward passes, whose gradients are added up, and of the optimizer behind them.
 
     accumulation: how many passes. With several, their ops have "#1", "#2" ... behind their names, and all gradients are
     held from the first pass to the end of the step; each further one is added to them as soon as it is made, as
-    autograd does it, or with `sums_at_end` when its pass ends, as a planned step does.
+    autograd does it, and so does a planned step.
     """
     step = _Step(passes)
     if accumulation == 1:
         step.add_pass("", is_last=True)
     for number in range(1, accumulation + 1) if accumulation > 1 else ():
-        step.add_pass(f"#{number}", is_last=number == accumulation, sums_at_end=sums_at_end)
+        step.add_pass(f"#{number}", is_last=number == accumulation)
     return step.done(optimizer)
 
 
 def last_pass(passes: ForwardBackward, optimizer: StepOptimizer) -> Graph:
     """The last pass of a step of several, with the optimizer: where the gradients of the others are held throughout,
-    and its own are added to them when it ends. Its ops have the names of the pass."""
+    and its own are added to them. Its ops have the names of the pass."""
     step = _Step(passes)
     step.hold_gradients()
-    step.add_pass("", is_last=True, sums_at_end=True)
+    step.add_pass("", is_last=True)
     return step.done(optimizer)
 
 
@@ -103,13 +101,13 @@ class _Step:
                 Tensor(name=name, size_bytes=like.size_bytes, shape=like.shape, dtype=like.dtype, role="parameter")
             )
 
-    def add_pass(self, suffix: str, *, is_last: bool, sums_at_end: bool = False) -> None:
+    def add_pass(self, suffix: str, *, is_last: bool) -> None:
         """Another copy of the pass, and what adds its gradients to those before."""
         first = len(self.ops)
         made_of: dict[int, list[int]] = {}
         for parameter, gradient in self.gradients:
             made_of.setdefault(self.graph.producer_of[gradient], []).append(parameter)
-        gradient_of, before = dict(self.gradients), dict(self.total)
+        gradient_of, is_further = dict(self.gradients), bool(self.total)
         self._add_tensors(suffix, is_last=is_last)
         place: dict[int, int] = {}
         for number, op in enumerate(self.graph.ops):
@@ -122,11 +120,9 @@ class _Step:
                     controls=tuple(place[control] for control in op.controls),
                 )
             )
-            if before and not sums_at_end:
+            if is_further:
                 self._add_sums(made_of.get(number, ()), gradient_of, suffix)
-        if before and sums_at_end:
-            self._add_sums(gradient_of, gradient_of, suffix)
-        if not before:
+        if not is_further:
             self.total = {parameter: self.now[gradient] for parameter, gradient in self.gradients}
         assert len(self.ops) > first
         self._overwrite()
@@ -171,7 +167,7 @@ class _Step:
                 if self.graph.tensors[base].role != "activation":
                     self.now[base] = self.now[tensor]
 
-    def _add_sums(self, parameters: Sequence[int] | dict[int, int], gradient_of: dict[int, int], suffix: str) -> None:
+    def _add_sums(self, parameters: Sequence[int], gradient_of: dict[int, int], suffix: str) -> None:
         for parameter in parameters:
             total, new = self.total[parameter], self.now[gradient_of[parameter]]
             like, label = self.tensors[new], self.graph.tensors[parameter].name

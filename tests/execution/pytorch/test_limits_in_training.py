@@ -11,6 +11,7 @@ import gc
 import io
 import pickle
 import random
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from torch import nn
 import placewright
 from placewright.analysis.outcome import limit_words
 from placewright.execution.pytorch import profile as profiling
+from placewright.execution.pytorch.accumulation import found_gradients
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
@@ -249,24 +251,91 @@ def test_accumulated_gradients_are_those_of_eager_and_count_towards_the_limit(se
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=set_to_none)
         held = sum(parameter.nbytes for parameter in model.parameters())
-        assert [gradients for *_, gradients in step._made] == [0, held]
-        for (*_, gradients), made in step._made.items():
+        assert [found.num_bytes for *_, found in step._made] == [0, held]
+        step(batch(6))
+        for made in step._made.values():
             assert made.module.step.plan.reruns
-            assert gradients + made.module.step.peak_bytes(made.module.parameters.now(), [batch(0)]) <= limit
+            assert made.module.step.peak_bytes(made.module.parameters.now(), [batch(0)]) <= limit
+
+
+def layers() -> nn.Module:
+    """Gradients of 67 KB, of which one is made at a time, beside activations of 2 KB."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU())))
+
+
+def test_each_gradient_is_added_when_it_is_made_and_two_sets_are_never_held() -> None:
+    model, reference, x = layers(), layers(), torch.randn(8, 64)
+    held = sum(parameter.nbytes for parameter in model.parameters())
+    layer = 64 * 65 * 4
+    with placewright.fit(model, x, 2 * held + 2 * layer, loss=square, solver="input-order") as step:
+        step(x)
+        eager_step(reference, x)
+        there = [parameter.grad for parameter in model.parameters()]
+        for _ in range(2):
+            assert torch.equal(step(x), eager_step(reference, x))
+            assert_alike(model, reference)
+        assert all(parameter.grad is one for parameter, one in zip(model.parameters(), there, strict=True))
+        (_, made) = step._made.values()
+        # Parameters and their gradients, a gradient that is made, and three to five activations: less than three sets.
+        assert 2 * held + layer < step.plan.peak_bytes[0] < 2 * held + 2 * layer
+        assert made.module.step.peak_bytes(made.module.parameters.now(), [x]) == step.plan.peak_bytes[0]
+        kept = [weakref.ref(each) for each in there]
+        del there
+        model.zero_grad()
+        assert not any(each() is not None for each in kept), "a step holds no gradient that its caller has dropped"
+
+
+def _flat(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Parts of one memory, as of trainers that sum over processes."""
+    flat = torch.cat([each.flatten() for each in gradients])
+    parts = flat.split([each.numel() for each in gradients])
+    return [part.view_as(each) for part, each in zip(parts, gradients, strict=True)]
+
+
+CHANGES: dict[str, Callable[[list[torch.Tensor]], list[torch.Tensor]]] = {
+    "in one memory": _flat,
+    "laid out otherwise": lambda gradients: [each.t().contiguous().t() for each in gradients],
+    "with a gradient": lambda gradients: [each.requires_grad_() for each in gradients],
+    "sparse": lambda gradients: [gradients[0].to_sparse(), *gradients[1:]],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_gradient_that_no_op_may_write_to_is_added_to_at_the_end(name: str) -> None:
+    model, reference, x = layers(), layers(), torch.randn(8, 64)
+    for each in (model, reference):
+        eager_step(each, x)
+        gradients = CHANGES[name]([parameter.grad.clone() for parameter in each.parameters()])
+        for parameter, gradient in zip(each.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+    assert "0.weight" not in found_gradients(model, [x], None).addable
+    with placewright.fit(model, x, "1GiB", loss=square, solver="input-order") as step:
+        assert torch.equal(step(x), eager_step(reference, x))
+        assert_alike(model, reference)
+
+
+def test_a_gradient_of_two_parameters_is_written_to_by_no_op() -> None:
+    model, x = layers(), torch.randn(8, 64)
+    eager_step(model, x)
+    model[0].weight.grad = model[2].weight.grad
+    found = found_gradients(model, [x], None)
+    assert not {"0.weight", "2.weight"} & set(found.addable)
+    assert found.num_bytes == sum(parameter.nbytes for parameter in model.parameters())
 
 
 def test_gradients_that_leave_no_room_are_named_before_anything_runs() -> None:
-    model = Net(1)
-    with fitted(model, 0.0) as step:
-        step(batch(0))
-        before = copy.deepcopy(model.state_dict())
-        with pytest.raises(
-            InputError, match=r"missing on cpu:0.*; 1\d\.\d KiB of gradients that are there before count"
-        ):
-            step(batch(1))
-        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    model, x = layers(), torch.randn(8, 64)
+    with placewright.fit(model, x, "1GiB", loss=square) as roomy:
+        limit = roomy.plan.peak_bytes[0]
+    with placewright.fit(model, x, limit, loss=square) as step:
+        step(x)
+        before = [parameter.grad.clone() for parameter in model.parameters()]
+        with pytest.raises(InputError, match=r"missing on cpu:0.*; 65\.0 KiB of gradients that are there before count"):
+            step(x)
+        assert all(torch.equal(own.grad, was) for own, was in zip(model.parameters(), before, strict=True))
         model.zero_grad()
-        step(batch(1))
+        step(x)
 
 
 def test_a_plan_with_room_for_the_gradients_that_are_there_is_taken_again() -> None:

@@ -18,7 +18,10 @@ from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph
 from placewright.importers.torch_capture import Capture
+from placewright.importers.torch_graph import ADDS
 from placewright.importers.torch_ops import bodies_of
+
+_ADD = torch.ops.aten.add_.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ def calls_of(
     for index, op in enumerate(graph.ops):
         if index in calls or op.kind == "input":
             continue
+        if op.name.startswith(ADDS):
+            added = tuple(Value(tensor) for tensor in op.inputs)
+            calls[index] = Call(function=_ADD, args=added, kwargs={}, results=op.outputs, several=False, in_place=True)
+            continue
         updates = op.kind == "optimizer"
         function = optimizer_steps[op.name.partition(":")[2]] if updates else itself
         args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
@@ -79,7 +86,7 @@ def _in_place(graph: Graph, op: int, call: Call) -> Call:
     maker = graph.producer_of[graph.base_of[overwritten]]
     if maker < 0 or graph.ops[maker].kind == "input":
         return call
-    return replace(call, function=torch.ops.aten.add_.Tensor, in_place=True)
+    return replace(call, function=_ADD, in_place=True)
 
 
 def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Call:

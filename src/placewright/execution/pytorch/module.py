@@ -63,7 +63,7 @@ class PlannedModule(Generic[OneStep]):
             parameters = self.parameters.now()
             self._sharing.check(parameters, tensors)
             for update in self._updates:
-                update.check(self.parameters.named(update.name))
+                update.check(parameters[self._trained[update.name]])
             if program.training:
                 _check_backward_may_run()
                 _check_inputs_of_training(tensors)
@@ -75,7 +75,7 @@ class PlannedModule(Generic[OneStep]):
             # Gradients of two parameters may be one tensor, or an input.
             shared = {_memory_of(tensor) for tensor in (*parameters, *tensors)} if program.training else set()
             for name, tensor in program.gradients.items():
-                _accumulate(self.parameters.named(name), out[tensor], shared)
+                _accumulate(parameters[self._trained[name]], out[tensor], shared)
             for place, tensor in program.input_gradients.items():
                 _accumulate(tensors[place], out[tensor], shared)
             # What is in two places is one tensor in both.
@@ -97,9 +97,7 @@ class Parameters:
         self._state = program.state
         self._outside = [each.outside for each in _all_state(program) if each.outside is not None]
         self._trained = trained
-        self._number = {name: number for number, name in enumerate(self._names)}
-        self._known = self._read()
-        self._expected = [_sort_of(tensor, trained) for tensor in self._known]
+        self._expected = [_sort_of(tensor, trained) for tensor in self._read()]
 
     def now(self) -> list[Any]:
         """In the order of the names. Raises InputError where one is gone, or of another shape, dtype or device than it
@@ -111,8 +109,8 @@ class Parameters:
                     f"'{shown(outside.name or 'a tensor')}', which forward reads outside of the module, has been "
                     "replaced since the plan was made; compile the module again"
                 )
-        self._known = self._read()
-        found = [_sort_of(tensor, self._trained) for tensor in self._known]
+        held = self._read()
+        found = [_sort_of(tensor, self._trained) for tensor in held]
         if found != self._expected:
             for name, now, before in zip(self._names, found, self._expected, strict=True):
                 if now != before:
@@ -120,11 +118,7 @@ class Parameters:
                         f"'{shown(name)}' is now {_described(now)}, and the plan was made for {_described(before)}; "
                         "compile the module again"
                     )
-        return self._known
-
-    def named(self, name: str) -> Any:
-        """One of them."""
-        return self._known[self._number[name]]
+        return held
 
     def _read(self) -> list[Any]:
         return [each.tensor if each.slot is None else each.slot.get() for each in self._state]
@@ -263,7 +257,11 @@ def _accumulate(parameter: Any, gradient: Any, shared: set[int]) -> None:
     """Adds a gradient to that of a parameter, which gets memory of its own, laid out as the parameter is. shared: what
     memory is in use; that of the gradient comes to it."""
     if parameter.grad is not None:
-        parameter.grad += gradient
+        with torch.no_grad():
+            if parameter.grad.is_sparse:
+                parameter.grad = gradient + parameter.grad
+            else:
+                parameter.grad += gradient
         return
     whole = gradient.untyped_storage().nbytes() == gradient.numel() * gradient.element_size()
     if whole and is_laid_out_for(gradient, parameter) and _memory_of(gradient) not in shared:

@@ -6,13 +6,14 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from placewright.execution.pytorch.accumulation import gradient_state
 from placewright.execution.pytorch.calls import Call, Value, calls_of
 from placewright.execution.pytorch.optimizer_step import ParameterStep, optimizer_kind
 from placewright.execution.pytorch.runnable import check_calls, check_module
@@ -20,7 +21,7 @@ from placewright.graph import Graph
 from placewright.importers.torch_assigned import Assigned
 from placewright.importers.torch_calls import BACKEND
 from placewright.importers.torch_capture import Capture, capture, capture_graph
-from placewright.importers.torch_graph import translate
+from placewright.importers.torch_graph import added_gradients, gradient_name, translate
 from placewright.importers.torch_ops import describe, draws_random_numbers
 from placewright.importers.torch_rehearsal import State
 from placewright.importers.torch_returned import Returned
@@ -35,15 +36,15 @@ class TorchProgram:
 
     calls: by op of the graph; inputs have none. strides: of the tensors that calls make and read, where they have any.
     homes: the device on which each of them lies in the module itself. parameters: tensor of the graph -> its name in
-    the module; parameters, buffers, and what else lives on between calls and is written to. state: where each of these
-    stands, in their order. constants: tensor of the graph -> value; constant_state: where those stand that forward
-    finds outside of the module. inputs: tensor of the graph -> its place among the
-    tensors that the program is called with. input_signature: shape and dtype of each of those.
+    the module; parameters, buffers, and what else lives on between calls and is written to, such as gradients that are
+    there when a step begins. state: where each of these stands, in their order. constants: tensor of the graph ->
+    value; constant_state: where those stand that forward finds outside of the module. inputs: tensor of the graph ->
+    its place among the tensors that the program is called with. input_signature: shape and dtype of each of those.
     results: the tensors that the module returns (of a training step: the loss); differentiable: whether each of them
     would have a gradient in the module itself. assigned: attributes of the module that hold another value
     afterwards, each with its tensors.
-    gradients: name of a parameter -> tensor of the graph; empty where an optimizer consumes them. input_gradients:
-    the same of inputs, by their places.
+    gradients: name of a parameter -> tensor of the graph, of those that no op adds to what is there and no optimizer
+    consumes. input_gradients: the same of inputs, by their places.
     returned: what the module returns, without the tensors. random: the ops that draw random numbers, in their order.
     reads_offsets: whether it depends on where in its memory an input begins.
     """
@@ -83,11 +84,13 @@ def make_program(
     optimizer: torch.optim.Optimizer | None = None,
     sums_in_place: bool = False,
     inputs_stay: bool = False,
+    added_to: Set[str] = frozenset(),
 ) -> TorchProgram:
     """The program of one call of a module, or of one training step; with an optimizer, its step included.
 
     sums_in_place: whether gradients of one tensor are added in place; inputs_stay: whether inputs are there from begin
-    to end, as they are where the caller holds them. Both are for plans of one device.
+    to end, as they are where the caller holds them; added_to: names of the parameters whose gradients, there when a
+    step begins, the step adds to. All are for plans of one device.
     Raises InputError when PyTorch cannot trace the module, the module does what no program can stand for, or the
     optimizer is not one that costs are known of.
     """
@@ -104,6 +107,7 @@ def make_program(
         copies=False,
         sums_in_place=sums_in_place,
         inputs_stay=inputs_stay,
+        added_to=added_to,
     )
     _refuse_apart(captured, graph, tensors)
     steps = {
@@ -180,13 +184,18 @@ def _program(
         if graph.ops[op].name.startswith("copy:") and graph.tensors[graph.ops[op].outputs[0]].alias_of is not None
     }
     kept = {node: name for node, (name, role) in captured.sources.items() if role == "parameter" and node not in place}
+    added = added_gradients(graph)
+    state_of = {name: captured.state[node] for node, name in kept.items()}
     return TorchProgram(
         graph=graph,
         calls=calls_of(graph, captured, tensors, optimizer_steps),
         strides={index: tuple(value.stride()) for index, value in _values(tensors) if value.layout == torch.strided},
         homes={index: value.device for index, value in _values(tensors)},
-        parameters={one[node]: name for node, name in kept.items()},
-        state=tuple(captured.state[node] for node in kept),
+        parameters={
+            **{one[node]: name for node, name in kept.items()},
+            **{total: gradient_name(name) for name, total in added.items()},
+        },
+        state=(*(captured.state[node] for node in kept), *(gradient_state(state_of[name]) for name in added)),
         constants={
             one[node]: _constant(node, captured) for node, (_, role) in captured.sources.items() if role == "constant"
         },
@@ -196,7 +205,7 @@ def _program(
         results=tuple(written.get(one[node], one[node]) for node in captured.outputs),
         differentiable=differentiable,
         assigned=tuple((each, tuple(one[next(new)] for _ in each.differentiable)) for each in assigned),
-        gradients={} if optimizer_steps else gradients,
+        gradients={} if optimizer_steps else {name: new for name, new in gradients.items() if name not in added},
         input_gradients={place[node]: one[value] for node, value in captured.input_gradients},
         returned=returned,
         random=_random(graph, captured),
