@@ -1,103 +1,203 @@
-"""Training steps under memory limits, really run on one CPU device by the own executor, beside the modules themselves.
+"""Training steps under memory limits, really run on the CPU by the own executor, beside the modules themselves.
 
-    python benchmarks/fit_run.py --networks resnet18 --shares 0.7
+    taskset -c 0 python benchmarks/fit_run.py                    all networks on one core; rows that there are are kept
+    python benchmarks/fit_run.py --networks timm_resnet10t       of the zoo, or of a library
+    python benchmarks/fit_run.py --table                         the table of the rows that there are
 
-prints a row per network and limit: a share of the way from the least that is not ruled out to the peak of the captured
-order. Bytes are counted by the allocator. Loss, gradients
-and buffers of a step are compared with the module's bit by bit.
+The limit is a share of the way from the least that is not ruled out to the peak of the captured order, the first of
+--shares for which a plan is found. Bytes are counted by the allocator. Loss, gradients and buffers of a step are
+compared with the module's bit by bit. Times are the least of ten steps, which alternate: as planned, without a limit,
+in eager.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
+import statistics
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from equality_networks import NotRunnableError, loss_of, named, runnable
 from zoo_modules import module_of
 
 import placewright
+from placewright.datasets.zoo.catalogue import all_networks
+from placewright.execution.devices import available_cores
 from placewright.execution.pytorch.program import make_program
 from placewright.importers.torch_trace import default_loss
 from placewright.support.errors import InputError
 
+OUT = Path(__file__).parent / "results" / "fit" / "run.jsonl"
 NETWORKS = (
-    *("resnet18", "mobilenet_v2", "ghostnet", "squeezenet_1_1", "densenet121", "efficientnet_b0", "shufflenet_v2"),
-    *("googlenet", "bert_tiny", "bert_small", "distilbert", "gpt2_small", "vit_small12", "mixer_s16", "dcgan"),
-    *("edsr", "ddpm_cifar", "preact_resnet110", "regnet_x_400mf", "convnext_tiny"),
+    *("timm_resnet10t", "timm_lcnet_050", "timm_mnasnet_small", "timm_tinynet_e", "timm_mobilenetv3_small_050"),
+    *("pytorchcv_resnet20_cifar10", "pytorchcv_sepreresnet20_cifar10", "pytorchcv_nin_cifar10"),
+    *("transformers_bert-2", "transformers_gpt2-2", "transformers_t5-2", "transformers_opt-2", "transformers_llama-2"),
+    *("torchvision_mnasnet0_5", "torchvision_shufflenet_v2_x0_5", "torchvision_mobilenet_v3_small"),
+    *("timm_regnetx_002", "timm_dla46_c", "timm_mobilevit_xxs", "timm_convnext_atto", "timm_edgenext_xx_small"),
+    *("timm_semnasnet_075", "timm_spnasnet_100", "timm_pit_ti_224", "timm_xcit_nano_12_p16_224"),
+    *("pytorchcv_densenet40_k12_cifar10", "pytorchcv_rir_cifar10", "pytorchcv_ror3_56_cifar10"),
+    *("pytorchcv_diaresnet20_cifar10", "pytorchcv_menet108_8x1_g3", "pytorchcv_fdmobilenet_wd4"),
+    *("transformers_albert-2", "transformers_distilbert-2", "transformers_electra-2"),
+    *("bert_tiny", "preact_resnet110", "squeezenet_1_1", "mobilenet_v2", "dcgan", "resnet18", "shufflenet_v2"),
+    *("ghostnet", "mobilenet_v3_large", "regnet_x_400mf", "efficientnet_b0", "vit_small12", "googlenet", "bert_small"),
+    *("edsr", "ddpm_cifar", "densenet121", "convnext_tiny", "mixer_s16"),
 )
+SHARES, BATCH, STEPS = (0.5, 0.7, 0.9), 2, 10
 MIB = 2**20
 
 
-def rows(name: str, shares: list[float], batch: int) -> Iterator[str]:
-    model, args = module_of(name, batch)
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One network under one limit. planned_bytes, measured_bytes: the plan's peak. whole: the step without a limit.
+    is_equal: whether loss, parameters, gradients and buffers are the module's."""
+
+    network: str
+    share: float
+    limit_bytes: int
+    planned_bytes: int
+    measured_bytes: int
+    eager_bytes: int
+    num_reruns: int
+    planned_ns: int
+    measured_ns: int
+    whole_planned_ns: int
+    whole_measured_ns: int
+    eager_ns: int
+    is_equal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A module, and what a step calls it with."""
+
+    model: torch.nn.Module
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    loss: Callable[[Any], Any]
+
+
+def network_of(name: str) -> Network:
+    """One of the zoo, or of a library. Raises NotRunnableError where there is none, or it cannot be called."""
+    if any(network.name == name for network in all_networks()):
+        model, args = module_of(name, BATCH)
+        return Network(model=model, args=args, kwargs={}, loss=default_loss)
+    found = runnable(named(name), seed=7, steps=1)
+    ((args, kwargs),) = found.batches
+    return Network(model=found.module, args=args, kwargs=kwargs, loss=loss_of)
+
+
+def row_of(name: str, shares: Sequence[float]) -> Row:
+    """Raises InputError where no plan is found for any of the shares."""
+    found = network_of(name)
+    model, args, kwargs, loss = found.model, found.args, found.kwargs, found.loss
     # All plans of a network have the same op times.
     times = Path(tempfile.mkdtemp()) / "times.csv"
     options: dict[str, Any] = {"devices": "cpu:0", "training": True, "solver": "input-order", "measured": times}
+    options |= {"kwargs": kwargs, "loss": loss}
     with placewright.compile(copy.deepcopy(model), args, **options) as whole:
-        peak, once_ns = max(whole.plan.peak_bytes), whole.plan.step_time_ns
-    graph = make_program(model, args, {}, training=True, sums_in_place=True, inputs_stay=True).graph
-    least = placewright.plan(graph, whole.plan.machine, memory_limit=1, measured=times, solver="input-order")
-    floor = least.memory_floor_bytes
+        peak, machine = max(whole.plan.peak_bytes), whole.plan.machine
+    graph = make_program(model, args, kwargs, training=True, loss=loss, sums_in_place=True, inputs_stay=True).graph
+    least = placewright.plan(graph, machine, memory_limit=1, measured=times, solver="input-order")
     for share in shares:
-        limit = int(floor + share * (peak - floor))
+        limit = int(least.memory_floor_bytes + share * (peak - least.memory_floor_bytes))
         ours, eager = copy.deepcopy(model), copy.deepcopy(model)
-        with placewright.compile(ours, args, **options, memory_limit=limit) as planned:
-            torch.manual_seed(0)
-            loss = planned(*args)
-            torch.manual_seed(0)
-            wanted = default_loss(eager(*args))
-            wanted.backward()
-            same = torch.equal(loss, wanted.detach()) and all(
-                torch.equal(a, b)
-                and (a.grad is None) == (b.grad is None)
-                and (a.grad is None or torch.equal(a.grad, b.grad))
-                for a, b in zip(
-                    (*ours.parameters(), *ours.buffers()), (*eager.parameters(), *eager.buffers()), strict=True
-                )
-            )
-            ours.zero_grad()
-            found = planned.compare(*args, steps=3).facts
-        assert found.measured_peak_bytes is not None
-        plan = planned.plan
-        cells = [
-            name,
-            f"{share:.0%}",
-            f"{limit / MIB:.1f}",
-            f"{max(plan.peak_bytes) / MIB:.1f}",
-            f"{found.measured_peak_bytes / MIB:.1f}",
-            f"{found.eager_peak_bytes / MIB:.1f}",
-            "fits",
-            str(len(plan.reruns)),
-            f"{plan.step_time_ns / once_ns - 1:+.1%}",
-            "equal" if same else "DIFFERENT",
-        ]
+        try:
+            planned = placewright.compile(ours, args, **options, memory_limit=limit)
+            break
+        except InputError:
+            if share == shares[-1]:
+                raise
+    with planned:
+        torch.manual_seed(0)
+        value = planned(*args, **kwargs)
+        torch.manual_seed(0)
+        wanted = loss(eager.train()(*args, **kwargs))
+        wanted.backward()
+        is_equal = torch.equal(value, wanted.detach()) and all(
+            torch.equal(a, b)
+            and (a.grad is None) == (b.grad is None)
+            and (a.grad is None or torch.equal(a.grad, b.grad))
+            for a, b in zip((*ours.parameters(), *ours.buffers()), (*eager.parameters(), *eager.buffers()), strict=True)
+        )
+        ours.zero_grad()
+        facts = planned.compare(*args, steps=STEPS, **kwargs).facts
+    assert facts.measured_peak_bytes is not None
+    return Row(
+        network=name,
+        share=share,
+        limit_bytes=limit,
+        planned_bytes=max(planned.plan.peak_bytes),
+        measured_bytes=facts.measured_peak_bytes,
+        eager_bytes=facts.eager_peak_bytes,
+        num_reruns=len(planned.plan.reruns),
+        planned_ns=facts.planned_ns,
+        measured_ns=facts.measured_range_ns[0],
+        whole_planned_ns=facts.one_device_planned_ns,
+        whole_measured_ns=facts.one_device_range_ns[0],
+        eager_ns=facts.eager_range_ns[0],
+        is_equal=is_equal,
+    )
+
+
+def read_rows(path: Path) -> list[Row]:
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(found: Sequence[Row]) -> Iterator[str]:
+    """Markdown, MiB and ms; then how many rows are what they should be."""
+    yield (
+        "| network | share | limit | planned | measured | eager | reruns | planned ms | measured ms "
+        "| without a limit | eager ms | step |"
+    )
+    yield "|---|" + "---:|" * 10 + "---|"
+    for row in found:
+        sizes = (row.limit_bytes, row.planned_bytes, row.measured_bytes, row.eager_bytes)
+        times = (row.planned_ns, row.measured_ns, row.whole_measured_ns, row.eager_ns)
+        cells = [row.network, f"{row.share:.0%}", *(f"{size / MIB:.1f}" for size in sizes), str(row.num_reruns)]
+        cells += [*(f"{time / 1e6:.1f}" for time in times), "equal" if row.is_equal else "DIFFERENT"]
         yield f"| {' | '.join(cells)} |"
-
-
-def tensors_of(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Parameters, buffers and gradients."""
-    parameters = list(model.parameters())
-    return [*parameters, *model.buffers(), *(each.grad for each in parameters if each.grad is not None)]
+    close = sum(abs(row.measured_bytes / row.planned_bytes - 1) <= 0.01 for row in found)
+    as_planned = sum(abs(row.measured_ns / row.planned_ns - 1) <= 0.1 for row in found)
+    extra = [row.measured_ns / row.whole_measured_ns - row.planned_ns / row.whole_planned_ns for row in found]
+    yield ""
+    yield (
+        f"{len(found)} rows of {len({row.network for row in found})} networks: {sum(row.is_equal for row in found)} "
+        f"equal; {sum(row.measured_bytes <= row.limit_bytes for row in found)} within the limit, {close} within 1% of "
+        f"the planned peak; {as_planned} within 10% of the planned time; over the step without a limit "
+        f"{statistics.median(extra):+.1%} more than planned in the median; of eager's time "
+        f"{statistics.median(row.measured_ns / row.eager_ns for row in found):.2f} in the median, without a limit "
+        f"{statistics.median(row.whole_measured_ns / row.eager_ns for row in found):.2f}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
-    parser.add_argument("--shares", nargs="+", type=float, default=[0.7, 0.5], metavar="SHARE")
-    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo or a library")
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES, metavar="SHARE")
+    parser.add_argument("--out", type=Path, default=OUT, help="file of rows")
+    parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
     options = parser.parse_args()
-    print("| network | share | limit MiB | planned | measured | eager | | reruns | planned time | step |")
-    print("|---|---:|---:|---:|---:|---:|---|---:|---:|---|", flush=True)
-    for name in options.networks:
+    torch.set_num_threads(len(available_cores()))
+    done = {row.network for row in read_rows(options.out)}
+    for name in () if options.table else options.networks:
+        if name in done:
+            continue
         try:
-            for row in rows(name, options.shares, options.batch):
-                print(row, flush=True)
-        except InputError as error:
-            print(f"| {name} | {error} |", flush=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                row = row_of(name, options.shares)
+            with options.out.open("a") as file:
+                file.write(f"{json.dumps(asdict(row))}\n")
+        except (InputError, NotRunnableError) as error:
+            print(f"{name}: {error}", flush=True)
+    print("\n".join(table(read_rows(options.out))))
 
 
 if __name__ == "__main__":

@@ -216,6 +216,11 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> No
         placewright.alternatives(Loss(), "h100", **{"args": batch(8), **options})
 
 
+def test_a_limit_of_the_host_is_taken_as_a_plan_takes_it_and_kept_since_nothing_is_moved() -> None:
+    given = [found(limit, optimizers=["sgd"]) for limit in ("gpu0=64MiB", "gpu0=64MiB,host=1GiB")]
+    assert given[0].setups == given[1].setups
+
+
 def test_a_graph_has_no_other_batches() -> None:
     graph = placewright.from_torch(Loss(), batch(8), training=True)
     with pytest.raises(InputError, match=r"alternatives are of a PyTorch module, .* and this is a Graph"):

@@ -67,6 +67,10 @@ def test_accelerates_numbers_are_those_of_a_machine_that_names_its_gpus_first() 
         ("gpu0=much", "size 'much' is not understood"),
         ("=1GiB", "memory_limit names ''; name devices, as in gpu0=30GiB"),
         (["1GiB"], "memory_limit has 1 entries for 3 devices"),
+        (b"8GiB", "memory_limit is b'8GiB'; it must be a number of bytes, or text like '8GiB'"),
+        # As a list it would have an entry per device.
+        (b"888", "memory_limit is b'888'; it must be a number of bytes, or text like '8GiB'"),
+        ({"gpu0": bytearray(b"8GiB")}, "memory_limit is bytearray(b'8GiB'); it must be a number of bytes"),
         (-1, "memory_limit is -1; it must be a whole number from 0"),
         ({"gpu0": True}, "memory_limit is True; it must be a whole number from 0"),
         ({None: "1GiB"}, "memory_limit names None; name devices"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from numbers import Real
+from numbers import Number, Real
 from pathlib import Path
 from typing import Any
 
 from placewright.problem.constraints import Constraints
 from placewright.search.run.budget import UNLIMITED, Budget
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 from placewright.support.quantities import QUANTITY_LIMIT, parse_bytes, parse_duration_ns
 
 
@@ -29,6 +29,8 @@ def bytes_or_none(name: str, value: Any) -> int | None:
     """Bytes from an int or a size like "10GiB"."""
     if value is None:
         return None
+    if not isinstance(value, str | Number):
+        raise InputError(f"{name} is {shown(repr(value))}; it must be a number of bytes, or text like '8GiB'")
     return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, QUANTITY_LIMIT - 1)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from placewright.api.arguments import bytes_or_none
 from placewright.machine import Machine
@@ -29,7 +29,7 @@ def memory_limits(value: Any, machine: Machine) -> dict[str, int] | None:
     """
     if value is None:
         return None
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if _is_list(value):
         if len(value) != machine.num_devices:
             raise InputError(f"memory_limit has {len(value)} entries for {machine.num_devices} devices")
         found = zip((device.name for device in machine.devices), value, strict=True)
@@ -51,12 +51,16 @@ def host_and_limits(value: Any, machine: Machine) -> tuple[HostMemory | None, di
     What is given for "host" limits the former. Raises InputError as `memory_limits` does.
     """
     host = usual_host(machine)
-    if host is None or (isinstance(value, Sequence) and not isinstance(value, str)):
+    if host is None or _is_list(value):
         return host, memory_limits(value, machine)
     limited = memory_limits(value, with_host(machine, host))
     if limited is None:
         return host, None
     return replace(host, memory_bytes=limited.pop("host", None)), limited
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def _entries(value: Any) -> Iterable[tuple[str | int | None, int]]:

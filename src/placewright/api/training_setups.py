@@ -15,7 +15,7 @@ from placewright.analysis.alternatives import Alternatives, TrainingSetup, ranke
 from placewright.analysis.basis import basis_words
 from placewright.api.arguments import budget, globs, whole_number
 from placewright.api.functions import as_machine
-from placewright.api.memory_limits import memory_limits
+from placewright.api.memory_limits import host_and_limits
 from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
@@ -125,7 +125,8 @@ def alternatives(
 
     began = time.perf_counter()
     machine = as_machine(devices)
-    limits = memory_limits(memory_limit, machine) or {}
+    # Nothing is moved, so that any limit of the host is kept.
+    limits = host_and_limits(memory_limit, machine)[1] or {}
     unknown = [name for name in optimizers if name not in _OPTIMIZERS]
     if unknown or isinstance(optimizers, str) or not optimizers:
         raise InputError(f"optimizers is {optimizers!r}; it must be a list of {', '.join(_OPTIMIZERS)}")

@@ -99,8 +99,8 @@ class JointGraph:
                 raise InputError(f"the node {node.name} of a captured graph does not say what it makes")
             if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
                 raise InputError(
-                    f"the input {node.name} of a captured graph is no tensor; torch.compile(..., dynamic=False) plans "
-                    "per shape"
+                    "PyTorch compiles this graph for open sizes, as it does from the second shape of an argument on, "
+                    "and a memory limit is for sizes that are known; torch.compile(..., dynamic=False) plans per shape"
                 )
             if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
                 raise InputError(
