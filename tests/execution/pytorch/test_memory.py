@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import placewright
 from placewright.execution.pytorch.memory import allocated_between, allocated_peak
@@ -73,6 +74,27 @@ def test_what_ops_need_for_themselves_is_planned(training: bool) -> None:
     with placewright.compile(model, images, devices="cpu:0", training=training) as compiled:
         found = compiled.compare(images, steps=1).facts
     assert found.measured_peak_bytes == pytest.approx(found.planned_peak_bytes, rel=0.02)
+
+
+class Losses(nn.Module):
+    """Whose kernels return a number in memory as large as what they have summed."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.mse_loss(x, y),
+            functional.smooth_l1_loss(x, y, reduction="sum"),
+            functional.soft_margin_loss(x, y),
+            functional.binary_cross_entropy(x, y),
+        )
+
+
+def test_a_loss_holds_no_more_than_its_number() -> None:
+    args = torch.rand(512, 32), torch.rand(512, 32)
+    with placewright.compile(Losses(), args, devices="cpu:0") as compiled:
+        found = compiled(*args)
+    for loss, wanted in zip(found, Losses()(*args), strict=True):
+        assert torch.equal(loss, wanted)
+        assert loss.untyped_storage().nbytes() == 4 < wanted.untyped_storage().nbytes()
 
 
 class Grows(nn.Module):

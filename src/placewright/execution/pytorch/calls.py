@@ -150,11 +150,14 @@ def _function(node: Any) -> Callable[..., Any]:
     PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
     backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
     The op that is traced for dropout on the CPU multiplies twice, and with some probabilities its last bits are others.
+    Some losses return their one number in memory as large as what they have summed.
     """
     if node.target in _DROPOUT and next(each for each in node.args if hasattr(each, "meta")).meta["val"].is_cpu:
         return _DROPOUT[node.target]
     if node.target is torch.ops.aten.bernoulli.p:
         return _bernoulli
+    if node.target in _LOSSES and node.meta["val"].numel() < node.args[0].meta["val"].numel():
+        return _LOSSES[node.target]
     if node.target is torch.ops.aten.view.default:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
@@ -192,6 +195,24 @@ def _dropped_backward(gradient: Any, kept: Any, scale: float) -> Any:
 _DROPOUT = {
     torch.ops.aten.native_dropout.default: _dropped,
     torch.ops.aten.native_dropout_backward.default: _dropped_backward,
+}
+
+
+def _in_own_memory(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs).clone()
+
+    return call
+
+
+_LOSSES = {
+    loss: _in_own_memory(loss)
+    for loss in (
+        torch.ops.aten.mse_loss.default,
+        torch.ops.aten.smooth_l1_loss.default,
+        torch.ops.aten.soft_margin_loss.default,
+        torch.ops.aten.binary_cross_entropy.default,
+    )
 }
 
 
