@@ -685,6 +685,20 @@ def test_all_plans_of_few_moves_are_no_better_than_the_search_and_no_less_than_t
         assert found.step_time_ns <= best
 
 
+def test_the_device_that_computes_stands_before_a_host_that_holds_more(tmp_path: Path) -> None:
+    step = training_step(5, 8)
+    limit = placewright.plan(step, "p100@graphs").peak_bytes[0] * 8 // 10
+    plan = placewright.plan(step, "p100@graphs", memory_limit=limit, keep=["recompute:*"], evaluations=10)
+    # The host holds 60 bytes, and here ten times as many.
+    plan = replace(plan, metrics=replace(plan.metrics, peak_bytes=(plan.peak_bytes[0], 600)))
+    text = str(plan.explain())
+    assert text.index("peak of gpu0") < text.index("peak of host")
+    plan.write_report(tmp_path / "plan.html")
+    page = (tmp_path / "plan.html").read_text()
+    assert f"on gpu0, of {limit}" in page
+    assert "on host, " not in page
+
+
 def test_a_machine_that_a_plan_has_is_planned_for_again() -> None:
     step = training_step(3, 4)
     machine = load_machine("p100@graphs")

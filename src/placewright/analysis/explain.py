@@ -14,6 +14,7 @@ from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.analysis.module_pattern import layer_of_ops, module_of_parameter, module_pattern
 from placewright.plans.record import Buffer, BufferKind, Plan, ScheduledOp, Transfer
+from placewright.problem.objective import fullest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +325,7 @@ def _time_gap(plan: Plan, path: PathExplanation, idle: Sequence[IdleExplanation]
 
 
 def _memory_gap(plan: Plan, peaks: Sequence[PeakExplanation]) -> list[tuple[str, int]]:
-    fullest = max(peaks, key=lambda peak: peak.peak_bytes)
+    fullest = peaks[fullest_first(plan.machine, [peak.peak_bytes for peak in peaks])[0]]
     gap = plan.metrics.peak_memory_bytes - plan.lower_bound
     if plan.bound_reason != "parameters and outputs spread over all devices":
         return [("held for later ops at the peak", gap)]

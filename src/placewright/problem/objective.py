@@ -87,4 +87,10 @@ def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) ->
 
 def largest_peak(machine: Machine, peak_bytes: Sequence[int]) -> int:
     """The largest of the peaks of a machine's devices; the host's memory, to which tensors move, does not count."""
-    return max(peak for device, peak in zip(machine.devices, peak_bytes, strict=True) if not device.is_host)
+    return peak_bytes[fullest_first(machine, peak_bytes)[0]]
+
+
+def fullest_first(machine: Machine, peak_bytes: Sequence[int]) -> list[int]:
+    """The devices of a machine by their peaks, the largest first, and the host's memory behind all that compute."""
+    devices = machine.devices
+    return sorted(range(len(devices)), key=lambda device: (devices[device].is_host, -peak_bytes[device]))

@@ -19,7 +19,7 @@ from placewright.analysis.outcome import (
 )
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
-from placewright.problem.objective import Metrics, Objective
+from placewright.problem.objective import Metrics, Objective, fullest_first
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.report.parts import figure
 from placewright.report.time_use import time_use_figure
@@ -82,7 +82,7 @@ def _time_figure(plan: Plan) -> Markup:
 
 def _memory_figure(plan: Plan) -> Markup:
     peaks, limits = plan.metrics.peak_bytes, plan.memory_limits_bytes
-    fullest = max(range(len(peaks)), key=lambda device: peaks[device])
+    fullest = fullest_first(plan.machine, peaks)[0]
     limit = limits[fullest]
     of = "no limit" if limit is None else f"of {format_bytes(limit)}"
     where = f"on {plan.machine.devices[fullest].name}, {of}"

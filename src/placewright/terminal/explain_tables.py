@@ -12,6 +12,7 @@ from placewright.analysis.explain import Explanation, GapExplanation, PathExplan
 from placewright.analysis.idle import IdleExplanation
 from placewright.analysis.outcome import floor_words, verdict_words
 from placewright.plans.record import Plan, Transfer
+from placewright.problem.objective import fullest_first
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import format_objective, share, shortened
@@ -25,7 +26,8 @@ _KIND_NAMES = {"tensor": "activations", "copy": "copies", "resident": "residents
 
 
 def explain_tables(plan: Plan, found: Explanation) -> Iterator[RenderableType]:
-    fullest = sorted(found.peaks, key=lambda peak: (-peak.missing_bytes, -peak.peak_bytes))
+    order = fullest_first(plan.machine, [peak.peak_bytes for peak in found.peaks])
+    fullest = sorted((found.peaks[device] for device in order), key=lambda peak: -peak.missing_bytes)
     for peak in fullest[:_MAX_PEAKS]:
         yield from _peak(plan, peak)
         yield ""
