@@ -699,6 +699,19 @@ def test_the_device_that_computes_stands_before_a_host_that_holds_more(tmp_path:
     assert "on host, " not in page
 
 
+@pytest.mark.parametrize("mark", ["@2", "@host", "@leave", "@back1"])
+def test_a_name_that_plans_make_is_refused(mark: str) -> None:
+    step = training_step(5, 8)
+    limit = placewright.plan(step, "p100@graphs").peak_bytes[0] * 8 // 10
+    (first, *_, last) = step.ops
+    of = first.name if mark == "@2" else step.tensors[first.outputs[0]].name
+    taken = replace(step, ops=(*step.ops[:-1], replace(last, name=f"{of}{mark}")))
+    with pytest.raises(InputError, match=f"the op '{of}{mark}' has the name that a plan under a memory limit .*rename"):
+        placewright.plan(taken, "p100@graphs", memory_limit=limit, evaluations=10)
+    other = replace(step, ops=(*step.ops[:-1], replace(last, name=f"other{mark}")))
+    assert placewright.plan(other, "p100@graphs", memory_limit=limit, evaluations=10).status != "infeasible"
+
+
 def test_a_machine_that_a_plan_has_is_planned_for_again() -> None:
     step = training_step(3, 4)
     machine = load_machine("p100@graphs")

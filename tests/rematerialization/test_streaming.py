@@ -65,6 +65,16 @@ def problem_of(graph: Graph, limit: int | None) -> Problem:
     return Problem(graph=graph, machine=ONE_DEVICE, time_ns=times, memory_limits_bytes=(limit,))
 
 
+def test_an_op_may_be_called_whatever_stands_for_weights_within_the_search() -> None:
+    graph = layers([10, 10], [100, 100], [[0], [1]])
+    plans = []
+    for name in ("op1", "w0@made", "w0@"):
+        named = replace(graph, ops=(graph.ops[0], replace(graph.ops[1], name=name)))
+        plans.append(planned(problem_of(named, 14), host_at(50)))
+    assert plans[0].moves
+    assert len({plan.step_time_ns for plan in plans}) == 1
+
+
 def planned(problem: Problem, host: HostMemory, keep: Sequence[str] = (), evaluations: int = 60) -> Plan:
     again = rematerialize(problem, SearchRun(Budget(evaluations=evaluations)), keep, host)
     result = make_method("input-order").solve(problem, SearchRun())

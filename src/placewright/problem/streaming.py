@@ -48,7 +48,9 @@ def with_weights_made(problem: Problem, weights: Sequence[int]) -> Problem:
     tensors = list(graph.tensors)
     for weight in weights:
         tensors[weight] = replace(tensors[weight], role="activation", is_output=True)
-    made = [Op(name=f"{graph.tensors[weight].name}@made", kind="input", outputs=(weight,)) for weight in weights]
+    # Longer than all others, so that no op has such a name.
+    mark = "@" * (1 + max(len(op.name) for op in graph.ops))
+    made = [Op(name=f"{graph.tensors[weight].name}{mark}", kind="input", outputs=(weight,)) for weight in weights]
     ops = [replace(op, controls=tuple(each + len(made) for each in op.controls)) for op in graph.ops]
     num_devices = problem.machine.num_devices
     origin = problem.time_origin

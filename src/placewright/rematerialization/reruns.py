@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -286,6 +287,25 @@ def _move(
     return Op(
         name=name, kind="copy", target=target, inputs=inputs, outputs=outputs, controls=controls, phase="", time_ns=0
     )
+
+
+#: What stands behind the name of an op or a tensor in those of its runs, its moves and their tensors.
+_OF_RUNS, _OF_MOVES, _OF_RETURNS = r"@\d+", r"@(host|leave|back\d+)", r"@back\d+"
+
+
+def check_names(graph: Graph, *, moves: bool) -> None:
+    """Raises InputError where something in a graph has a name that a rerun, or with `moves` a move, would have."""
+    ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
+    cases = [("op", ops, ops, _OF_RUNS), ("tensor", tensors, tensors, _OF_RUNS)]
+    cases += [("op", ops, tensors, _OF_MOVES), ("tensor", tensors, tensors, _OF_RETURNS)] if moves else []
+    for what, names, known, pattern in cases:
+        for name in sorted(names):
+            begin, at, rest = name.rpartition("@")
+            if begin in known and re.fullmatch(pattern, at + rest):
+                raise InputError(
+                    f"the {what} '{shown(name)}' has the name that a plan under a memory limit gives to what it makes "
+                    f"of '{shown(begin)}'; rename it"
+                )
 
 
 def names_of_move(move: Move) -> Iterator[str]:

@@ -19,7 +19,7 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.running_again import again_before, may_move
 from placewright.problem.streaming import with_weights_made
 from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
-from placewright.rematerialization.reruns import Move, Rerun, names_of_runs, of_runs, rewritten
+from placewright.rematerialization.reruns import Move, Rerun, check_names, names_of_runs, of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution, measure
@@ -74,8 +74,10 @@ def core_search(
     problem: Problem, seed: int, keep: Sequence[str] = (), host: HostMemory | None = None
 ) -> tuple[_core.RematerializationSearch, Problem, int]:
     """The search of the core, the problem that it searches, and how many ops in front of it stand for weights that may
-    be at the host. Parameters as `rematerialize` takes them."""
+    be at the host. Parameters as `rematerialize` takes them. Raises InputError where something has the name of what
+    plans make."""
     assert problem.machine.num_devices == 1
+    check_names(problem.graph, moves=host is not None)
     weights = weights_to_stream(problem, keep) if host is not None else ()
     searched, count = with_weights_made(problem, weights), len(weights)
     lowered = searched.lowered
