@@ -83,7 +83,7 @@ TINY_WITH_TORCH = {
     "placers": ["OUT", "--quick"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
     "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
-    "fit_run": ["--networks", "mmoe", "--shares", "0.5"],
+    "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],
     "fit_gpu": ["--device", "cpu", "--small", "--networks", "two_layers", "--compiled", "two_layers"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],
     "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
