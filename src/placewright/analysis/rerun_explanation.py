@@ -69,7 +69,7 @@ def explain_reruns(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: s
     chosen = [rerun for rerun in plan.reruns if name in (rerun.name, rerun.op)]
     if not chosen:
         return ()
-    found = rewritten(graph, plan.reruns, plan.moves)
+    found = rewritten(graph, plan.reruns, plan.moves, plan.device_of)
     return tuple(_explained(plan, graph, time_ns, rerun, found) for rerun in chosen)
 
 

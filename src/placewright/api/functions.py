@@ -28,6 +28,7 @@ from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
+from placewright.rematerialization.several_devices import evaluations_on_several, rematerialize_on_several
 from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
@@ -169,18 +170,21 @@ def plan(
     slowdown = share("max_slowdown", max_slowdown)
     if slowdown is not None and objective != "peak-memory":
         raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
-    if slowdown is not None and not may_run_again:
+    several = machine.num_devices > 1
+    if slowdown is not None and (several or not may_run_again):
         raise InputError("max_slowdown is for ops that run again, which they do on one device where not all are kept")
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
     again = None
-    again_at_most = rerun_evaluations(problem)
+    again_at_most = evaluations_on_several(problem) if several else rerun_evaluations(problem)
     if may_run_again and result.metrics.bytes_over_limit and no_runs_fit(problem, host):
         again_at_most = 1  # for what comes near
     budget_again = Budget(evaluations=again_at_most, seconds=limits.seconds)
     rerun = SearchRun(budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
         again = least_memory(problem, rerun, slowdown, keep, host)
+    elif may_run_again and result.metrics.bytes_over_limit and several:
+        again = rematerialize_on_several(problem, rerun, result.solution, keep)
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun, keep, host)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

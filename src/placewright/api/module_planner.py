@@ -202,7 +202,8 @@ class ModulePlanner:
         if self.given is not None:
             require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
             # The fingerprint says that these are the plan's reruns, not that they compute what the graph does.
-            for problem in about_reruns(graph, rewritten(graph, self.given.reruns, self.given.moves))[:1]:
+            found = rewritten(graph, self.given.reruns, self.given.moves, self.given.device_of)
+            for problem in about_reruns(graph, found)[:1]:
                 raise InputError(f"the plan cannot be run as it is: {problem}")
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)

@@ -294,7 +294,7 @@ def why_there(
     from placewright.verification.order import require_order
 
     graph = find_graph(plan, model, name=name, asked=_EXPLAIN_OP)
-    found = rewritten(graph, plan.reruns, plan.moves)
+    found = rewritten(graph, plan.reruns, plan.moves, plan.device_of)
     require_order(plan, found.graph, name=name)
     costs = estimate_costs(graph, plan.machine, recorded_times(plan))
     explained = explain_op(

@@ -11,7 +11,9 @@ from placewright.bounds.peak_memory import (
     largest_op,
     live_tensors,
     memory_floor_bytes,
+    memory_floor_with_reruns,
     nothing_fits,
+    nothing_fits_with_reruns,
     spread_residents,
 )
 from placewright.bounds.rematerialization import least_limit, moved_time, rematerialized_time
@@ -41,8 +43,10 @@ __all__ = [
     "live_tensors",
     "lower_bound",
     "memory_floor_bytes",
+    "memory_floor_with_reruns",
     "moved_time",
     "nothing_fits",
+    "nothing_fits_with_reruns",
     "rematerialized_time",
     "shared_device",
     "spread_residents",

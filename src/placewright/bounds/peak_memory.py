@@ -45,22 +45,39 @@ def live_tensors(problem: Problem) -> Bound:
 
 
 def memory_floor_bytes(problem: Problem) -> int:
-    """The least peak, on its fullest device, that any plan can have."""
-    return max(bound(problem).value for bound in (largest_op, spread_residents, live_tensors))
+    """The least peak, on its fullest device, that any plan can have in which each op runs once."""
+    return max(memory_floor_with_reruns(problem), live_tensors(problem).value)
+
+
+def memory_floor_with_reruns(problem: Problem) -> int:
+    """The least peak, on its fullest device, that any plan can have, whatever runs again on the device of its op."""
+    return max(bound(problem).value for bound in (largest_op, spread_residents))
 
 
 def nothing_fits(problem: Problem) -> bool:
-    """Whether the memory bounds prove that no plan keeps the limits: some op fits on no device that it may use, or all
-    devices together hold less than they must."""
-    if all(limit is None for limit in problem.memory_limits_bytes):
+    """Whether the memory bounds prove that no plan keeps the limits in which each op runs once: some op fits on no
+    device that it may use, or all devices together hold less than they must."""
+    total = _total_limit(problem)
+    return total is not None and (nothing_fits_with_reruns(problem) or _live_bytes(problem) > total)
+
+
+def nothing_fits_with_reruns(problem: Problem) -> bool:
+    """The same, whatever runs again. What is alive together can be dropped then, and proves nothing."""
+    total = _total_limit(problem)
+    if total is None:
         return False
     limits = [QUANTITY_LIMIT if limit is None else limit for limit in problem.memory_limits_bytes]
     devices = np.arange(problem.machine.num_devices, dtype=np.uint64)
     allowed = problem.groups[1][:, None] >> devices & np.uint64(1)
     roomiest = np.where(allowed == 1, np.array(limits, np.int64), -1).max(axis=1)
-    if (_held_by_ops(problem) > roomiest).any():
-        return True
-    return max(_held_at_the_end(problem), _live_bytes(problem)) > sum(limits)
+    return bool((_held_by_ops(problem) > roomiest).any()) or _held_at_the_end(problem) > total
+
+
+def _total_limit(problem: Problem) -> int | None:
+    """Of all devices together; None where none has a limit."""
+    if all(limit is None for limit in problem.memory_limits_bytes):
+        return None
+    return sum(QUANTITY_LIMIT if limit is None else limit for limit in problem.memory_limits_bytes)
 
 
 def _share(problem: Problem, held_bytes: int) -> int:

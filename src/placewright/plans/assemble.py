@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from placewright.bounds import Bound, least_limit, lower_bound, memory_floor_bytes
+from placewright.bounds import Bound, lower_bound, memory_floor_bytes
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.machines.host import HostMemory
@@ -17,7 +17,7 @@ from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics, status_of
-from placewright.rematerialization.proofs import bound_of_reruns
+from placewright.rematerialization.proofs import bound_of_reruns, floor_of_reruns, no_runs_fit
 from placewright.rematerialization.reruns import Move, Rerun
 from placewright.rematerialization.solve import Rematerialized, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
@@ -50,15 +50,14 @@ def assemble_plan(
     if again is None:
         bound, floor, floor_op = _bound(problem, result), memory_floor_bytes(problem), ""
     else:
-        floor, floor_op = least_limit(problem, host)
+        floor, floor_op = floor_of_reruns(problem, host)
         if again.result.metrics.fitness(before.objective) < result.metrics.fitness(before.objective):
             problem, reruns, moves = again.problem, again.reruns, again.moves
             result = replace(again.result, baselines=result.baselines)
         elif host is not None:
             problem = with_reruns(problem, host=host)
             result = replace(result, metrics=measure(problem, result.solution))
-        limit = before.memory_limits_bytes[0]
-        proven = limit is not None and floor > limit
+        proven = no_runs_fit(before, host)
         result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
         bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0, host=host)
     timed = schedule.simulate(problem, result.solution)

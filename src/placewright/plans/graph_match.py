@@ -39,7 +39,9 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
 
 def planned_graph(plan: Plan, graph: Graph) -> Graph:
     """The graph as it is planned: with the plan's reruns and moves as ops. Raises InputError as `rewritten` does."""
-    return rewritten(graph, plan.reruns, plan.moves).graph if plan.reruns or plan.moves else graph
+    if not plan.reruns and not plan.moves:
+        return graph
+    return rewritten(graph, plan.reruns, plan.moves, plan.device_of).graph
 
 
 def require_match(plan: Plan, graph: Graph, *, source: str, name: str = "the plan") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -88,37 +88,57 @@ class Problem:
     @cached_property
     def core(self) -> _core.Problem:
         """The C++ problem, built once."""
-        lowered, machine = self.lowered, self.machine
-        group, allowed = self.groups
-        num_devices = machine.num_devices
-        return _core.Problem(
-            num_devices=num_devices,
-            op_time_ns=np.ascontiguousarray(self.time_ns[list(lowered.graph_op)]),
-            workspace_bytes=lowered.workspace_bytes,
-            output_begin=lowered.output_begin,
-            transfer_bytes=lowered.transfer_bytes,
-            copy_bytes=lowered.copy_bytes,
-            allocated_bytes=lowered.allocated_bytes,
-            storage=lowered.storage,
-            live_out=lowered.live_out,
-            input_begin=lowered.input_begin,
-            inputs=lowered.inputs,
-            control_begin=lowered.control_begin,
-            controls=lowered.controls,
-            resident_begin=lowered.resident_begin,
-            residents=lowered.residents,
-            resident_bytes=lowered.resident_bytes,
-            group=group,
-            allowed=allowed,
-            latency_ns=np.array([[link.latency_ns for link in row] for row in machine.links], np.int64),
-            inverse_bandwidth=np.array([[link.inverse_bandwidth for link in row] for row in machine.links], np.int64),
-            memory_limit=np.array([QUANTITY_LIMIT if x is None else x for x in self.memory_limits_bytes], np.int64),
-            host_of=np.array(machine.hosts, np.int32),
-            launch_ns=np.array([device.launch_overhead_ns for device in machine.devices], np.int64),
-            blocking=machine.transfer_model == "blocking",
+        lowered = self.lowered
+        return core_of(
+            lowered,
+            self.machine,
+            np.ascontiguousarray(self.time_ns[list(lowered.graph_op)]),
+            self.groups,
+            self.memory_limits_bytes,
             signals=self.control == "signal",
             minimize_memory=self.objective == "peak-memory",
         )
+
+
+def core_of(
+    lowered: Lowered,
+    machine: Machine,
+    time_ns: NDArray[np.int64],
+    groups: tuple[NDArray[np.int32], NDArray[np.uint64]],
+    memory_limits_bytes: Sequence[int | None],
+    *,
+    signals: bool = False,
+    minimize_memory: bool = False,
+) -> _core.Problem:
+    """The C++ problem of lowered ops. time_ns: int64 [num scheduled ops, num devices]. groups: as `Problem.groups`."""
+    return _core.Problem(
+        num_devices=machine.num_devices,
+        op_time_ns=time_ns,
+        workspace_bytes=lowered.workspace_bytes,
+        output_begin=lowered.output_begin,
+        transfer_bytes=lowered.transfer_bytes,
+        copy_bytes=lowered.copy_bytes,
+        allocated_bytes=lowered.allocated_bytes,
+        storage=lowered.storage,
+        live_out=lowered.live_out,
+        input_begin=lowered.input_begin,
+        inputs=lowered.inputs,
+        control_begin=lowered.control_begin,
+        controls=lowered.controls,
+        resident_begin=lowered.resident_begin,
+        residents=lowered.residents,
+        resident_bytes=lowered.resident_bytes,
+        group=groups[0],
+        allowed=groups[1],
+        latency_ns=np.array([[link.latency_ns for link in row] for row in machine.links], np.int64),
+        inverse_bandwidth=np.array([[link.inverse_bandwidth for link in row] for row in machine.links], np.int64),
+        memory_limit=np.array([QUANTITY_LIMIT if x is None else x for x in memory_limits_bytes], np.int64),
+        host_of=np.array(machine.hosts, np.int32),
+        launch_ns=np.array([device.launch_overhead_ns for device in machine.devices], np.int64),
+        blocking=machine.transfer_model == "blocking",
+        signals=signals,
+        minimize_memory=minimize_memory,
+    )
 
 
 def _check_sums(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""What is proven of plans of one device whose ops may run again, and whose tensors may be moved to the host."""
+"""What is proven of plans whose ops may run again, and, of one device, whose tensors may be moved to the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, bound_with_reruns, least_limit, moved_time, rematerialized_time
+from placewright.bounds import (
+    Bound,
+    bound_with_reruns,
+    least_limit,
+    memory_floor_with_reruns,
+    moved_time,
+    nothing_fits_with_reruns,
+    rematerialized_time,
+)
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames
@@ -28,17 +36,16 @@ def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = N
     bound = bound_with_reruns(problem)
     if problem.objective == "peak-memory" and host is not None:
         return Bound(least_limit(problem, host)[0], "largest op with its inputs, outputs and parameters")
-    if not fits or problem.objective != "step-time":
+    if not fits or problem.objective != "step-time" or problem.machine.num_devices > 1:
         return bound
     within = rematerialized_time(problem) if host is None else moved_time(problem, host)
     return max(bound, within, key=lambda each: each.value)
 
 
 def some_may_run_again(problem: Problem, keep: Sequence[str]) -> bool:
-    """Whether an op may run again: on one device, where not all are kept. keep: as in `kept`, which says what it
-    raises."""
+    """Whether an op may run again: where not all are kept. keep: as in `kept`, which says what it raises."""
     once = kept(problem, keep)
-    return problem.machine.num_devices == 1 and bool((again_before(problem)[~once] >= 0).any())
+    return bool((again_before(problem)[~once] >= 0).any())
 
 
 def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None) -> bool:
@@ -52,9 +59,19 @@ def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None
 
 
 def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
-    """Whether it is proven that no plan of one device keeps the limit, whatever runs again or is moved."""
+    """Whether it is proven that no plan keeps the limits, whatever runs again or is moved."""
+    if problem.machine.num_devices > 1:
+        return nothing_fits_with_reruns(problem)
     limit = problem.memory_limits_bytes[0]
     return limit is not None and least_limit(problem, host)[0] > limit
+
+
+def floor_of_reruns(problem: Problem, host: HostMemory | None) -> tuple[int, str]:
+    """The least peak of any plan on its fullest device, whatever runs again or is moved; and the op that needs it,
+    where it is known."""
+    if problem.machine.num_devices > 1:
+        return memory_floor_with_reruns(problem), ""
+    return least_limit(problem, host)
 
 
 def kept(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:

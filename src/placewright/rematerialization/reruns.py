@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ class Rerun:
     before
         The op of the graph whose first run comes next; in the given order, after all reruns listed earlier for it.
     tensors
-        What later readers get from this run; what else it makes is freed when it ends.
+        What later readers on its device get from this run; what else it makes is freed when it ends.
     """
 
     name: str
@@ -83,8 +83,13 @@ class Rewritten:
     tensor_of: tuple[int, ...]
 
 
-def rewritten(graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move] = ()) -> Rewritten:
+def rewritten(
+    graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move] = (), device_of: Mapping[str, int] | None = None
+) -> Rewritten:
     """The graph with its reruns and moves as ops: each reader gets what the latest run or return before it gave.
+
+    device_of: of ops, by name; by default all stand on one. A rerun stands on the device of its op, and gives to
+    readers there; those on other devices get what the first run made.
 
     The order of the graph is kept. A rerun waits for what its op waits for, and what overwrites something waits for
     the reruns that read it. Views of what was made again are made again, too.
@@ -93,12 +98,15 @@ def rewritten(graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move] = ())
     then, and one on the host for each return, which waits for the run before it and makes the tensor anew.
     Raises InputError naming the rerun or move whose op, tensor or place does not exist.
     """
-    return _Rewriting(graph, reruns, moves).done()
+    return _Rewriting(graph, reruns, moves, device_of or {}).done()
 
 
 class _Rewriting:
-    def __init__(self, graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move]) -> None:
+    def __init__(
+        self, graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move], device_of: Mapping[str, int]
+    ) -> None:
         self.graph = graph
+        self.device_of = device_of
         self.streamable = set(streamable(graph)) if moves else set()
         self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
         self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
@@ -128,7 +136,9 @@ class _Rewriting:
         self.op_of: list[int] = []
         self.tensors = list(graph.tensors)
         self.tensor_of = list(range(len(graph.tensors)))
+        #: What stands for each tensor of the original now, for readers on the device of the op at hand.
         self.current = list(range(len(graph.tensors)))
+        self.current_on = {0: self.current}
         self.number: dict[int, int] = {}
         self.place_of: dict[int, int] = {}
         #: Reruns, by place, that read each piece of memory since it was written last.
@@ -165,8 +175,10 @@ class _Rewriting:
     def done(self) -> Rewritten:
         for index, op in enumerate(self.graph.ops):
             for rerun, original, kept in self.before.get(index, ()):
+                self._turn_to(rerun.op)
                 self._move_before(rerun.name)
                 self._run_again(rerun.name, original, kept)
+            self._turn_to(op.name)
             self._move_before(op.name)
             inputs = op.inputs if op.kind == "view" else tuple(map(self._now, op.inputs))
             self.place_of[index] = len(self.ops)
@@ -178,6 +190,10 @@ class _Rewriting:
             op_of=tuple(self.op_of),
             tensor_of=tuple(self.tensor_of),
         )
+
+    def _turn_to(self, op: str) -> None:
+        device = self.device_of.get(op, 0)
+        self.current = self.current_on.setdefault(device, list(range(len(self.graph.tensors))))
 
     def _add(self, original: int, op: Op) -> None:
         if op.kind != "view" and op.target != HOST_TARGET:

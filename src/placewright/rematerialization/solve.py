@@ -3,7 +3,7 @@ moved to the host and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from placewright.machine import Link
 from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
+from placewright.problem.lowering import Lowered
 from placewright.problem.running_again import again_before, may_move
 from placewright.problem.streaming import with_weights_made
 from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
@@ -62,7 +63,7 @@ def rematerialize(
     reason = drive(run, search, NAME)
     runs, kept_bits, moved = search.best()
     is_run = runs >= weights
-    reruns = tuple(_reruns(searched, runs[is_run], kept_bits[is_run]))
+    reruns = tuple(reruns_of(searched, runs[is_run], kept_bits[is_run]))
     is_told = is_run | (runs < 0)
     moves = tuple(_moves(searched, runs[is_told], kept_bits[is_told], moved[is_told], weights))
     again = with_reruns(problem, reruns, moves, host)
@@ -136,30 +137,37 @@ def least_memory(
     return Rematerialized(problem=again, result=result, reruns=best.reruns, moves=best.moves)
 
 
-def in_order(problem: Problem) -> Solution:
-    """The order of the graph, on one device. What is moved to the host is sent when it is made, and back when it has
-    been handed back."""
+def in_order(problem: Problem, device_of: NDArray[np.int32] | None = None) -> Solution:
+    """The order of the graph; what is read on another device is sent when it is made.
+
+    device_of: int32 [num scheduled ops]; by default all on one device, but for what is moved to the host and back.
+    """
     ops, lowered = problem.graph.ops, problem.lowered
-    scheduled = lowered.graph_op.tolist()
-    device_of = np.array([int(ops[op].target == HOST_TARGET) for op in scheduled], np.int32)
+    if device_of is None:
+        scheduled = lowered.graph_op.tolist()
+        device_of = np.array([int(ops[op].target == HOST_TARGET) for op in scheduled], np.int32)
     order = INPUT_ORDER.order(problem)
     steps = np.stack([order, np.full_like(order, -1)], axis=1).astype(np.int32)
-    if device_of.any():
-        home = device_of[lowered.producer]
-        read_at = device_of[lowered.reader]
-        sent = np.unique(lowered.inputs[home[lowered.inputs] != read_at])
+    read_at = device_of[lowered.reader]
+    is_away = device_of[lowered.producer][lowered.inputs] != read_at
+    if is_away.any():
         behind: dict[int, list[list[int]]] = {}
-        for tensor in sent.tolist():
-            behind.setdefault(int(lowered.producer[tensor]), []).append([tensor, 1 - int(home[tensor])])
+        for tensor, there in np.unique(np.stack([lowered.inputs, read_at], axis=1)[is_away], axis=0).tolist():
+            behind.setdefault(int(lowered.producer[tensor]), []).append([tensor, there])
         steps = np.array([each for op in order.tolist() for each in ([op, -1], *behind.get(op, ()))], np.int32)
     return Solution(device_of=device_of, order=steps)
 
 
 def with_reruns(
-    problem: Problem, reruns: tuple[Rerun, ...] = (), moves: tuple[Move, ...] = (), host: HostMemory | None = None
+    problem: Problem,
+    reruns: tuple[Rerun, ...] = (),
+    moves: tuple[Move, ...] = (),
+    host: HostMemory | None = None,
+    device_of: Mapping[str, int] | None = None,
 ) -> Problem:
-    """The problem in which every run of an op and every move are ops. host: becomes a second device."""
-    found = rewritten(problem.graph, reruns, moves)
+    """The problem in which every run of an op and every move are ops. host: becomes a second device. device_of: as
+    `rewritten` takes it."""
+    found = rewritten(problem.graph, reruns, moves, device_of)
     machine, limits, constraints = problem.machine, problem.memory_limits_bytes, problem.constraints
     if host is not None:
         machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
@@ -206,7 +214,7 @@ def _moves(
         yield Move(tensor=moved_name, leaves_before=leaves_before, returns_before=tuple(returns.get(tensor, ())))
 
 
-def _reruns(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:
+def reruns_of(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:
     """From the runs of the core, the op of each and which of its own pieces of memory are kept, to records by name."""
     graph, lowered = problem.graph, problem.lowered
     runs = lowered.graph_op[ops].tolist()
@@ -222,18 +230,16 @@ def _reruns(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) 
                 name=rerun,
                 op=graph.ops[lowered.graph_op[original]].name,
                 before=graph.ops[graph_op].name,
-                tensors=tuple(_given(problem, original, given)),
+                tensors=tuple(
+                    problem.graph.tensors[lowered.graph_tensor[tensor]].name
+                    for place, tensor in enumerate(pieces_of(lowered, original))
+                    if given >> place & 1
+                ),
             )
         waiting.clear()
 
 
-def _given(problem: Problem, op: int, bits: int) -> Iterator[str]:
-    lowered = problem.lowered
-    own = [
-        tensor
-        for tensor in range(lowered.output_begin[op], lowered.output_begin[op + 1])
-        if lowered.storage[tensor] == tensor
-    ]
-    for place, tensor in enumerate(own):
-        if bits >> place & 1:
-            yield problem.graph.tensors[lowered.graph_tensor[tensor]].name
+def pieces_of(lowered: Lowered, op: int) -> list[int]:
+    """The tensors of a scheduled op that have memory of their own, in the order of the bits of its runs."""
+    begin, end = lowered.output_begin[op : op + 2].tolist()
+    return [tensor for tensor in range(begin, end) if lowered.storage[tensor] == tensor]

@@ -57,7 +57,7 @@ def check_plan(
     original, original_time_ns = graph, time_ns
     if plan.reruns or plan.moves:
         try:
-            found = rewritten(graph, plan.reruns, plan.moves)
+            found = rewritten(graph, plan.reruns, plan.moves, plan.device_of)
         except InputError as error:
             return [str(error)]
         if problems := about_reruns(graph, found):

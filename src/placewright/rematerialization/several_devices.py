@@ -1,0 +1,263 @@
+"""The plan of several devices within memory limits that no placement at hand keeps: ops run again on their device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+import placewright._core as _core
+from placewright.machines.topology import only
+from placewright.problem import Problem
+from placewright.problem.lowering import Lowered
+from placewright.problem.problem import core_of
+from placewright.problem.running_again import again_before
+from placewright.rematerialization.proofs import kept
+from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.solve import (
+    NAME,
+    Rematerialized,
+    in_order,
+    pieces_of,
+    rerun_evaluations,
+    reruns_of,
+    with_reruns,
+)
+from placewright.search.constructive.contiguous_split import ContiguousSplit
+from placewright.search.run.drive import drive
+from placewright.search.run.result import Solution, measure
+from placewright.search.run.search_run import SearchRun
+
+Int32 = NDArray[np.int32]
+#: How often the limit of a device is lowered by what the whole is over it, and how many placements get a second search.
+_ROUNDS, _REFINED = 5, 2
+#: What stands at a place of a device: a copy arrives, or is there no more for its transfers, or an op runs.
+_ARRIVES, _LEAVES, _RUNS = range(3)
+
+
+def rematerialize_on_several(
+    problem: Problem, run: SearchRun, solution: Solution, keep: Sequence[str] = ()
+) -> Rematerialized:
+    """The best runs that are found for several placements; where none keeps the limits, those nearest to it.
+
+    problem: of several devices; on each, first runs are in the order of the graph. solution: its placement is tried,
+    and those of `ContiguousSplit`, which cuts a network into layers. keep: as `kept` takes it, which says what it
+    raises.
+    """
+    until = again_before(problem)
+    until[kept(problem, keep)] = -1
+    candidates = [solution.device_of, *(each.device_of for each in ContiguousSplit().candidates(problem))]
+    placements = list({each.tobytes(): each for each in candidates}.values())
+    found: list[tuple[tuple[int, int, int], int, _Whole]] = []
+
+    def attempt(number: int, share: float) -> None:
+        whole = _within_limits(problem, placements[number], until, run, share)
+        found.append((whole.metrics.fitness(problem.objective), number, whole))
+
+    for number in range(len(placements)):
+        attempt(number, (number + 1) / len(placements) / 2)
+    best = sorted({number: fitness for fitness, number, _ in found}.items(), key=lambda each: each[1])
+    for turn, (number, _) in enumerate(best[:_REFINED], start=1):
+        if run.reason_to_stop() is None:
+            attempt(number, 0.5 + turn / _REFINED / 2)
+    whole = min(found, key=lambda each: each[:2])[2]
+    reason = run.reason_to_stop() or "complete"
+    result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
+    return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns)
+
+
+def evaluations_on_several(problem: Problem) -> int:
+    """About what a second for each device lasts for."""
+    return problem.machine.num_devices * rerun_evaluations(problem)
+
+
+class _Whole:
+    """All devices, with reruns of each as ops: simulated in the order of the graph."""
+
+    def __init__(self, problem: Problem, device_of: Int32, reruns: Sequence[Sequence[Rerun]]) -> None:
+        graph = problem.graph
+        on = {
+            graph.ops[op].name: device for op, device in zip(problem.lowered.graph_op, device_of.tolist(), strict=True)
+        }
+        self.reruns = tuple(chain.from_iterable(reruns))
+        self.problem = with_reruns(problem, self.reruns, device_of=on)
+        on |= {rerun.name: on[rerun.op] for rerun in self.reruns}
+        runs, ops = self.problem.lowered.graph_op, self.problem.graph.ops
+        self.solution = in_order(self.problem, np.array([on[ops[run].name] for run in runs], np.int32))
+        self.metrics = measure(self.problem, self.solution)
+
+    def over(self) -> Iterator[tuple[int, int]]:
+        """Devices over their limit, with the bytes by which they are."""
+        for device, limit in enumerate(self.problem.memory_limits_bytes):
+            if limit is not None and self.metrics.peak_bytes[device] > limit:
+                yield device, self.metrics.peak_bytes[device] - limit
+
+    @cached_property
+    def times(self) -> tuple[dict[str, tuple[int, int]], dict[tuple[int, int], tuple[int, int]]]:
+        """When ops start and finish, by name, and transfers, by tensor of the graph and destination."""
+        simulated = self.problem.core.simulate(self.solution.device_of, self.solution.order)
+        lowered, ops = self.problem.lowered, self.problem.graph.ops
+        of_ops, of_transfers = {}, {}
+        spans = zip(
+            self.solution.order.tolist(), simulated.start_ns.tolist(), simulated.finish_ns.tolist(), strict=True
+        )
+        for (step, destination), start, finish in spans:
+            if destination < 0:
+                of_ops[ops[lowered.graph_op[step]].name] = start, finish
+            else:
+                of_transfers[int(lowered.graph_tensor[step]), destination] = start, finish
+        return of_ops, of_transfers
+
+
+def _within_limits(problem: Problem, device_of: Int32, until: Int32, run: SearchRun, share: float) -> _Whole:
+    """The best with that placement: each device over its limit is searched alone, and again below what the whole is
+    over, until that is nothing. share: of the run's budget, until which it may be spent."""
+    reruns: list[tuple[Rerun, ...]] = [()] * problem.machine.num_devices
+    limits = list(problem.memory_limits_bytes)
+    best = whole = _Whole(problem, device_of, reruns)
+    for number in range(_ROUNDS):
+        over = list(whole.over())
+        for left, (device, excess) in zip(range(len(over), 0, -1), over, strict=True):
+            limit = limits[device] or 0
+            limits[device] = limit = max(0, limit - excess) if number else limit
+            spent = _spent(run)
+            part = run.part_until(spent + max(0.0, share - spent) / (left + 1))
+            reruns[device] = _Part(whole, problem, device_of, device).search(part, until, limit)
+        if not over or (number and run.reason_to_stop() is not None):
+            break
+        whole = _Whole(problem, device_of, reruns)
+        best = min(best, whole, key=lambda each: each.metrics.fitness(problem.objective))
+    return best
+
+
+def _spent(run: SearchRun) -> float:
+    """Which share of a run's budget is spent, of evaluations or time."""
+    of_time = 0.0 if run.budget.seconds is None else run.seconds / run.budget.seconds
+    return max(run.evaluations / run.budget.evaluations, of_time)
+
+
+class _Part:
+    """What one device does, as a problem of its own: its ops in the order of the graph, what arrives from other
+    devices where its transfer starts, and what it sends, which is held until the last transfer of it ends."""
+
+    def __init__(self, whole: _Whole, problem: Problem, device_of: Int32, device: int) -> None:
+        self.problem, self.device = problem, device
+        self.own = np.flatnonzero(device_of == device)
+        self.steps = sorted(self._steps(whole, device_of))
+        self.lowered = self._lower()
+
+    def search(self, run: SearchRun, until: Int32, limit: int) -> tuple[Rerun, ...]:
+        """What the search finds for a limit. until: of all ops, as `again_before` says it."""
+        graph_op, num_steps = self.problem.lowered.graph_op, len(self.steps)
+        place_of = np.array([place for place, (_, kind, _) in enumerate(self.steps) if kind == _RUNS], np.int64)
+        # Behind the last op here that comes before whatever overwrites what an op reads.
+        last = np.searchsorted(self.own, until[self.own]) - 1
+        again_until = np.full(num_steps, -1, np.int32)
+        again_until[place_of] = np.where(until[self.own] < 0, -1, place_of[np.maximum(last, 0)] + 1)
+        time_ns = np.zeros((num_steps, 1), np.int64)
+        time_ns[place_of, 0] = self.problem.time_ns[graph_op[self.own], self.device]
+        steps = np.arange(num_steps, dtype=np.int32)
+        anywhere = steps, np.ones(num_steps, np.uint64)
+        core = core_of(self.lowered, only(self.problem.machine, self.device), time_ns, anywhere, (limit,))
+        search = _core.RematerializationSearch(problem=core, order=steps, again_before=again_until, seed=run.seed)
+        drive(run, search, NAME)
+        runs, bits, _ = search.best()
+        return tuple(self._reruns(runs.tolist(), bits.tolist()))
+
+    def _reruns(self, runs: list[int], bits: list[int]) -> Iterator[Rerun]:
+        """Without those of what is still to be sent: that is held instead, since the first run's is sent."""
+        lowered = self.problem.lowered
+        to_be_sent: set[int] = set()
+        is_first = {place: at for at, place in reversed(list(enumerate(runs)))}
+        ops, given = [], []
+        for at, (place, own_bits) in reversed(list(enumerate(zip(runs, bits, strict=True)))):
+            _, kind, each = self.steps[place]
+            if kind == _LEAVES:
+                to_be_sent.add(int(lowered.storage[each]))
+            if kind != _RUNS:
+                continue
+            if is_first[place] != at:
+                held = (number for number, piece in enumerate(pieces_of(lowered, each)) if piece in to_be_sent)
+                own_bits &= ~sum(1 << number for number in held)
+                if not own_bits:
+                    continue
+            ops.append(each)
+            given.append(own_bits)
+        yield from reruns_of(self.problem, np.array(ops[::-1], np.int32), np.array(given[::-1], np.uint64))
+
+    def _steps(self, whole: _Whole, device_of: Int32) -> Iterator[tuple[int, int, int]]:
+        """Each with the op of this device before which it stands, what it is, and the op or tensor."""
+        graph, lowered, own = self.problem.graph, self.problem.lowered, self.own
+        of_ops, of_transfers = whole.times
+        spans = np.array([of_ops[graph.ops[op].name] for op in lowered.graph_op[own]], np.int64).reshape(-1, 2)
+        begins, ends = spans.T
+        yield from ((place, _RUNS, op) for place, op in enumerate(own.tolist()))
+        readers: dict[int, list[int]] = {}
+        for tensor, reader in zip(lowered.inputs.tolist(), lowered.reader.tolist(), strict=True):
+            readers.setdefault(tensor, []).append(reader)
+        for tensor, read_by in readers.items():
+            # An empty tensor that only says when an op is done takes no memory.
+            if (named := int(lowered.graph_tensor[tensor])) < 0:
+                continue
+            maker, devices = int(lowered.producer[tensor]), {int(device_of[reader]) for reader in read_by}
+            if device_of[maker] == self.device:
+                sent = [of_transfers[named, each][1] for each in devices - {self.device}]
+                if sent:
+                    place = max(np.searchsorted(begins, max(sent), "left"), np.searchsorted(own, maker) + 1)
+                    yield int(place), _LEAVES, tensor
+            elif self.device in devices:
+                first = min(reader for reader in read_by if device_of[reader] == self.device)
+                arrives = np.searchsorted(ends, of_transfers[named, self.device][0], "right")
+                yield int(min(arrives, np.searchsorted(own, first))), _ARRIVES, tensor
+
+    def _lower(self) -> Lowered:
+        """The steps as ops of one device, in their order."""
+        lowered = self.problem.lowered
+        made: list[list[int]] = []
+        read: list[list[int]] = []
+        resident: list[list[int]] = []
+        for _, kind, each in self.steps:
+            runs = kind == _RUNS
+            inputs = lowered.inputs[lowered.input_begin[each] : lowered.input_begin[each + 1]] if runs else []
+            own = range(*lowered.output_begin[each : each + 2].tolist()) if runs else [each]
+            made.append(list(own) if kind != _LEAVES else [])
+            read.append([each] if kind == _LEAVES else [int(t) for t in inputs if lowered.graph_tensor[t] >= 0])
+            held = lowered.residents[lowered.resident_begin[each] : lowered.resident_begin[each + 1]] if runs else []
+            resident.append([int(each) for each in held])
+        tensors = np.array(list(chain.from_iterable(made)), np.int32)
+        place_of = np.zeros(len(lowered.graph_tensor), np.int32)
+        place_of[tensors] = np.arange(len(tensors))
+        residents = np.unique(np.array(list(chain.from_iterable(resident)), np.int32))
+        kinds = np.array([kind for _, kind, _ in self.steps])
+        each_one = np.array([each for _, _, each in self.steps])
+        arrived = np.repeat(kinds == _ARRIVES, [len(row) for row in made])
+        graph_op = np.where(kinds == _RUNS, lowered.graph_op[np.where(kinds == _RUNS, each_one, 0)], -1)
+        workspace = np.where(kinds == _RUNS, lowered.workspace_bytes[np.where(kinds == _RUNS, each_one, 0)], 0)
+        nothing = np.zeros(0, np.int32)
+        return Lowered(
+            graph_op=graph_op.astype(np.int32),
+            graph_tensor=lowered.graph_tensor[tensors],
+            output_begin=_begins(made),
+            allocated_bytes=np.where(arrived, lowered.copy_bytes[tensors], lowered.allocated_bytes[tensors]),
+            transfer_bytes=lowered.transfer_bytes[tensors],
+            copy_bytes=lowered.copy_bytes[tensors],
+            storage=place_of[np.where(arrived, tensors, lowered.storage[tensors])],
+            live_out=np.where(arrived, 0, lowered.live_out[tensors]).astype(np.uint8),
+            input_begin=_begins(read),
+            inputs=place_of[list(chain.from_iterable(read))].astype(np.int32),
+            control_begin=np.zeros(len(self.steps) + 1, np.int32),
+            controls=nothing,
+            resident_begin=_begins(resident),
+            residents=np.searchsorted(residents, list(chain.from_iterable(resident))).astype(np.int32),
+            graph_resident=lowered.graph_resident[residents],
+            resident_bytes=lowered.resident_bytes[residents],
+            workspace_bytes=workspace,
+            together=(),
+        )
+
+
+def _begins(rows: Sequence[Sequence[int]]) -> Int32:
+    return np.cumsum([0, *map(len, rows)], dtype=np.int32)
