@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -259,23 +259,54 @@ def in_topological_order(ops: Sequence[Op], tensors: Sequence[Tensor], graph_nam
         Naming one cycle, when there is no such order.
     """
     predecessors = _predecessors(ops, tensors, graph_name)
-    successors: list[list[int]] = [[] for _ in ops]
+    order = _sorted(predecessors, range(len(ops)))
+    if len(order) < len(ops):
+        placed = set(order)
+        cycle = _find_cycle(predecessors, [index for index in range(len(ops)) if index not in placed])
+        raise InputError(f"graph '{shown(graph_name)}' has a cycle: {_described([ops[index].name for index in cycle])}")
+    return _renumbered(ops, order)
+
+
+def ops_in_order(graph: Graph, names: Iterable[str]) -> list[int]:
+    """The ops of a graph, by index, in the order of their names wherever dependencies allow.
+
+    Others, such as views, stay behind the op before them, or come before the first that waits for them.
+    """
+    predecessors = _predecessors(graph.ops, graph.tensors, graph.name)
+    rank = {name: place for place, name in enumerate(names)}
+    latest, ranks = -1, []
+    for op in graph.ops:
+        latest = rank.get(op.name, latest)
+        ranks.append(latest)
+    for index in range(len(ranks) - 1, -1, -1):
+        for before in predecessors[index]:
+            if graph.ops[before].name not in rank:
+                ranks[before] = min(ranks[before], ranks[index])
+    return _sorted(predecessors, ranks)
+
+
+def reordered(graph: Graph, order: Sequence[int]) -> Graph:
+    """The graph with its ops in another order, which is topological as well."""
+    return replace(graph, ops=tuple(_renumbered(graph.ops, order)))
+
+
+def _sorted(predecessors: Sequence[set[int]], rank: Sequence[int]) -> list[int]:
+    """Indices in topological order, of what is ready the least rank first, then the least index; without cycles."""
+    successors: list[list[int]] = [[] for _ in predecessors]
     waiting = [len(before) for before in predecessors]
     for index, before in enumerate(predecessors):
         for predecessor in before:
             successors[predecessor].append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
+    ready = [(rank[index], index) for index, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
     order: list[int] = []
     while ready:
-        order.append(heapq.heappop(ready))
+        order.append(heapq.heappop(ready)[1])
         for successor in successors[order[-1]]:
             waiting[successor] -= 1
             if waiting[successor] == 0:
-                heapq.heappush(ready, successor)
-    if len(order) < len(ops):
-        cycle = _find_cycle(predecessors, [index for index, count in enumerate(waiting) if count > 0])
-        raise InputError(f"graph '{shown(graph_name)}' has a cycle: {_described([ops[index].name for index in cycle])}")
-    return _renumbered(ops, order)
+                heapq.heappush(ready, (rank[successor], successor))
+    return order
 
 
 def _renumbered(ops: Sequence[Op], order: Sequence[int]) -> list[Op]:

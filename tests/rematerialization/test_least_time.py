@@ -15,7 +15,7 @@ import placewright._core as _core
 from placewright.lab.peers.cp_sat.rematerialization import Runs, exact_rematerialization
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
-from placewright.rematerialization.solve import reruns_of, rematerialize, with_reruns
+from placewright.rematerialization.solve import rematerialize, reruns_of, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun

@@ -184,7 +184,10 @@ def plan(
     if slowdown is not None:
         again = least_memory(problem, rerun, slowdown, keep, host)
     elif may_run_again and result.metrics.bytes_over_limit and several:
-        again = rematerialize_on_several(problem, rerun, result.solution, keep)
+        # Where more memory would be better used, ops that run again may give it.
+        anywhere = replace(problem, memory_limits_bytes=(None,) * machine.num_devices)
+        free = solve(method, anywhere, SearchRun(limits, seed=seed, threads=cores, interrupted=interrupted))
+        again = rematerialize_on_several(problem, rerun, (free.solution, result.solution), keep)
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun, keep, host)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

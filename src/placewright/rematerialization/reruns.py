@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op, ops_in_order
 from placewright.problem.streaming import streamable
 from placewright.support.errors import InputError, shown
 
@@ -88,10 +88,11 @@ def rewritten(
 ) -> Rewritten:
     """The graph with its reruns and moves as ops: each reader gets what the latest run or return before it gave.
 
-    device_of: of ops, by name; by default all stand on one. A rerun stands on the device of its op, and gives to
-    readers there; those on other devices get what the first run made.
+    device_of: of ops, by name, in the order of their first runs; by default all are on one device, in the order of the
+    graph. A rerun stands on the device of its op, and gives to readers there; those on other devices get what the first
+    run made.
 
-    The order of the graph is kept. A rerun waits for what its op waits for, and what overwrites something waits for
+    That order is kept. A rerun waits for what its op waits for, and what overwrites something waits for
     the reruns that read it. Views of what was made again are made again, too.
 
     A move is an op on the host that reads the tensor, one on the device that waits for it and holds the tensor until
@@ -109,6 +110,8 @@ class _Rewriting:
         self.device_of = device_of
         self.streamable = set(streamable(graph)) if moves else set()
         self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
+        self.order = ops_in_order(graph, device_of) if device_of else range(len(graph.ops))
+        self.turn = {op: turn for turn, op in enumerate(self.order)}
         self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
         self.before: dict[int, list[tuple[Rerun, int, set[int]]]] = {}
         for rerun in reruns:
@@ -151,7 +154,7 @@ class _Rewriting:
 
     def _resolved(self, rerun: Rerun) -> tuple[Rerun, int, set[int]]:
         op = self._op(rerun, rerun.op)
-        if op >= self._op(rerun, rerun.before):
+        if self.turn[op] >= self.turn[self._op(rerun, rerun.before)]:
             raise InputError(f"the rerun '{shown(rerun.name)}' comes before the first run of '{shown(rerun.op)}'")
         kept = {self.tensor_named.get(name, -1) for name in rerun.tensors}
         if not kept or len(kept) < len(rerun.tensors) or not kept <= set(self.graph.ops[op].outputs):
@@ -173,7 +176,8 @@ class _Rewriting:
         return tensor
 
     def done(self) -> Rewritten:
-        for index, op in enumerate(self.graph.ops):
+        for index in self.order:
+            op = self.graph.ops[index]
             for rerun, original, kept in self.before.get(index, ()):
                 self._turn_to(rerun.op)
                 self._move_before(rerun.name)

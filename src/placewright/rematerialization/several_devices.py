@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
+from placewright.graph import ops_in_order, reordered
 from placewright.machines.topology import only
 from placewright.problem import Problem
 from placewright.problem.lowering import Lowered
@@ -32,39 +34,44 @@ from placewright.search.run.result import Solution, measure
 from placewright.search.run.search_run import SearchRun
 
 Int32 = NDArray[np.int32]
-#: How often the limit of a device is lowered by what the whole is over it, and how many placements get a second search.
-_ROUNDS, _REFINED = 5, 2
+#: How often a device is searched at most, each time below what the whole was over its limit.
+_ROUNDS = 5
 #: What stands at a place of a device: a copy arrives, or is there no more for its transfers, or an op runs.
 _ARRIVES, _LEAVES, _RUNS = range(3)
 
 
 def rematerialize_on_several(
-    problem: Problem, run: SearchRun, solution: Solution, keep: Sequence[str] = ()
+    problem: Problem, run: SearchRun, solutions: Sequence[Solution], keep: Sequence[str] = ()
 ) -> Rematerialized:
-    """The best runs that are found for several placements; where none keeps the limits, those nearest to it.
+    """The best runs that are found for several placements and orders of first runs; where none keeps the limits, those
+    nearest to it.
 
-    problem: of several devices; on each, first runs are in the order of the graph. solution: its placement is tried,
-    and those of `ContiguousSplit`, which cuts a network into layers. keep: as `kept` takes it, which says what it
-    raises.
+    problem: of several devices. solutions: are tried, and the placements of `ContiguousSplit`, which cuts a network
+    into layers. keep: as `kept` takes it, which says what it raises.
     """
-    until = again_before(problem)
-    until[kept(problem, keep)] = -1
-    candidates = [solution.device_of, *(each.device_of for each in ContiguousSplit().candidates(problem))]
-    placements = list({each.tobytes(): each for each in candidates}.values())
-    found: list[tuple[tuple[int, int, int], int, _Whole]] = []
+    kept(problem, keep)
+    cuts = ((each.device_of, each.order) for each in ContiguousSplit().candidates(problem))
+    pairs = chain(((each.device_of, each.order) for each in solutions), cuts)
+    plans = {(device_of.tobytes(), _ops_of(order).tobytes()): (device_of, _ops_of(order)) for device_of, order in pairs}
+    starts = [_Start(problem, *each, keep) for each in plans.values()]
+    # A run more takes time, so that a start which is slower without one need not be tried.
+    starts.sort(key=lambda start: start.once.metrics.step_time_ns)
+    found: list[_Whole] = []
 
-    def attempt(number: int, share: float) -> None:
-        whole = _within_limits(problem, placements[number], until, run, share)
-        found.append((whole.metrics.fitness(problem.objective), number, whole))
+    def best() -> _Whole:
+        return min(found, key=lambda whole: whole.metrics.fitness(problem.objective))
 
-    for number in range(len(placements)):
-        attempt(number, (number + 1) / len(placements) / 2)
-    best = sorted({number: fitness for fitness, number, _ in found}.items(), key=lambda each: each[1])
-    for turn, (number, _) in enumerate(best[:_REFINED], start=1):
-        if run.reason_to_stop() is None:
-            attempt(number, 0.5 + turn / _REFINED / 2)
-    whole = min(found, key=lambda each: each[:2])[2]
+    for number, start in enumerate(starts, start=1):
+        is_slower = found and not any(best().over()) and start.once.metrics.step_time_ns >= best().metrics.step_time_ns
+        if not is_slower or problem.objective != "step-time":
+            found.append(_within_limits(start, run, number / len(starts) / 2))
+    if run.reason_to_stop() is None:
+        found.append(_within_limits(best().start, run, 1.0))
+    whole = best()
     reason = run.reason_to_stop() or "complete"
+    if not whole.reruns:
+        once = run.result(problem, NAME, whole.start.original(whole.solution), stopped_because=reason)
+        return Rematerialized(problem=problem, result=once, reruns=())
     result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
     return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns)
 
@@ -74,10 +81,50 @@ def evaluations_on_several(problem: Problem) -> int:
     return problem.machine.num_devices * rerun_evaluations(problem)
 
 
+def _ops_of(order: Int32) -> Int32:
+    """Of an order of ops, or of ops and transfers, the ops."""
+    return order if order.ndim == 1 else order[order[:, 1] < 0, 0]
+
+
+class _Start:
+    """A placement, and a problem whose graph has the ops in the order of their first runs.
+
+    until: as `again_before` says it, -1 for ops that are kept. once: what each op running once takes.
+    """
+
+    def __init__(self, problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str]) -> None:
+        graph, scheduled = problem.graph, problem.lowered.graph_op
+        order = ops_in_order(graph, [graph.ops[op].name for op in scheduled[ops]])
+        origin = problem.time_origin
+        self.problem = replace(
+            problem,
+            graph=reordered(graph, order),
+            time_ns=np.ascontiguousarray(problem.time_ns[order]),
+            time_origin=None if origin is None else np.ascontiguousarray(origin[order]),
+        )
+        self.device_of = device_of[ops]
+        self._ops, self._begins = ops, problem.lowered.output_begin
+        self.until = again_before(self.problem)
+        self.until[kept(self.problem, keep)] = -1
+        self.once = _Whole(self, [])
+
+    def original(self, solution: Solution) -> Solution:
+        """A solution of the problem here, in the numbers of the given one."""
+        device_of = np.empty_like(self.device_of)
+        device_of[self._ops] = self.device_of
+        tensors = np.concatenate([np.arange(*self._begins[op : op + 2]) for op in self._ops.tolist()])
+        step, destination = solution.order.T
+        op, tensor = self._ops[np.where(destination < 0, step, 0)], tensors[np.where(destination < 0, 0, step)]
+        order = np.stack([np.where(destination < 0, op, tensor), destination], axis=1).astype(np.int32)
+        return Solution(device_of=device_of, order=order)
+
+
 class _Whole:
     """All devices, with reruns of each as ops: simulated in the order of the graph."""
 
-    def __init__(self, problem: Problem, device_of: Int32, reruns: Sequence[Sequence[Rerun]]) -> None:
+    def __init__(self, start: _Start, reruns: Sequence[Sequence[Rerun]]) -> None:
+        self.start = start
+        problem, device_of = start.problem, start.device_of
         graph = problem.graph
         on = {
             graph.ops[op].name: device for op, device in zip(problem.lowered.graph_op, device_of.tolist(), strict=True)
@@ -112,12 +159,13 @@ class _Whole:
         return of_ops, of_transfers
 
 
-def _within_limits(problem: Problem, device_of: Int32, until: Int32, run: SearchRun, share: float) -> _Whole:
-    """The best with that placement: each device over its limit is searched alone, and again below what the whole is
-    over, until that is nothing. share: of the run's budget, until which it may be spent."""
+def _within_limits(start: _Start, run: SearchRun, share: float) -> _Whole:
+    """The best of a start: each device over its limit is searched alone, and again below what the whole is over, until
+    that is nothing. share: of the run's budget, until which it may be spent."""
+    problem = start.problem
     reruns: list[tuple[Rerun, ...]] = [()] * problem.machine.num_devices
     limits = list(problem.memory_limits_bytes)
-    best = whole = _Whole(problem, device_of, reruns)
+    best = whole = start.once
     for number in range(_ROUNDS):
         over = list(whole.over())
         for left, (device, excess) in zip(range(len(over), 0, -1), over, strict=True):
@@ -125,10 +173,10 @@ def _within_limits(problem: Problem, device_of: Int32, until: Int32, run: Search
             limits[device] = limit = max(0, limit - excess) if number else limit
             spent = _spent(run)
             part = run.part_until(spent + max(0.0, share - spent) / (left + 1))
-            reruns[device] = _Part(whole, problem, device_of, device).search(part, until, limit)
+            reruns[device] = _Part(whole, start, device).search(part, limit)
         if not over or (number and run.reason_to_stop() is not None):
             break
-        whole = _Whole(problem, device_of, reruns)
+        whole = _Whole(start, reruns)
         best = min(best, whole, key=lambda each: each.metrics.fitness(problem.objective))
     return best
 
@@ -143,20 +191,21 @@ class _Part:
     """What one device does, as a problem of its own: its ops in the order of the graph, what arrives from other
     devices where its transfer starts, and what it sends, which is held until the last transfer of it ends."""
 
-    def __init__(self, whole: _Whole, problem: Problem, device_of: Int32, device: int) -> None:
-        self.problem, self.device = problem, device
-        self.own = np.flatnonzero(device_of == device)
-        self.steps = sorted(self._steps(whole, device_of))
+    def __init__(self, whole: _Whole, start: _Start, device: int) -> None:
+        self.problem, self.device = start.problem, device
+        self.own = np.flatnonzero(start.device_of == device)
+        self.until = start.until[self.own]
+        self.steps = sorted(self._steps(whole, start.device_of))
         self.lowered = self._lower()
 
-    def search(self, run: SearchRun, until: Int32, limit: int) -> tuple[Rerun, ...]:
-        """What the search finds for a limit. until: of all ops, as `again_before` says it."""
+    def search(self, run: SearchRun, limit: int) -> tuple[Rerun, ...]:
+        """What the search finds for a limit."""
         graph_op, num_steps = self.problem.lowered.graph_op, len(self.steps)
         place_of = np.array([place for place, (_, kind, _) in enumerate(self.steps) if kind == _RUNS], np.int64)
         # Behind the last op here that comes before whatever overwrites what an op reads.
-        last = np.searchsorted(self.own, until[self.own]) - 1
+        last = np.searchsorted(self.own, self.until) - 1
         again_until = np.full(num_steps, -1, np.int32)
-        again_until[place_of] = np.where(until[self.own] < 0, -1, place_of[np.maximum(last, 0)] + 1)
+        again_until[place_of] = np.where(self.until < 0, -1, place_of[np.maximum(last, 0)] + 1)
         time_ns = np.zeros((num_steps, 1), np.int64)
         time_ns[place_of, 0] = self.problem.time_ns[graph_op[self.own], self.device]
         steps = np.arange(num_steps, dtype=np.int32)
@@ -220,25 +269,27 @@ class _Part:
         read: list[list[int]] = []
         resident: list[list[int]] = []
         for _, kind, each in self.steps:
-            runs = kind == _RUNS
-            inputs = lowered.inputs[lowered.input_begin[each] : lowered.input_begin[each + 1]] if runs else []
-            own = range(*lowered.output_begin[each : each + 2].tolist()) if runs else [each]
-            made.append(list(own) if kind != _LEAVES else [])
-            read.append([each] if kind == _LEAVES else [int(t) for t in inputs if lowered.graph_tensor[t] >= 0])
-            held = lowered.residents[lowered.resident_begin[each] : lowered.resident_begin[each + 1]] if runs else []
-            resident.append([int(each) for each in held])
+            if kind == _RUNS:
+                made.append(list(range(*lowered.output_begin[each : each + 2].tolist())))
+                row = slice(*lowered.input_begin[each : each + 2].tolist())
+                read.append([tensor for tensor in lowered.inputs[row].tolist() if lowered.graph_tensor[tensor] >= 0])
+                row = slice(*lowered.resident_begin[each : each + 2].tolist())
+                resident.append(lowered.residents[row].tolist())
+            else:
+                made.append([each] if kind == _ARRIVES else [])
+                read.append([each] if kind == _LEAVES else [])
+                resident.append([])
         tensors = np.array(list(chain.from_iterable(made)), np.int32)
         place_of = np.zeros(len(lowered.graph_tensor), np.int32)
         place_of[tensors] = np.arange(len(tensors))
         residents = np.unique(np.array(list(chain.from_iterable(resident)), np.int32))
         kinds = np.array([kind for _, kind, _ in self.steps])
-        each_one = np.array([each for _, _, each in self.steps])
-        arrived = np.repeat(kinds == _ARRIVES, [len(row) for row in made])
-        graph_op = np.where(kinds == _RUNS, lowered.graph_op[np.where(kinds == _RUNS, each_one, 0)], -1)
-        workspace = np.where(kinds == _RUNS, lowered.workspace_bytes[np.where(kinds == _RUNS, each_one, 0)], 0)
-        nothing = np.zeros(0, np.int32)
+        arrived = np.repeat(kinds == _ARRIVES, list(map(len, made)))
+        graph_op, workspace = np.full(len(kinds), -1, np.int32), np.zeros(len(kinds), np.int64)
+        graph_op[kinds == _RUNS] = lowered.graph_op[self.own]
+        workspace[kinds == _RUNS] = lowered.workspace_bytes[self.own]
         return Lowered(
-            graph_op=graph_op.astype(np.int32),
+            graph_op=graph_op,
             graph_tensor=lowered.graph_tensor[tensors],
             output_begin=_begins(made),
             allocated_bytes=np.where(arrived, lowered.copy_bytes[tensors], lowered.allocated_bytes[tensors]),
@@ -249,7 +300,7 @@ class _Part:
             input_begin=_begins(read),
             inputs=place_of[list(chain.from_iterable(read))].astype(np.int32),
             control_begin=np.zeros(len(self.steps) + 1, np.int32),
-            controls=nothing,
+            controls=np.zeros(0, np.int32),
             resident_begin=_begins(resident),
             residents=np.searchsorted(residents, list(chain.from_iterable(resident))).astype(np.int32),
             graph_resident=lowered.graph_resident[residents],
