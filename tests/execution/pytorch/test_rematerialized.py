@@ -201,7 +201,7 @@ def test_a_plan_whose_rerun_would_read_something_else_is_refused(monkeypatch: py
         return replace(assemble_plan(again.problem, again.result, **rest), reruns=again.reruns)
 
     with monkeypatch.context() as patched:
-        patched.setattr(solve, "_reruns", lambda *_: iter([rerun]))
+        patched.setattr(solve, "reruns_of", lambda *_: iter([rerun]))
         patched.setattr(functions, "assemble_plan", with_reruns)
         plan = placewright.plan(graph, "cpu", memory_limit=100)
     assert plan.reruns == (rerun,)

@@ -8,30 +8,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import torch
 
 from placewright.execution.pytorch.calls import Call, Value
 from placewright.execution.pytorch.program import TorchProgram
-from placewright.rematerialization.reruns import Move, Rerun, rewritten
+from placewright.plans.record import Plan
+from placewright.rematerialization.reruns import rewritten
 
 
-def rewritten_program(program: TorchProgram, reruns: Sequence[Rerun], moves: Sequence[Move] = ()) -> TorchProgram:
-    """The program with its reruns and moves. Raises InputError where one names what the program does not have."""
-    found = rewritten(program.graph, reruns, moves)
+def rewritten_program(program: TorchProgram, plan: Plan) -> TorchProgram:
+    """The program with the plan's reruns and moves. Raises InputError where one names what the program does not
+    have."""
+    if not plan.reruns and not plan.moves:
+        return program
+    found = rewritten(program.graph, plan.reruns, plan.moves, plan.device_of)
     calls: dict[int, Call] = {}
     first: dict[int, Call] = {}
     draws: dict[int, _Draws] = {}
-    drawn_again = {op for op, count in Counter(found.op_of).items() if count > 1} & set(program.random)
+    random, lock = set(program.random), Lock()
+    is_drawn_again = any(count > 1 for op, count in Counter(found.op_of).items() if op in random)
     for place, op in enumerate(found.op_of):
         if op not in program.calls:
             continue
         now = dict(zip(program.graph.ops[op].inputs, found.graph.ops[place].inputs, strict=True))
         now |= dict(zip(program.graph.ops[op].outputs, found.graph.ops[place].outputs, strict=True))
         call = _with_tensors(program.calls[op], now)
-        if op in drawn_again:
-            draws.setdefault(op, _Draws(call.function))
+        if is_drawn_again and op in random:
+            draws.setdefault(op, _Draws(call.function, lock))
             call = replace(call, function=draws[op].again if op in first else draws[op].first)
         first.setdefault(op, call)
         calls[place] = call
@@ -47,26 +53,32 @@ def rewritten_program(program: TorchProgram, reruns: Sequence[Rerun], moves: Seq
 
 
 class _Draws:
-    """An op that draws random numbers, and draws the same ones when it runs again."""
+    """An op that draws random numbers, and draws the same ones when it runs again.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    lock: shared by all that draw. While one draws again, another thread would find the generator in a former state.
+    """
+
+    def __init__(self, function: Callable[..., Any], lock: Lock) -> None:
         self._function = function
+        self._lock = lock
         self._state: Any = None
 
     def first(self, *args: Any, **kwargs: Any) -> Any:
         """Draws, and remembers from what state of the generator."""
-        self._state = _generator(args).get_state()
-        return self._function(*args, **kwargs)
+        with self._lock:
+            self._state = _generator(args).get_state()
+            return self._function(*args, **kwargs)
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
         """Draws from that state; the generator goes on from where it was."""
         generator = _generator(args)
-        now = generator.get_state()
-        generator.set_state(self._state)
-        try:
-            return self._function(*args, **kwargs)
-        finally:
-            generator.set_state(now)
+        with self._lock:
+            now = generator.get_state()
+            generator.set_state(self._state)
+            try:
+                return self._function(*args, **kwargs)
+            finally:
+                generator.set_state(now)
 
 
 def _generator(args: Sequence[Any]) -> torch.Generator:

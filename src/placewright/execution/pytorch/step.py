@@ -49,7 +49,7 @@ class TorchStep:
     ) -> None:
         """program: without the plan's reruns and moves. places: of the plan's devices that compute, in their order; by
         default all on the host."""
-        program = rewritten_program(program, plan.reruns, plan.moves) if plan.reruns or plan.moves else program
+        program = rewritten_program(program, plan)
         self.program = program
         self.plan = plan
         self.places = tuple(places or (Place(name=device.name) for device in parted(plan.machine)[0].devices))

@@ -38,7 +38,7 @@ class RankStep:
     by threads that send and receive."""
 
     def __init__(self, program: TorchProgram, plan: Plan, ranks: Ranks) -> None:
-        program = rewritten_program(program, plan.reruns) if plan.reruns else program
+        program = rewritten_program(program, plan)
         self.program = program
         self.plan = plan
         self._ranks = ranks
