@@ -1,9 +1,10 @@
-"""What running ops again costs under memory limits: training steps of the zoo, on one device.
+"""What running ops again costs under memory limits: training steps of the zoo, on one device or several.
 
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
     python benchmarks/fit.py --order xla-list      first runs in the order of that baseline, not in the captured one
+    python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
     python benchmarks/fit.py --table               the table of the rows that there are
 
 Each network is captured as a training step without an optimizer (gradients are kept to the end), with the zoo's batch,
@@ -11,6 +12,9 @@ on fake tensors. Op times are the roofline's of an A100 without any fusion. The 
 captured order, parameters and inputs included: what eager takes. Of each row: the extra time over the step without a
 limit, the proven least extra time, ops that run again, tensors that are moved, and seconds of planning. Moves go over a
 link of 25 GB/s in either direction, with a latency of 10 us.
+
+On several devices the limit, of each, is a share of the peak of the plan without a limit, on its fullest device, and
+the extra time is over that plan. The row also has what is reached where each op runs once.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 OUT = Path(__file__).parent / "results" / "fit"
-SHARES, SHARES_WITH_MOVES = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25)
+SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25), (0.7, 0.5, 0.3)
 DEVICE = "a100"
 #: On which settings were chosen; the table tells them from the others.
 TUNED_ON = ("resnet50", "densenet121", "gpt2_small", "unet", "inception_v3", "swin_tiny")
@@ -60,7 +64,8 @@ NETWORKS = (
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One network under one limit. extra, least: of the time without a limit, the plan's and the proven least; None
-    where nothing fits, as proven or as far as was found. floor: the least share of the peak that is not ruled out."""
+    where nothing fits, as proven or as far as was found. floor: the least share of the peak that is not ruled out.
+    once: on several devices, the same as extra where each op runs once."""
 
     network: str
     share: float
@@ -72,6 +77,7 @@ class Row:
     num_reruns: int
     seconds: float
     num_moves: int = 0
+    once: float | None = None
 
 
 def training_step(name: str) -> Graph:
@@ -101,6 +107,42 @@ def in_order_of(graph: Graph, baseline: str) -> Graph:
         put(op)
     ops = [replace(graph.ops[op], controls=tuple(place[each] for each in graph.ops[op].controls)) for op in place]
     return replace(graph, ops=tuple(ops))
+
+
+def rows_on_several(name: str, devices: str) -> Iterator[Row]:
+    """Plans for several devices, with and without reruns."""
+    graph = training_step(name)
+    free = placewright.plan(graph, devices)
+    for share in SHARES_ON_SEVERAL:
+        limit = int(share * max(free.peak_bytes))
+        once = placewright.plan(graph, devices, memory_limit=limit, keep=["*"])
+        began = time.perf_counter()
+        found = placewright.plan(graph, devices, memory_limit=limit)
+        seconds = time.perf_counter() - began
+        fits = found.status != "infeasible"
+        yield Row(
+            network=name,
+            share=share,
+            num_ops=len(free.ops),
+            extra=found.step_time_ns / free.step_time_ns - 1 if fits else None,
+            least=max(0.0, found.lower_bound / free.step_time_ns - 1) if fits else None,
+            floor=found.memory_floor_bytes / max(free.peak_bytes),
+            is_proven_impossible=not fits and found.stopped_because == "infeasible",
+            num_reruns=len(found.reruns),
+            seconds=seconds,
+            once=once.step_time_ns / free.step_time_ns - 1 if once.status != "infeasible" else None,
+        )
+
+
+def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
+    """Markdown: a line per network and limit."""
+    yield "| network | ops | limit | each op once | with reruns | ops run again | planned in |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in rows:
+        once = "not found" if row.once is None else f"{row.once:+.1%}"
+        extra = _cell(row) if row.extra is None else f"{row.extra:+.1%}"
+        counts = f"{row.num_reruns} | {row.seconds:.1f} s"
+        yield f"| {row.network} | {row.num_ops:,} | {row.share:.0%} | {once} | {extra} | {counts} |"
 
 
 def rows_of(name: str, *, moves: bool = False, order: str = "") -> Iterator[Row]:
@@ -174,8 +216,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
     parser.add_argument("--order", default="", metavar="BASELINE", help="the order of first runs")
     parser.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
+    parser.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
     options = parser.parse_args()
     variant = ("-with-moves" if options.moves else "") + (f"-{options.order}" if options.order else "")
+    variant += f"-{options.devices}" if options.devices else ""
     path = options.out / f"rows{variant}.jsonl"
     if not options.table:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +230,10 @@ def main() -> None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    rows = list(rows_of(name, moves=options.moves, order=options.order))
+                    if options.devices:
+                        rows = list(rows_on_several(name, options.devices))
+                    else:
+                        rows = list(rows_of(name, moves=options.moves, order=options.order))
             except InputError as error:
                 print(f"{name}: {error}", flush=True)
                 continue
@@ -197,7 +244,7 @@ def main() -> None:
                 sep="\n",
                 flush=True,
             )
-    print("\n".join(table(read_rows(path))))
+    print("\n".join((table_on_several if options.devices else table)(read_rows(path))))
 
 
 if __name__ == "__main__":

@@ -145,5 +145,7 @@ def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun,
         )
         for move in plan.moves
     )
-    changed = with_reruns(problem, tuple(each for each in plan.reruns if each is not rerun), moves, host)
-    return measure(changed, in_order(changed))
+    fewer, on = tuple(each for each in plan.reruns if each is not rerun), plan.device_of
+    changed = with_reruns(problem, fewer, moves, host, on)
+    runs = (changed.graph.ops[run].name for run in changed.lowered.graph_op)
+    return measure(changed, in_order(changed, np.array([on[run] for run in runs], np.int32)))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from placewright.bounds.bound import BoundReason
 from placewright.costs.estimate import TimeSources
 from placewright.machine import Machine
+from placewright.machines.host import parted
 from placewright.problem.objective import ControlMode, Metrics, Objective, Status
 from placewright.rematerialization.reruns import Move, Rerun
 from placewright.support.quantities import counted, format_bytes, format_time_ns
@@ -301,7 +302,10 @@ class Plan:
 
     @property
     def extra_time(self) -> float | None:
-        """Share of the time of the captured order that reruns and moves cost; None where there are none."""
+        """Share of the time of the captured order that reruns and moves cost.
+
+        None where there are none, and on several devices, whose plans are in orders of their own.
+        """
         return self._beyond_captured(self.metrics.step_time_ns)
 
     @property
@@ -318,6 +322,8 @@ class Plan:
     def _beyond_captured(self, time_ns: int) -> float | None:
         captured = self.one_device
         if not (self.reruns or self.moves) or captured is None or not captured.metrics.step_time_ns:
+            return None
+        if parted(self.machine)[0].num_devices > 1:
             return None
         return time_ns / captured.metrics.step_time_ns - 1
 

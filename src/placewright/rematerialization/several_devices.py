@@ -68,7 +68,7 @@ def rematerialize_on_several(
     if run.reason_to_stop() is None:
         found.append(_within_limits(best().start, run, 1.0))
     whole = best()
-    reason = run.reason_to_stop() or "complete"
+    reason = run.reason_to_stop() or "evaluations"
     if not whole.reruns:
         once = run.result(problem, NAME, whole.start.original(whole.solution), stopped_because=reason)
         return Rematerialized(problem=problem, result=once, reruns=())

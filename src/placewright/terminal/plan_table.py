@@ -76,7 +76,7 @@ def headline(plan: Plan) -> str:
         return f"{what}: {verdict_words(plan)}"
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
-    gain = "" if (plan.reruns or plan.moves) and plan.gain is None else gain_words(plan)
+    gain = "" if plan.extra_time is not None and plan.gain is None else gain_words(plan)
     return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
 
 
