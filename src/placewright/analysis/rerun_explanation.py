@@ -76,7 +76,8 @@ def explain_reruns(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: s
 def _explained(
     plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun, found: Rewritten
 ) -> RerunExplanation:
-    runs = [op for op in found.graph.ops if op.kind != "view"]
+    on, host = plan.device_of, parted(plan.machine)[0].num_devices
+    runs = [op for op in found.graph.ops if op.kind != "view" and on[op.name] in (on[rerun.op], host)]
     place = {op.name: index for index, op in enumerate(runs)}
     own = place[rerun.name]
     original = {graph.tensors[tensor].name: tensor for tensor in range(len(graph.tensors))}
@@ -111,7 +112,7 @@ def _last_use(found: Rewritten, tensor: int, rerun: str, place: dict[str, int]) 
             break
         earlier |= set(_copies(found, op.outputs, tensor))
         touches = any(found.graph.base_of[each] in earlier for each in (*op.inputs, *op.outputs))
-        if op.kind != "view" and touches:
+        if op.name in place and touches:
             last = place[op.name]
     return last
 

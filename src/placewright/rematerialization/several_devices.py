@@ -209,8 +209,8 @@ class _Part:
         time_ns = np.zeros((num_steps, 1), np.int64)
         time_ns[place_of, 0] = self.problem.time_ns[graph_op[self.own], self.device]
         steps = np.arange(num_steps, dtype=np.int32)
-        anywhere = steps, np.ones(num_steps, np.uint64)
-        core = core_of(self.lowered, only(self.problem.machine, self.device), time_ns, anywhere, (limit,))
+        groups = np.zeros(num_steps, np.int32), np.ones(num_steps, np.uint64)
+        core = core_of(self.lowered, only(self.problem.machine, self.device), time_ns, groups, (limit,))
         search = _core.RematerializationSearch(problem=core, order=steps, again_before=again_until, seed=run.seed)
         drive(run, search, NAME)
         runs, bits, _ = search.best()

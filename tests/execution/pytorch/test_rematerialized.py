@@ -13,6 +13,7 @@ from torch import nn
 
 import placewright
 from placewright.api import functions
+from placewright.execution.pytorch import profile as profiling
 from placewright.execution.pytorch.program import make_program
 from placewright.plans.assemble import assemble_plan
 from placewright.rematerialization import solve
@@ -138,6 +139,38 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
             for made in planned._made.values():
                 step = made.module.step
                 assert step.peak_bytes(made.module.parameters.now(), [x]) <= limit * 1.01
+
+
+@pytest.mark.parametrize(("name", "limit"), [("residual", 610_000), ("dropping", 810_000)])
+def test_two_devices_run_ops_again_and_compute_what_the_module_does(
+    name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "_PASSES_NS", 0)
+    monkeypatch.setattr(profiling, "_MIN_PASSES", 1)
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # As many as a device has: with others a convolution adds up in another order.
+    build, shape = MODULES[name]
+    model, x = build(), torch.randn(shape)
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    options: dict[str, Any] = {"devices": "cpu:0,cpu:1", "training": True, "loss": square, "memory_limit": limit}
+    try:
+        with placewright.compile(ours, (x,), **options, solver="contiguous-split") as planned:
+            assert planned.plan.reruns
+            assert set(planned.plan.device_of.values()) == {0, 1}
+            assert max(planned.plan.peak_bytes) <= limit
+            for number in range(2):
+                torch.manual_seed(number)
+                found, drawn = planned(x), torch.rand(1)
+                torch.manual_seed(number)
+                assert torch.equal(found, step_of(eager, x))
+                assert torch.equal(drawn, torch.rand(1))
+    finally:
+        torch.set_num_threads(threads)
+    named = [*eager.named_parameters(), *eager.named_buffers()]
+    for (key, wanted), got in zip(named, [*ours.parameters(), *ours.buffers()], strict=True):
+        assert torch.equal(wanted, got), key
+        assert wanted.grad is None or torch.equal(wanted.grad, got.grad), key
 
 
 def test_an_optimizer_that_is_planned_steps_as_in_eager() -> None:
