@@ -289,15 +289,14 @@ def test_a_line_tells_what_running_ops_again_costs(placewright: Placewright, ste
 
 
 def test_ops_run_again_on_several_devices_and_a_line_says_so(placewright: Placewright, step: Path) -> None:
-    plan = ("plan", step, "-d", "2xp100@graphs", "--memory-limit", "86")
+    plan = ("plan", step, "-d", "2xp100@graphs", "--memory-limit", "86", "--evaluations", "50")
+    saved = step.parent / "plan.json"
     assert placewright(*plan, "--keep", "*").code == 3
-    outcome = placewright(*plan, "-o", step.parent / "plan.json")
+    outcome = placewright(*plan, "-o", saved)
     assert outcome.code == 0
     assert re.fullmatch(r"fits by running \d+ ops? again", outcome.out.splitlines()[1])
-    assert placewright("check", step, step.parent / "plan.json").code == 0
-    found = json.loads(placewright(*plan, "--json").out)
-    assert max(found["metrics"]["peak_bytes"]) <= 86
-    assert (found["extra_time"], found["least_extra_time"]) == (None, None)
+    assert placewright("check", step, saved).code == 0
+    assert max(load(saved).peak_bytes) <= 86
 
 
 def test_a_limit_above_the_peak_changes_nothing_and_the_plan_says_so(placewright: Placewright, step: Path) -> None:

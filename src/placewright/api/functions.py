@@ -28,7 +28,12 @@ from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
 from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
-from placewright.rematerialization.several_devices import evaluations_on_several, rematerialize_on_several
+from placewright.rematerialization.several_devices import (
+    ROOMIER,
+    evaluations_on_several,
+    rematerialize_on_several,
+    roomier,
+)
 from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
@@ -184,10 +189,12 @@ def plan(
     if slowdown is not None:
         again = least_memory(problem, rerun, slowdown, keep, host)
     elif may_run_again and result.metrics.bytes_over_limit and several:
-        # Where more memory would be better used, ops that run again may give it.
-        anywhere = replace(problem, memory_limits_bytes=(None,) * machine.num_devices)
-        free = solve(method, anywhere, SearchRun(limits, seed=seed, threads=cores, interrupted=interrupted))
-        again = rematerialize_on_several(problem, rerun, (free.solution, result.solution), keep)
+        part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
+        solutions = [result.solution]
+        for wider in roomier(problem):
+            trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
+            solutions.append(solve(method, wider, trial).solution)
+        again = rematerialize_on_several(problem, rerun, solutions, keep)
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun, keep, host)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

@@ -36,6 +36,8 @@ from placewright.search.run.search_run import SearchRun
 Int32 = NDArray[np.int32]
 #: How often a device is searched at most, each time below what the whole was over its limit.
 _ROUNDS = 5
+#: With so many times the memory, and without limits, placements and orders are found that reruns may make fit.
+ROOMIER: tuple[float | None, ...] = (1.4, 2.0, None)
 #: What stands at a place of a device: a copy arrives, or is there no more for its transfers, or an op runs.
 _ARRIVES, _LEAVES, _RUNS = range(3)
 
@@ -54,6 +56,7 @@ def rematerialize_on_several(
     pairs = chain(((each.device_of, each.order) for each in solutions), cuts)
     plans = {(device_of.tobytes(), _ops_of(order).tobytes()): (device_of, _ops_of(order)) for device_of, order in pairs}
     starts = [_Start(problem, *each, keep) for each in plans.values()]
+    starts = [start for start in starts if start.may_fit()] or starts[:1]
     # A run more takes time, so that a start which is slower without one need not be tried.
     starts.sort(key=lambda start: start.once.metrics.step_time_ns)
     found: list[_Whole] = []
@@ -74,6 +77,15 @@ def rematerialize_on_several(
         return Rematerialized(problem=problem, result=once, reruns=())
     result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
     return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns)
+
+
+def roomier(problem: Problem) -> Iterator[Problem]:
+    """The problem with more memory, which ops that run again may give: its solutions are worth trying."""
+    for factor in ROOMIER:
+        limits = (
+            None if limit is None or factor is None else int(factor * limit) for limit in problem.memory_limits_bytes
+        )
+        yield replace(problem, memory_limits_bytes=tuple(limits))
 
 
 def evaluations_on_several(problem: Problem) -> int:
@@ -107,6 +119,18 @@ class _Start:
         self.until = again_before(self.problem)
         self.until[kept(self.problem, keep)] = -1
         self.once = _Whole(self, [])
+
+    def may_fit(self) -> bool:
+        """Whether what each device holds at the end of the step, whatever runs again, is within its limit."""
+        lowered = self.problem.lowered
+        for device, limit in enumerate(self.problem.memory_limits_bytes):
+            is_here = self.device_of == device
+            residents = np.unique(lowered.residents[is_here[lowered.resident_reader]])
+            stays = is_here[lowered.producer] & (lowered.live_out == 1)
+            held = int(lowered.resident_bytes[residents].sum() + lowered.allocated_bytes[stays].sum())
+            if limit is not None and held > limit:
+                return False
+        return True
 
     def original(self, solution: Solution) -> Solution:
         """A solution of the problem here, in the numbers of the given one."""
@@ -167,17 +191,20 @@ def _within_limits(start: _Start, run: SearchRun, share: float) -> _Whole:
     limits = list(problem.memory_limits_bytes)
     best = whole = start.once
     for number in range(_ROUNDS):
-        over = list(whole.over())
+        over, can_fit = list(whole.over()), True
         for left, (device, excess) in zip(range(len(over), 0, -1), over, strict=True):
             limit = limits[device] or 0
             limits[device] = limit = max(0, limit - excess) if number else limit
             spent = _spent(run)
             part = run.part_until(spent + max(0.0, share - spent) / (left + 1))
-            reruns[device] = _Part(whole, start, device).search(part, limit)
-        if not over or (number and run.reason_to_stop() is not None):
+            reruns[device], fits = _Part(whole, start, device).search(part, limit)
+            can_fit = can_fit and fits
+        if not over:
             break
         whole = _Whole(start, reruns)
         best = min(best, whole, key=lambda each: each.metrics.fitness(problem.objective))
+        if not can_fit or run.reason_to_stop() is not None:
+            break
     return best
 
 
@@ -198,8 +225,8 @@ class _Part:
         self.steps = sorted(self._steps(whole, start.device_of))
         self.lowered = self._lower()
 
-    def search(self, run: SearchRun, limit: int) -> tuple[Rerun, ...]:
-        """What the search finds for a limit."""
+    def search(self, run: SearchRun, limit: int) -> tuple[tuple[Rerun, ...], bool]:
+        """What the search finds for a limit, and whether that is kept."""
         graph_op, num_steps = self.problem.lowered.graph_op, len(self.steps)
         place_of = np.array([place for place, (_, kind, _) in enumerate(self.steps) if kind == _RUNS], np.int64)
         # Behind the last op here that comes before whatever overwrites what an op reads.
@@ -214,7 +241,7 @@ class _Part:
         search = _core.RematerializationSearch(problem=core, order=steps, again_before=again_until, seed=run.seed)
         drive(run, search, NAME)
         runs, bits, _ = search.best()
-        return tuple(self._reruns(runs.tolist(), bits.tolist()))
+        return tuple(self._reruns(runs.tolist(), bits.tolist())), search.best_bytes_over_limit == 0
 
     def _reruns(self, runs: list[int], bits: list[int]) -> Iterator[Rerun]:
         """Without those of what is still to be sent: that is held instead, since the first run's is sent."""
