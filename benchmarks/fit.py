@@ -141,8 +141,8 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         once = "not found" if row.once is None else f"{row.once:+.1%}"
         extra = _cell(row) if row.extra is None else f"{row.extra:+.1%}"
-        counts = f"{row.num_reruns} | {row.seconds:.1f} s"
-        yield f"| {row.network} | {row.num_ops:,} | {row.share:.0%} | {once} | {extra} | {counts} |"
+        runs = "" if row.extra is None else f"{row.num_reruns}"
+        yield f"| {row.network} | {row.num_ops:,} | {row.share:.0%} | {once} | {extra} | {runs} | {row.seconds:.1f} s |"
 
 
 def rows_of(name: str, *, moves: bool = False, order: str = "") -> Iterator[Row]:

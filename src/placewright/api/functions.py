@@ -126,8 +126,9 @@ def plan(
     keep
         Globs over names of ops or modules: these run once, and what they make stays on the device; ["*"] are all. With
         "recompute:" before a glob they run once, with "move:" what they make stays and so do their weights; "weight:"
-        is for weights by their names. Others may run again, what they make be moved to the host's memory and back, and
-        the weights of an inference lie there, where one device has too little memory for all to be held.
+        is for weights by their names. Others may run again where devices have too little memory for all to be held; of
+        one device, what they make may also be moved to the host's memory and back, and the weights of an inference lie
+        there.
     max_slowdown
         With the objective "peak-memory", on one device: ops may run again, as long as the step takes no more than this
         share longer than each op running once: 0.1 or "10%".

@@ -89,7 +89,7 @@ def run(
     training: Passes = False,
     objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
     memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZES", help="As of `plan`: on one device ops may run again to keep it.")
+        str | None, typer.Option(metavar="SIZES", help="As of `plan`: ops may run again to keep it.")
     ] = None,
     keep: Keep = None,
     measured: MeasuredHere = None,

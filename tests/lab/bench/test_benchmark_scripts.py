@@ -171,6 +171,12 @@ def test_a_script_that_captures_networks_runs_to_its_end(script: str, files: dic
 
 
 @pytest.mark.long
+def test_limits_of_several_devices_have_a_table_of_their_own(files: dict[str, str]) -> None:
+    printed = run("fit", ["--devices", "2xa100", "--networks", "mmoe", "--out", "OUT/rows"], files)
+    assert len([line for line in printed.splitlines() if line.startswith("| mmoe |")]) == 3
+
+
+@pytest.mark.long
 def test_policies_are_tried_on_other_networks_and_the_figures_of_egrl_are_drawn(files: dict[str, str]) -> None:
     networks = ["--networks", "resnet18-int8", "resnet34-int8", "--methods", "egrl", "local-search", "--seeds", "1"]
     run("egrl", ["OUT", *networks, "--evaluations", "60", "--gradient-steps", "0.1"], files)
