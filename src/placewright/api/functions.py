@@ -192,7 +192,7 @@ def plan(
     elif may_run_again and result.metrics.bytes_over_limit and several:
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
         solutions = [result.solution]
-        for wider in roomier(problem):
+        for wider in () if no_runs_fit(problem, host) else roomier(problem):
             trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
             solutions.append(solve(method, wider, trial).solution)
         again = rematerialize_on_several(problem, rerun, solutions, keep)
