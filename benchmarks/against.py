@@ -29,27 +29,28 @@ TARGET = "<= 1.03"
 
 
 class Package:
-    """A process with the package of a folder; without one, that of this interpreter."""
+    """A process with the package of a folder; without one, that of this interpreter. worker: the script beside this one
+    that it runs, which answers each line with one."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, worker: str) -> None:
         command, environment = [sys.executable], dict(os.environ)
         if folder is not None:
             # Without site (-S) nothing that is installed for this interpreter takes the place of the folder.
             command.append("-S")
             environment["PYTHONPATH"] = os.pathsep.join([str(folder), sysconfig.get_path("purelib")])
-        worker = [*command, str(Path(__file__).parent / "timed_plans.py")]
+        command.append(str(Path(__file__).parent / worker))
         self._process = subprocess.Popen(
-            worker, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def plan(self, solver: str, num_ops: int, evaluations: int) -> tuple[float, int]:
+    def plan(self, *asked: object) -> tuple[float, int]:
         """Seconds of processor time, and the step time of the plan in ns."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(solver, num_ops, evaluations, file=self._process.stdin, flush=True)
+        print(*asked, file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline().split()
         if len(answer) != 2:
-            raise SystemExit(f"the package did not plan {num_ops} ops with {solver}; see the message above")
+            raise SystemExit(f"the package did not plan {' '.join(map(str, asked))}; see the message above")
         return float(answer[0]), int(answer[1])
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ def main() -> None:
     arguments = parser().parse_args()
     if not (arguments.base / "placewright").is_dir():
         raise SystemExit(f"'{arguments.base}' holds no package 'placewright'")
-    packages = Package(arguments.base), Package(None)
+    packages = Package(arguments.base, "timed_plans.py"), Package(None, "timed_plans.py")
     for num_ops, (solver, what) in product(arguments.ops, SOLVERS.items()):
         rounds = arguments.rounds or ROUNDS.get(num_ops, 7)
         base, now = seconds_of_both(packages, solver, num_ops, rounds)

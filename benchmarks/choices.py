@@ -40,7 +40,7 @@ from placewright.problem.objective import ControlMode
 from placewright.search.auto import Auto
 from placewright.search.constructive.baseline import Baseline
 from placewright.search.constructive.baselines import BASELINES
-from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
+from placewright.search.metaheuristics.default_first import NUM_STARTS
 from placewright.search.metaheuristics.peak_search import PeakSearch
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.run.budget import Budget

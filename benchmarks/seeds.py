@@ -2,8 +2,8 @@
 default budget of evaluations (or --evaluations) and at four times it.
 
 For each suite the mean over its graphs of the gain over the best baseline, and of the standard deviation between seeds
-in percent of the step time; how many graphs have more than 1%. Beside it what one search of `schedule-annealing` makes
-of the same evaluations, and by how much more evaluations gave a worse plan, at most.
+in percent of the step time; how many graphs have more than 1%, and by how much more evaluations gave a worse plan, at
+most.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from placewright.lab.bench.suite import read_suite
 from placewright.problem import Problem
 from placewright.search.default_budget import default_evaluations
-from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS, AnnealingRounds
-from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
+from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.portfolio import run_baselines
-from placewright.search.run.budget import Budget
+from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
@@ -32,21 +31,17 @@ TIMES = (1, 4)
 
 
 def step_times(problem: Problem, seeds: int, evaluations: int | None) -> tuple[int, NDArray[np.float64]]:
-    """Of the best baseline, and [rounds or one search, times the default budget, seed]."""
+    """Of the best baseline, and [times the default budget, seed]."""
     baselines: list[Result] = sorted(run_baselines(problem, SearchRun()), key=lambda r: r.metrics.fitness("step-time"))
     best = baselines[0].metrics.step_time_ns
-    starts = [result.solution for result in baselines[:NUM_STARTS]]
     default = evaluations or default_evaluations(problem)
-    found = np.empty((2, len(TIMES), seeds))
+    search = DefaultFirst(baselines=baselines, evaluations=UNLIMITED)
+    found = np.empty((len(TIMES), seeds))
     for index, times in enumerate(TIMES):
         budget = Budget(evaluations=default * times)
         for seed in range(seeds):
-            rounds = AnnealingRounds(method=ScheduleAnnealing(), baselines=baselines)
-            one = ScheduleAnnealing().solve(problem, SearchRun(budget, seed=seed, initial_solutions=starts))
-            found[:, index, seed] = [
-                min(best, result.metrics.step_time_ns)
-                for result in (rounds.solve(problem, SearchRun(budget, seed=seed)), one)
-            ]
+            result = search.solve(problem, SearchRun(budget, seed=seed))
+            found[index, seed] = min(best, result.metrics.step_time_ns)
     return best, found
 
 
@@ -65,18 +60,17 @@ def main() -> None:
         gains, spreads, losses = [], [], []
         for index, label in enumerate(suite.labels):
             best, found = step_times(suite.problem(suite.graph(index)), arguments.seeds, arguments.evaluations)
-            gains.append(100 * (1 - found.mean(axis=2) / best))
-            spreads.append(100 * found.std(axis=2, ddof=1) / found.mean(axis=2))
-            losses.append(100 * (found[:, 1] / found[:, 0] - 1).max(axis=1))
+            gains.append(100 * (1 - found.mean(axis=1) / best))
+            spreads.append(100 * found.std(axis=1, ddof=1) / found.mean(axis=1))
+            losses.append(100 * (found[1] / found[0] - 1).max())
             print(f"  {label}: gain {gains[-1].round(2).tolist()} spread {spreads[-1].round(2).tolist()}", flush=True)
-        for row, what in enumerate(("rounds", "one search")):
-            for column, times in enumerate(TIMES):
-                spread, gain = np.array(spreads)[:, row, column], np.array(gains)[:, row, column]
-                print(
-                    f"{name}, {what}, {times} x default: gain {gain.mean():.2f}%, standard deviation"
-                    f" {spread.mean():.2f}% of the step time, above 1% on {(spread > 1).sum()} of {len(spread)}"
-                )
-            print(f"{name}, {what}: worse with more evaluations by {np.max(losses, axis=0)[row]:.2f}% at most")
+        for column, times in enumerate(TIMES):
+            spread, gain = np.array(spreads)[:, column], np.array(gains)[:, column]
+            print(
+                f"{name}, {times} x default: gain {gain.mean():.2f}%, standard deviation {spread.mean():.2f}% of the"
+                f" step time, above 1% on {(spread > 1).sum()} of {len(spread)}"
+            )
+        print(f"{name}: worse with more evaluations by {max(losses):.2f}% at most")
 
 
 if __name__ == "__main__":

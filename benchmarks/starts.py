@@ -20,7 +20,7 @@ import placewright._core as _core
 from placewright.lab.bench.suite import read_suite
 from placewright.problem import Problem
 from placewright.search.auto import Auto
-from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
+from placewright.search.metaheuristics.default_first import NUM_STARTS
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.result import Result, Solution

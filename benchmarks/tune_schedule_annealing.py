@@ -20,7 +20,7 @@ from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.search.constructive.baselines import BASELINES
-from placewright.search.metaheuristics.annealing_rounds import NUM_STARTS
+from placewright.search.metaheuristics.default_first import NUM_STARTS
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result

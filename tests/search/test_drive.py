@@ -129,3 +129,24 @@ def test_a_time_limit_ends_a_search_within_an_evaluation(monkeypatch: pytest.Mon
     search = Slow(fall=10**9)
     assert drive(SearchRun(Budget(evaluations=2**50, seconds=0.1)), search, "staircase") == "time"
     assert 0.1 <= now < 0.103
+
+
+@pytest.mark.parametrize(("seconds", "is_told_all"), [(0.5, True), (0.4, True), (0.12, False)])
+def test_a_search_that_begins_slowly_is_told_all_evaluations_that_it_may_reach(
+    seconds: float, is_told_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Eight starts of 10 ms each, then 992 moves of 0.1 ms: 0.18 s.
+    now, told = 0.0, []
+
+    class SlowAtFirst(Staircase):
+        def advance(self, evaluations: int, *, at_most: int) -> None:
+            nonlocal now
+            told.append(evaluations)
+            before = self.evaluations
+            super().advance(evaluations, at_most=at_most)
+            now += sum(0.01 if index < 8 else 1e-4 for index in range(before, self.evaluations))
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    search = SlowAtFirst(fall=10**9)
+    reason = drive(SearchRun(Budget(evaluations=1000, seconds=seconds)), search, "staircase")
+    assert (reason, set(told) == {1000}) == (("evaluations", True) if is_told_all else ("time", False))

@@ -11,10 +11,9 @@ from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.problem.objective import Objective, StopReason
 from placewright.search.constructive.baseline import Baseline
-from placewright.search.default_budget import has_free_barriers
-from placewright.search.metaheuristics.annealing_rounds import AnnealingRounds
+from placewright.search.default_budget import default_evaluations, has_free_barriers
+from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.metaheuristics.peak_search import PeakSearch
-from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
 from placewright.search.portfolio import run_baselines
 from placewright.search.run.budget import UNLIMITED
@@ -39,7 +38,7 @@ class Auto:
 
     What is left of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
-    that block and cost nothing, `schedule-annealing` in rounds otherwise. Where no baseline keeps the memory limits,
+    that block and cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits,
     `peak-search` first looks for a plan that does. A search ends when it meets the lower bound.
 
     With a time limit alone the search runs in each thread of the run from a seed of its own, and the best counts.
@@ -114,7 +113,10 @@ def _searches(problem: Problem, ranked: Sequence[Result], run: SearchRun) -> Ite
     if has_free_barriers(problem):
         yield SuperstepAnnealing(), 1.0
     else:
-        yield AnnealingRounds(method=ScheduleAnnealing(), baselines=tuple(ranked), spent=run.evaluations), 1.0
+        evaluations = UNLIMITED
+        if run.budget.seconds is not None:
+            evaluations = max(1, default_evaluations(problem) - run.evaluations)
+        yield DefaultFirst(baselines=tuple(ranked), evaluations=evaluations), 1.0
 
 
 def _reason_to_stop(problem: Problem, best: Result, run: SearchRun) -> StopReason | None:

@@ -33,13 +33,7 @@ def default_evaluations(problem: Problem) -> int:
     if num_ops < _WORTH_PROBING:
         return most
     seconds = max(_LEAST_SECONDS, _SECONDS - planned_seconds(num_ops) - _SECONDS_PER_OP * num_ops)
-    return max(100, min(most, evaluations_in(problem, seconds)))
-
-
-def evaluations_in(problem: Problem, seconds: float) -> int:
-    """Of `schedule-annealing`, about, at least one."""
-    work = work_per_evaluation(problem) if problem.core.num_ops >= _WORTH_PROBING else 0
-    return max(1, int(seconds * 1e9 / (_NS_PER_EVALUATION + _NS_PER_WORK * work)))
+    return max(100, min(most, int(seconds * 1e9 / (_NS_PER_EVALUATION + _NS_PER_WORK * work_per_evaluation(problem)))))
 
 
 def has_free_barriers(problem: Problem) -> bool:

@@ -1,5 +1,5 @@
-"""All baselines on one problem, within what a plan may take: the cheap ones always, and candidates of the costly ones
-in turn, as many as are planned and a time limit leaves room for."""
+"""All baselines on one problem, within what a plan may take: the cheap ones always, and candidates of the costly ones,
+as many as are planned and a time limit leaves room for, of the one whose plan is the best so far."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
 #: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
-_COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_500, CLUSTER_PARTITION: 4_000, LAYERS: 350}
+_COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_000, CLUSTER_PARTITION: 3_500, LAYERS: 420}
 #: How many candidates there are, mostly; of `layers` only recurrent networks have many.
-_NUM_CANDIDATES: dict[Baseline, int] = {INSERTION: 8, CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
+_NUM_CANDIDATES: dict[Baseline, int] = {INSERTION: 4, CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
 #: Candidates of a costly one that are cheap enough to be made whatever the limit.
 _FIRST: dict[Baseline, int] = {LAYERS: 4}
-#: Whose turn comes so many times as often: most of what recurrent networks gain is the gain of `layers`.
-_WEIGHTS: dict[Baseline, int] = {LAYERS: 4}
 #: What all others take together, in ns per op.
 _CHEAP = 20_000
 #: Under a time limit so many turns of the costly ones come before the cheap ones, which gain less in the same time.
@@ -50,7 +48,8 @@ def run_baselines(problem: Problem, run: SearchRun, first: Sequence[Baseline] = 
 
 
 def planned_seconds(num_ops: int) -> float:
-    """What they may take without a limit, at most what all their candidates take."""
+    """What they may take without a limit, at most what all their candidates take, without those that only recurrent
+    networks have."""
     most = _CHEAP + sum(_COSTLY[method] * count for method, count in _NUM_CANDIDATES.items())
     return min(_without_limit(num_ops), most * num_ops) / 1e9
 
@@ -97,20 +96,20 @@ class _Portfolio:
             trial.advance()
 
     def _in_turn(self) -> Iterator[Trial]:
-        """Whose candidate is the next, as long as the plan and the clock have room: always of the one that has taken
-        less so far. One with candidates that are made whatever the limit has its turns after those."""
+        """Whose candidate is the next, as long as the plan and the clock have room: of each one, then always of the one
+        whose plan is the best so far. One with candidates that are made whatever the limit has its turns after those.
+        """
         planned = max(_without_limit(self._num_ops), (self._limit or 0.0) * 1e9)
         left = planned - _CHEAP * self._num_ops
         costs = {trial: _COSTLY[trial.method] * self._num_ops for trial in self._trials if trial.method in _COSTLY}
-        spent = dict.fromkeys(costs, 0)
         while True:
             room = min(left, self._ns_left())
-            begun = [trial for trial in costs if trial.evaluations > 0 or trial.method not in _FIRST]
-            waiting = [trial for trial in begun if not trial.is_complete and costs[trial] <= room]
-            if not waiting:
+            waiting = [trial for trial in costs if not trial.is_complete and costs[trial] <= room]
+            new = [trial for trial in waiting if trial.evaluations == 0 and trial.method not in _FIRST]
+            begun = [trial for trial in waiting if trial.evaluations > 0]
+            if not new and not begun:
                 return
-            trial = min(waiting, key=lambda trial: spent[trial])
-            spent[trial] += costs[trial] // _WEIGHTS.get(trial.method, 1)
+            trial = new[0] if new else min(begun, key=lambda trial: trial.best)
             left -= costs[trial]
             yield trial
 

@@ -16,6 +16,9 @@ from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
+#: With more than such a share of the time left the speed so far says little.
+_TOO_EARLY_TO_TELL = 0.75
+
 
 class Pausable(Protocol):
     """A search that goes on from where it was; where it pauses does not change where it leads."""
@@ -45,8 +48,9 @@ def drive(
     """Advance a search until the run's budget is spent or the run is interrupted; why it ended.
 
     With a time limit the search is told as many evaluations as it will reach at its speed so far, and does no more of
-    them at a time. Where the run has a bound, a best that meets it ends the search soon: it is looked for after numbers
-    of evaluations that no clock decides, and the result stays reproducible.
+    them at a time; a number of evaluations that it may well reach is what it is told, as if there were no limit. Where
+    the run has a bound, a best that meets it ends the search soon: it is looked for after numbers of evaluations that
+    no clock decides, and the result stays reproducible.
 
     method: whose progress is reported. is_exhausted: whether the search has nothing left to do; then it is "complete".
     """
@@ -57,7 +61,10 @@ def drive(
         batch_began = time.perf_counter()
         expected = _expected_evaluations(search.evaluations, batch_began - began, run.seconds_left)
         at_most = min(batch, next_check - search.evaluations, max(1, expected - search.evaluations))
-        search.advance(min(enough, max(expected, search.evaluations + at_most)), at_most=at_most)
+        told = max(expected, search.evaluations + at_most)
+        if _may_reach(enough, expected, batch_began - began, run.seconds_left):
+            told = enough
+        search.advance(min(enough, told), at_most=at_most)
         batch = _next_batch(batch, (time.perf_counter() - batch_began) * batch / at_most)
         more, counted = search.evaluations - counted, search.evaluations
         run.report(method, search.best_objective, search.best_bytes_over_limit, evaluations=more)
@@ -82,6 +89,15 @@ def _expected_evaluations(evaluations: int, seconds: float, seconds_left: float 
     if seconds_left is None or evaluations == 0:
         return UNLIMITED
     return evaluations + int(evaluations / max(seconds, 1e-6) * max(0.0, seconds_left))
+
+
+def _may_reach(enough: int, expected: int, seconds: float, seconds_left: float | None) -> bool:
+    """Whether so many evaluations are a number at all, and as many as can be hoped for: what a search begins with takes
+    longer than what follows."""
+    if seconds_left is None or enough >= UNLIMITED // 100:
+        return False
+    share_left = max(0.0, seconds_left) / max(seconds + seconds_left, 1e-6)
+    return share_left > _TOO_EARLY_TO_TELL or expected * (1 + share_left) >= enough
 
 
 def key_distributions(problem: Problem, proposal: Proposal | None, decoder: DecoderName) -> dict[str, Any]:
