@@ -11,8 +11,9 @@ from placewright.search.portfolio import planned_seconds
 
 #: The most for step time and, in the same terms, for graphs whose moves cost little.
 _MAX, _OPS_A_SECOND = 1_000_000, 250_000_000
-#: What an evaluation of a move takes, and each unit of work it causes (`python benchmarks/default_budget.py`), in ns.
-_NS_PER_EVALUATION, _NS_PER_WORK = 600, 100
+#: What an evaluation of a move counts as, and each unit of work it causes, in ns; `python benchmarks/default_budget.py`
+#: says what they take, the start of the search included.
+_NS_PER_EVALUATION, _NS_PER_WORK = 480, 80
 #: Of the plan, what reading, lowering and writing take per op; and the least that is left to a search.
 _SECONDS, _SECONDS_PER_OP, _LEAST_SECONDS = 0.9, 15e-6, 0.25
 #: Smaller problems cost next to nothing per move.
