@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-from placewright.importers.torch_held import Held
+from placewright.importers.torch.held import Held
 from placewright.lab.datasets.libraries.listing import LIBRARIES
 
 #: Other last bits: no tensor is further off than this share of its largest value.

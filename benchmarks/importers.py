@@ -15,9 +15,9 @@ from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
-from placewright.importers.hlo_program import parse_hlo
+from placewright.importers.hlo.program import parse_hlo
 from placewright.importers.json_graph import parse_json_graph, serialize_graph
-from placewright.importers.stablehlo_program import parse_stablehlo
+from placewright.importers.stablehlo.program import parse_stablehlo
 from placewright.importers.stg import parse_stg
 
 #: A job: the graph, and the seconds of it that are another library's.
@@ -99,7 +99,7 @@ def onnx(num_ops: int) -> Job:
     """Products and sums, written by onnx."""
     from onnx import TensorProto, helper
 
-    from placewright.importers.onnx_model import parse_onnx
+    from placewright.importers.onnx.model import parse_onnx
 
     nodes = []
     for number in range(1, num_ops // 2 + 1):
@@ -118,7 +118,7 @@ def jax(num_ops: int) -> Job:
     """A function of products and sums; tracing is JAX's."""
     import jax as library
 
-    from placewright.importers.jax_function import from_jax
+    from placewright.importers.jax.function import from_jax
 
     def function(w: Any, x: Any) -> Any:
         for _ in range(num_ops // 2):
@@ -141,7 +141,7 @@ def torch(num_ops: int) -> Job:
     """A module of products and sums; tracing is PyTorch's."""
     import torch as library
 
-    from placewright.importers.torch_module import from_torch
+    from placewright.importers.torch.module import from_torch
 
     class Network(library.nn.Module):
         def forward(self, x: Any, w: Any) -> Any:

@@ -19,7 +19,7 @@ from some_baselines import step_time_ns
 from placewright.bounds import lower_bound
 from placewright.graph import Graph
 from placewright.importers import load_graph
-from placewright.importers.torch_module import captured_graph
+from placewright.importers.torch.module import captured_graph
 from placewright.lab.datasets.zoo.capture import OPTIMIZER
 from placewright.lab.datasets.zoo.mixture_of_experts import sparse
 from placewright.lab.datasets.zoo.workloads import capture_workload

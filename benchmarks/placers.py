@@ -196,7 +196,7 @@ def tiny() -> Graph:
     """A language model of two layers over four words."""
     import torch
 
-    from placewright.importers.torch_module import from_torch
+    from placewright.importers.torch.module import from_torch
     from placewright.lab.datasets.zoo.unrolled import UnrolledLanguageModel
 
     words = torch.zeros(2, 4, dtype=torch.int64)

@@ -7,7 +7,7 @@ from saving import save_example, without_memory
 from transformers import BertConfig, BertForMaskedLM
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 
 BATCH, TOKENS = 32, 128
 

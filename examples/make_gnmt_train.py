@@ -6,7 +6,7 @@ import torch
 from saving import save_example, without_memory
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo.gnmt import Translation
 
 BATCH, LENGTH, WIDTH, LAYERS, VOCABULARY = 64, 20, 1024, 8, 32000

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo.libraries import built_module
 
 BATCH, PIXELS = 32, 299

@@ -8,7 +8,7 @@ from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 
 BATCH, TOKENS = 1, 2048
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from placewright.execution.pytorch.machine import torch_machine
 from placewright.execution.pytorch.program import make_program
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 from placewright.problem import make_problem
 
 

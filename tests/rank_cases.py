@@ -22,7 +22,7 @@ from waiting import wait_until
 import placewright
 from placewright import RankError
 from placewright.execution.devices import available_cores
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
 
 #: Where the modules of `calls` are divided, whatever their ops take.

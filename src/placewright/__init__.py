@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
-    from placewright.importers.jax_function import from_jax
-    from placewright.importers.torch_module import from_torch
+    from placewright.importers.jax.function import from_jax
+    from placewright.importers.torch.module import from_torch
     from placewright.machine import Device, Link, Machine
     from placewright.machines import load_machine
     from placewright.methods.policies import register_policy_family
@@ -84,8 +84,8 @@ _MODULE_OF = {
     "compile_onnx": "placewright.api.onnx_running",
     "export_plan": "placewright.export",
     "fit": "placewright.api.fitting",
-    "from_jax": "placewright.importers.jax_function",
-    "from_torch": "placewright.importers.torch_module",
+    "from_jax": "placewright.importers.jax.function",
+    "from_torch": "placewright.importers.torch.module",
     "frontier": "placewright.api.frontiers",
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",

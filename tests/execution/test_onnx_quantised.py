@@ -14,7 +14,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 import placewright
 from placewright.execution.devices import cores_of
-from placewright.importers.onnx_model import parse_onnx
+from placewright.importers.onnx.model import parse_onnx
 
 Feeds = Mapping[str, Any]
 

@@ -16,8 +16,6 @@ from pathlib import Path
 import atheris
 import parsers
 
-import placewright.importers.onnx_graph  # noqa: F401  (loaded late otherwise, when it is too late to instrument it)
-
 
 def instrument() -> None:
     """Makes the importers tell the fuzzer which of their branches ran; atheris' own import hook misses an editable

@@ -10,11 +10,11 @@ from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
-from placewright.importers.hlo_program import parse_hlo
+from placewright.importers.hlo.program import parse_hlo
 from placewright.importers.json_graph import parse_json_graph
 from placewright.importers.msr_layer import parse_msr_layer
-from placewright.importers.onnx_model import parse_onnx
-from placewright.importers.stablehlo_program import parse_stablehlo
+from placewright.importers.onnx.model import parse_onnx
+from placewright.importers.stablehlo.program import parse_stablehlo
 from placewright.importers.stg import parse_stg
 from placewright.support.errors import InputError
 

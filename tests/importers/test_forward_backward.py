@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-from placewright.importers.torch_forward_backward import forward_backward  # noqa: E402
+from placewright.importers.torch.forward_backward import forward_backward  # noqa: E402
 
 
 def network() -> nn.Module:

@@ -10,7 +10,7 @@ from placewright.costs.flops import count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.graph import Graph, Op
 from placewright.importers import load_graph
-from placewright.importers.hlo_program import parse_hlo
+from placewright.importers.hlo.program import parse_hlo
 from placewright.support.errors import InputError
 
 SEEDS = Path(__file__).parents[1] / "fuzz" / "seeds"

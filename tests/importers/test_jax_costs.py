@@ -13,8 +13,8 @@ pytest.importorskip("torch", reason="PyTorch is what JAX is compared with")
 from twin_networks import TWINS, flops_of  # noqa: E402
 
 from placewright.importers import load_graph  # noqa: E402
-from placewright.importers.jax_function import from_jax  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.jax.function import from_jax  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -16,7 +16,7 @@ from jax import lax  # noqa: E402
 import placewright  # noqa: E402
 from placewright.costs.flops import count_flops  # noqa: E402
 from placewright.graph import Graph, Op  # noqa: E402
-from placewright.importers.jax_function import from_jax  # noqa: E402
+from placewright.importers.jax.function import from_jax  # noqa: E402
 from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
 
 

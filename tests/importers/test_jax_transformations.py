@@ -20,7 +20,7 @@ import placewright  # noqa: E402
 from placewright.costs.traffic import count_bytes  # noqa: E402
 from placewright.graph import Graph  # noqa: E402
 from placewright.importers import load_graph  # noqa: E402
-from placewright.importers.jax_function import from_jax  # noqa: E402
+from placewright.importers.jax.function import from_jax  # noqa: E402
 from placewright.importers.json_graph import save_graph  # noqa: E402
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import placewright
 from placewright.graph import Graph
-from placewright.importers.onnx_model import parse_onnx
+from placewright.importers.onnx.model import parse_onnx
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 TYPES = onnx.TensorProto

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from placewright.graph import OP_KINDS
-from placewright.importers.onnx_attributes import NodeView, attributes_of
-from placewright.importers.onnx_kinds import DEPENDING_OPERATORS, KIND_OF_OPERATOR, kind_of
+from placewright.importers.onnx.attributes import NodeView, attributes_of
+from placewright.importers.onnx.kinds import DEPENDING_OPERATORS, KIND_OF_OPERATOR, kind_of
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 np = pytest.importorskip("numpy")

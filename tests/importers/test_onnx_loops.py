@@ -8,7 +8,7 @@ import pytest
 import placewright
 from placewright.costs.flops import count_flops
 from placewright.graph import Graph, Op
-from placewright.importers.onnx_model import parse_onnx
+from placewright.importers.onnx.model import parse_onnx
 from placewright.support.errors import InputError
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")

@@ -9,7 +9,7 @@ import pytest
 
 from placewright.graph import Graph
 from placewright.importers import load_graph
-from placewright.importers.onnx_model import parse_onnx
+from placewright.importers.onnx.model import parse_onnx
 from placewright.support.errors import InputError
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")

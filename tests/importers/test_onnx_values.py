@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.importers.onnx_values import _RULES, MAX_ELEMENTS, evaluate
+from placewright.importers.onnx.values import _RULES, MAX_ELEMENTS, evaluate
 
 onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
 INTS = np.array([[3, -7, 2], [5, 4, -1]], dtype=np.int64)

@@ -20,9 +20,9 @@ from twin_networks import flops_of  # noqa: E402
 
 from placewright.graph import Graph, Op  # noqa: E402
 from placewright.importers import load_graph  # noqa: E402
-from placewright.importers.hlo_program import parse_hlo  # noqa: E402
-from placewright.importers.jax_function import from_jax  # noqa: E402
-from placewright.importers.stablehlo_program import parse_stablehlo  # noqa: E402
+from placewright.importers.hlo.program import parse_hlo  # noqa: E402
+from placewright.importers.jax.function import from_jax  # noqa: E402
+from placewright.importers.stablehlo.program import parse_stablehlo  # noqa: E402
 from placewright.support.errors import InputError  # noqa: E402
 
 MESH, P = AbstractMesh((4,), ("x",)), PartitionSpec

@@ -9,7 +9,7 @@ import pytest
 from placewright.costs.flops import count_flops
 from placewright.graph import Graph, Op
 from placewright.importers import load_graph
-from placewright.importers.stablehlo_program import parse_stablehlo
+from placewright.importers.stablehlo.program import parse_stablehlo
 from placewright.support.errors import InputError
 
 SEEDS = Path(__file__).parents[1] / "fuzz" / "seeds"

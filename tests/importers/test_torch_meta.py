@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 from torch import nn  # noqa: E402
 
 from placewright.graph import Graph  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.lab.datasets.zoo.libraries import import_torchvision  # noqa: E402
 
 TOKENS = torch.zeros(2, 8, dtype=torch.int64)

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 from torch import nn  # noqa: E402
 
 from placewright.graph import Graph, Op, Tensor  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
 
 
@@ -499,7 +499,7 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_importing_the_importer_does_not_import_pytorch() -> None:
-    code = "import sys, placewright.importers.torch_module; sys.exit('torch' in sys.modules)"
+    code = "import sys, placewright.importers.torch.module; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

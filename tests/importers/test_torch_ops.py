@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from placewright.graph import Graph, Op  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 
 
 class Call(nn.Module):

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 from torch import nn  # noqa: E402
 
 from placewright.graph import Graph  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.support.errors import InputError  # noqa: E402
 
 X = torch.zeros(2, 4)

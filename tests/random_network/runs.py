@@ -19,7 +19,7 @@ from random_network.facts import Facts, differences
 import placewright
 from placewright.execution.pytorch import handover
 from placewright.execution.pytorch import profile as profiling
-from placewright.importers.torch_trace import default_loss, mode_set
+from placewright.importers.torch.trace import default_loss, mode_set
 from placewright.support.errors import PlacewrightError
 
 

@@ -36,10 +36,10 @@ from placewright.execution.pytorch.program import TorchProgram, signature
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
-from placewright.importers.torch_calls import BACKEND
-from placewright.importers.torch_graph import bytes_added_to
-from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import default_loss, flatten_arguments
+from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.graph import bytes_added_to
+from placewright.importers.torch.stand_in import tensors_of
+from placewright.importers.torch.trace import default_loss, flatten_arguments
 from placewright.support.errors import InputError, shown
 from placewright.terminal.run_table import run_table
 

@@ -34,8 +34,8 @@ from placewright.execution.pytorch.program import program_of_graph, signature
 from placewright.execution.pytorch.recomputation import partition
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
-from placewright.importers.torch_kernels import kernels_kept
-from placewright.importers.torch_ops import only_acts, sentence_on_effects
+from placewright.importers.torch.kernels import kernels_kept
+from placewright.importers.torch.ops import only_acts, sentence_on_effects
 from placewright.machine import Machine
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError

@@ -18,8 +18,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.inductor_order import ranks_by_name, ranks_by_origin, reorder
-from placewright.importers.torch_capture import capture_graph
-from placewright.importers.torch_graph import translate
+from placewright.importers.torch.capture import capture_graph
+from placewright.importers.torch.graph import translate
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
 from placewright.version import VERSION

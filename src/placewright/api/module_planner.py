@@ -35,9 +35,9 @@ from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
-from placewright.importers.torch_graph import bytes_added_to
-from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import flatten_arguments
+from placewright.importers.torch.graph import bytes_added_to
+from placewright.importers.torch.stand_in import tensors_of
+from placewright.importers.torch.trace import flatten_arguments
 from placewright.machine import Machine
 from placewright.plans.graph_match import match_graph, require_match, with_planned_workspaces
 from placewright.plans.record import Plan as PlanRecord

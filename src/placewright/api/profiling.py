@@ -18,8 +18,8 @@ from placewright.execution.pytorch.profile import Profiled
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.graph import Graph
-from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import flatten_arguments
+from placewright.importers.torch.stand_in import tensors_of
+from placewright.importers.torch.trace import flatten_arguments
 from placewright.machine import Device, Machine
 from placewright.support.files import make_folder
 from placewright.terminal.profile_table import profile_table

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.importers.torch_module import positional
+from placewright.importers.torch.module import positional
 from placewright.support.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ class PassCaptures:
         import torch
         from torch.utils import _pytree as pytree
 
-        from placewright.importers.torch_module import positional
+        from placewright.importers.torch.module import positional
 
         self.model = model
         self._loss = loss
@@ -223,7 +223,7 @@ class PassCaptures:
         import torch
         from torch.utils import _pytree as pytree
 
-        from placewright.importers.torch_forward_backward import forward_backward
+        from placewright.importers.torch.forward_backward import forward_backward
 
         key = count, autocast
         if key not in self._known:

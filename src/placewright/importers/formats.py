@@ -52,7 +52,7 @@ class Format:
 
 
 def _parse_onnx(contents: Contents) -> Graph:
-    from placewright.importers.onnx_model import parse_onnx
+    from placewright.importers.onnx.model import parse_onnx
 
     return parse_onnx(contents.data, contents.name, dims=contents.dims, dims_are_shared=contents.dims_are_shared)
 
@@ -64,13 +64,13 @@ def _parse_costgraph(contents: Contents) -> Graph:
 
 
 def _parse_hlo(contents: Contents) -> Graph:
-    from placewright.importers.hlo_program import parse_hlo
+    from placewright.importers.hlo.program import parse_hlo
 
     return parse_hlo(contents.data, contents.name)
 
 
 def _parse_stablehlo(contents: Contents) -> Graph:
-    from placewright.importers.stablehlo_program import parse_stablehlo
+    from placewright.importers.stablehlo.program import parse_stablehlo
 
     return parse_stablehlo(contents.data, contents.name)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from placewright.graph import Graph
-from placewright.importers.jax_function import from_jax
-from placewright.importers.torch_module import from_torch
+from placewright.importers.jax.function import from_jax
+from placewright.importers.torch.module import from_torch
 from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
 

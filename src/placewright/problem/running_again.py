@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import Graph, Op
-from placewright.importers.xla_kinds import COLLECTIVES
+from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.problem.problem import Problem
 
 #: What feeds or changes something outside of the step, or holds a body whose effects are not known.

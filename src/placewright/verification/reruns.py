@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placewright.graph import HOST_TARGET, Graph
-from placewright.importers.xla_kinds import COLLECTIVES
+from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.rematerialization.reruns import Rewritten
 
 #: Their second run would not give the same, or change something else.

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 import placewright
 from placewright.api.compiled import MAX_PLANS
 from placewright.execution.devices import available_cores
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")

@@ -19,7 +19,7 @@ from torch_modules import Branches, InPlace, SharedWeights, calls
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 
 TWO = "cpu:0,cpu:1"
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")

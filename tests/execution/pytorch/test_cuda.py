@@ -19,7 +19,7 @@ from placewright.execution.pytorch import machine
 from placewright.execution.pytorch.handing import handing
 from placewright.execution.pytorch.places import Place, on_stream
 from placewright.execution.pytorch.step import TorchStep
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from placewright.execution.pytorch import machine
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.ranks.steps import steps_over_ranks
 from placewright.execution.steps import steps_of
-from placewright.importers.torch_module import captured_graph
+from placewright.importers.torch.module import captured_graph
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 TWO = "cpu:0,cpu:1"

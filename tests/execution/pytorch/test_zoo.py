@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.importers.torch_trace import default_loss
+from placewright.importers.torch.trace import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
 
 NETWORKS = {network.name: network for network in all_networks()}

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="workloads are captured from PyTorch modules
 import torch
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo.unrolled import UnrolledLanguageModel, UnrolledTranslation
 from placewright.lab.datasets.zoo.workloads import capture_workload, with_variables, workloads
 from placewright.lab.learning.placers.colocation import COLOCRL_RULES, units_of

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="capturing needs PyTorch")
 
 from placewright.costs import estimate_costs  # noqa: E402
 from placewright.importers.graph_set import read_graph_set  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.lab.datasets.zoo.build import ZooProgress, ZooSummary, build_zoo  # noqa: E402
 from placewright.lab.datasets.zoo.capture import capture_network  # noqa: E402
 from placewright.lab.datasets.zoo.libraries import LIBRARIES  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the zoo is written in PyTorch")
 
 from placewright.graph import Graph  # noqa: E402
-from placewright.importers.torch_module import from_torch  # noqa: E402
+from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.lab.datasets.zoo.capture import built  # noqa: E402
 from placewright.lab.datasets.zoo.catalogue import all_networks  # noqa: E402
 from placewright.lab.datasets.zoo.network import Mode  # noqa: E402

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from placewright.graph import Graph
-from placewright.importers.torch_module import from_torch
+from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo.unrolled import UnrolledLanguageModel, UnrolledTranslation
 from placewright.lab.datasets.zoo.workloads import with_variables
 from placewright.lab.learning.placers.layer_wise import LayerWise, layer_wise_placement

@@ -13,7 +13,8 @@ from typing import Any
 
 from placewright.execution.onnx_runtime.shapes import fix_shapes
 from placewright.graph import Graph
-from placewright.importers.onnx_model import initializers_of, parse_onnx, read_model, values_read
+from placewright.importers.onnx.model import parse_onnx, read_model
+from placewright.importers.onnx.records import initializers_of, values_read
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes
 

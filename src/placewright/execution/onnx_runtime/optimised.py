@@ -14,7 +14,8 @@ import onnx
 from placewright.execution.onnx_runtime import sessions
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.shapes import fix_shapes
-from placewright.importers.onnx_model import parse_onnx, read_model, subgraphs
+from placewright.importers.onnx.model import parse_onnx, read_model
+from placewright.importers.onnx.records import subgraphs
 
 
 def optimised(source: OnnxModel, dims: Mapping[str, int], folder: Path) -> OnnxModel:

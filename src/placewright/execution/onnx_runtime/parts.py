@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.steps import Receive, Run, Send, Signal, Step, Steps, Wait
-from placewright.importers.onnx_model import values_read
+from placewright.importers.onnx.records import values_read
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.submodel import named_nodes
 from placewright.execution.steps import in_turn
-from placewright.importers.onnx_model import values_read
+from placewright.importers.onnx.records import values_read
 from placewright.plans.record import Plan, ScheduledOp
 
 #: Of the format that first has devices for nodes.

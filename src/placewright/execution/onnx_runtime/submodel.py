@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from placewright.execution.onnx_runtime.model import OnnxModel
-from placewright.importers.onnx_model import values_read
-from placewright.importers.onnx_shapes import DTYPES
+from placewright.importers.onnx.records import values_read
+from placewright.importers.onnx.shapes import DTYPES
 from placewright.support.errors import InputError, shown
 
 

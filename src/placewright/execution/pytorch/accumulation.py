@@ -15,9 +15,9 @@ from torch import nn
 
 from placewright.execution.pytorch.layout import is_laid_out_for
 from placewright.execution.pytorch.places import Driver
-from placewright.importers.torch_graph import gradient_name
-from placewright.importers.torch_held import Slot
-from placewright.importers.torch_rehearsal import State
+from placewright.importers.torch.graph import gradient_name
+from placewright.importers.torch.held import Slot
+from placewright.importers.torch.rehearsal import State
 
 
 @dataclass(frozen=True, kw_only=True)

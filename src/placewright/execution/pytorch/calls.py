@@ -17,9 +17,9 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph
-from placewright.importers.torch_capture import Capture
-from placewright.importers.torch_graph import ADDS
-from placewright.importers.torch_ops import bodies_of
+from placewright.importers.torch.capture import Capture
+from placewright.importers.torch.graph import ADDS
+from placewright.importers.torch.ops import bodies_of
 
 _ADD = torch.ops.aten.add_.Tensor
 

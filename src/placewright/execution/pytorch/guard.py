@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from placewright.execution.pytorch.runnable import HOOKS
-from placewright.importers.torch_held import Held
+from placewright.importers.torch.held import Held
 
 _COMPARED = (int, float, str, bool, complex, bytes, type(None))
 

@@ -15,9 +15,9 @@ from torch import fx
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
 from placewright.graph import Graph
-from placewright.importers.torch_capture import capture_graph
-from placewright.importers.torch_graph import translate
-from placewright.importers.torch_ops import draws_random_numbers
+from placewright.importers.torch.capture import capture_graph
+from placewright.importers.torch.graph import translate
+from placewright.importers.torch.ops import draws_random_numbers
 from placewright.rematerialization.reruns import Rerun, rewritten
 from placewright.support.errors import InputError
 

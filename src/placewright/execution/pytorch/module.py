@@ -17,7 +17,7 @@ from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
 from placewright.execution.pytorch.runnable import AVERAGED, check_hooks
-from placewright.importers.torch_calls import BACKEND
+from placewright.importers.torch.calls import BACKEND
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 

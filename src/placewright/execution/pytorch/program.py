@@ -18,15 +18,15 @@ from placewright.execution.pytorch.calls import Call, Value, calls_of
 from placewright.execution.pytorch.optimizer_step import ParameterStep, optimizer_kind
 from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
-from placewright.importers.torch_assigned import Assigned
-from placewright.importers.torch_calls import BACKEND
-from placewright.importers.torch_capture import Capture, capture, capture_graph
-from placewright.importers.torch_graph import added_gradients, gradient_name, translate
-from placewright.importers.torch_ops import describe, draws_random_numbers
-from placewright.importers.torch_rehearsal import State
-from placewright.importers.torch_returned import Returned
-from placewright.importers.torch_stand_in import tensors_of
-from placewright.importers.torch_trace import flatten_arguments, trace
+from placewright.importers.torch.assigned import Assigned
+from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.capture import Capture, capture, capture_graph
+from placewright.importers.torch.graph import added_gradients, gradient_name, translate
+from placewright.importers.torch.ops import describe, draws_random_numbers
+from placewright.importers.torch.rehearsal import State
+from placewright.importers.torch.returned import Returned
+from placewright.importers.torch.stand_in import tensors_of
+from placewright.importers.torch.trace import flatten_arguments, trace
 from placewright.support.errors import InputError, shown
 
 

@@ -13,9 +13,9 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import default_partition, must_recompute
 from torch.utils.checkpoint import CheckpointPolicy
 
-from placewright.importers.torch_attributes import arguments_of
-from placewright.importers.torch_dtypes import correct_dtypes
-from placewright.importers.torch_ops import describe, draws_random_numbers, may_draw
+from placewright.importers.torch.attributes import arguments_of
+from placewright.importers.torch.dtypes import correct_dtypes
+from placewright.importers.torch.ops import describe, draws_random_numbers, may_draw
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple[Any, Any]:

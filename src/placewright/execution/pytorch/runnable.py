@@ -15,8 +15,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.modules import module as every_module
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from placewright.importers.torch_calls import BACKEND, layers_noted
-from placewright.importers.torch_ops import attribute_of
+from placewright.importers.torch.calls import BACKEND, layers_noted
+from placewright.importers.torch.ops import attribute_of
 from placewright.support.errors import InputError, shown
 
 #: Attributes of a module that hold hooks, and what a sentence calls them.

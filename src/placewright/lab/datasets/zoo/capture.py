@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.optimizers import Optimizer
-from placewright.importers.torch_module import captured_graph
+from placewright.importers.torch.module import captured_graph
 from placewright.lab.datasets.pack import timed, with_launches
 from placewright.lab.datasets.zoo.network import Mode, Network
 from placewright.machines import load_machine

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placewright.graph import Graph, Op
-from placewright.importers.torch_module import captured_graph
+from placewright.importers.torch.module import captured_graph
 from placewright.lab.datasets.zoo.capture import OPTIMIZER, built
 from placewright.lab.datasets.zoo.catalogue import networks_of
 from placewright.lab.datasets.zoo.network import Network

@@ -1,0 +1,1 @@
+"""HLO text as programs of `xla`."""

@@ -1,0 +1,99 @@
+"""Details of HLO instructions, as xla/attributes.py and xla/loops.py read them, from their attributes as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placewright.importers.xla.program import whole_numbers
+
+Attributes = Mapping[str, str]
+Details = dict[str, Any]
+_DIM_LABELS = re.compile(r"([\dbf?]+)_([\dio?]+)->([\dbf?]+)")
+_WINDOW = re.compile(r"(\w+)=([^\s}]+)")
+_TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})')
+
+
+def product(attributes: Attributes) -> Details:
+    """Axes of a dot."""
+    names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
+    axes = [whole_numbers(attributes.get(name, "")) for name in names]
+    return {"contract": axes[:2], "batch": axes[2:]}
+
+
+def library_product(attributes: Attributes) -> Details | None:
+    """Axes of a product that a library computes, from its configuration; None where that holds none."""
+    try:
+        configuration = json.loads(attributes.get("backend_config", ""))
+        numbers = configuration.get("gemm_backend_config", configuration)["dot_dimension_numbers"]
+        names = (
+            *("lhs_contracting_dimensions", "rhs_contracting_dimensions"),
+            *("lhs_batch_dimensions", "rhs_batch_dimensions"),
+        )
+        axes = [tuple(int(axis) for axis in numbers.get(name, ())) for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return {"contract": axes[:2], "batch": axes[2:]}
+
+
+def convolution(attributes: Attributes) -> Details:
+    """Axes and window of a convolution. Raises ValueError where its labels are none."""
+    match = _DIM_LABELS.fullmatch(attributes.get("dim_labels", ""))
+    if match is None:
+        raise ValueError
+    lhs_spec, rhs_spec = _spec(match[1], "bf"), _spec(match[2], "oi")
+    window = _window(attributes, len(lhs_spec) - 2)
+    return {
+        "lhs_spec": lhs_spec,
+        "rhs_spec": rhs_spec,
+        "stride": window["stride"],
+        "padding": window["padding"],
+        "lhs_dilation": window["lhs_dilate"],
+        "rhs_dilation": window["rhs_dilate"],
+        "groups": max(1, *whole_numbers(attributes.get("feature_group_count", "1"))[:1], 1),
+    }
+
+
+def _spec(labels: str, first: str) -> tuple[int, ...]:
+    """Where the two named axes and then the spatial ones stand. Raises ValueError for a label that is not there."""
+    count = sum(label.isdigit() for label in labels)
+    return tuple(labels.index(label) for label in [*first, *map(str, range(count))])
+
+
+def _window(attributes: Attributes, rank: int) -> Details:
+    """A window's settings per axis. Raises ValueError where one has another number of axes."""
+    given = dict(_WINDOW.findall(attributes.get("window", "")))
+    sides = (
+        [tuple(map(int, pair.split("_"))) for pair in given["pad"].split("x")] if "pad" in given else [(0, 0)] * rank
+    )
+    found: Details = {"padding": sides}
+    for name in ("size", "stride", "lhs_dilate", "rhs_dilate"):
+        found[name] = tuple(map(int, given[name].split("x"))) if name in given else (1,) * rank
+    if any(len(each) != rank for each in found.values()) or any(len(pair) != 2 for pair in sides):
+        raise ValueError
+    return found
+
+
+def window(attributes: Attributes, rank: int) -> Details:
+    """Window of a pooling."""
+    found = _window(attributes, rank)
+    return {"window": found["size"], "stride": found["stride"], "padding": found["padding"]}
+
+
+def trips(attributes: Attributes) -> Details:
+    """How often a loop runs, where XLA found it out."""
+    match = _TRIPS.search(attributes.get("backend_config", ""))
+    return {"trips": int(match[1])} if match else {}
+
+
+DETAILS: Mapping[str, Callable[[Attributes], Details]] = {
+    "dot": product,
+    "convolution": convolution,
+    "while": trips,
+    "reduce": lambda attributes: {"axes": whole_numbers(attributes.get("dimensions", ""))},
+    "gather": lambda attributes: {"slice_sizes": whole_numbers(attributes.get("slice_sizes", ""))},
+    "compare": lambda attributes: {"direction": attributes.get("direction", "")},
+    "get-tuple-element": lambda attributes: {"index": whole_numbers(attributes["index"])[0]},
+}

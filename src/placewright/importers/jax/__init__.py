@@ -1,0 +1,1 @@
+"""JAX functions, traced, as programs of `xla`."""

@@ -1,0 +1,74 @@
+"""A JAX function, or a whole training step, as a Graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from placewright.graph import Graph
+from placewright.importers.optimizers import Optimizer, check_optimizer
+from placewright.importers.xla.graph import build_graph
+from placewright.support.errors import MissingExtraError
+
+
+def from_jax(
+    function: Callable[..., Any],
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    parameters: int | Sequence[int] | None = None,
+    training: bool = False,
+    optimizer: Optimizer = "adam",
+    unroll: int = 0,
+    name: str | None = None,
+) -> Graph:
+    """Capture what a JAX function computes, or a training step of the loss that it gives.
+
+    The function is traced, not run, so `jax.ShapeDtypeStruct` will do for arrays. The ops are those of its jaxpr. What
+    `jit`, `checkpoint`, `custom_jvp` and the like call is inlined; what no result needs, and what is made of constants
+    alone, is left out.
+
+    Parameters
+    ----------
+    function
+        Traced with `jax.make_jaxpr`. Arguments that `jax.jit(function, donate_argnums=...)` donates are parameters
+        that the step updates in place: each takes the first result of its shape and dtype, as XLA has it.
+    args, kwargs
+        What the function is called with: arrays, `jax.ShapeDtypeStruct`, and containers of them.
+    parameters
+        Positions of the arguments whose arrays are weights; by default the first one of several arguments.
+    training
+        Whether the function is a loss, of which the gradient for the weights and an optimizer op for each are captured,
+        too. A step with its own `jax.grad` needs no more than its arguments.
+    optimizer
+        "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per weight.
+    unroll
+        Scans of at most so many steps are taken apart into the ops of each step. A longer scan is one op of kind
+        "control_flow" with the work of all steps.
+    name
+        Of the graph; by default that of the function.
+
+    Returns
+    -------
+    Graph
+        Layers are named scopes. Ops that were transposed are backward ones, and what follows them is the optimizer.
+
+    Raises
+    ------
+    MissingExtraError
+        Without JAX.
+    InputError
+        When JAX cannot trace the function, shapes stay symbolic, or there is nothing to train.
+    """
+    if importlib.util.find_spec("jax") is None:
+        raise MissingExtraError("JAX", "jax", "capturing a function")
+    from placewright.importers.jax.trace import trace
+
+    check_optimizer(optimizer)
+    positional = args if isinstance(args, tuple | list) and not hasattr(args, "_fields") else (args,)
+    traced = trace(
+        function, tuple(positional), dict(kwargs or {}), parameters=parameters, training=training, unroll=unroll
+    )
+    label = name or getattr(function, "__name__", type(function).__name__).strip("<>")
+    return build_graph(traced, label, {"framework": "jax"}, optimizer=optimizer if training else None)

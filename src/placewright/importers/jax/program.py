@@ -1,0 +1,193 @@
+"""A jaxpr as a program of `xla`. Imported only where JAX is known to be present."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core, source_info_util
+
+from placewright.importers.builder import DTYPE_BITS
+from placewright.importers.jax.details import DETAILS
+from placewright.importers.source_lines import without_directory
+from placewright.importers.xla.program import Array, Computation, Instruction, Reference, array
+from placewright.support.errors import InputError, shown
+
+#: What calls a jaxpr with its own operands, by the parameter that holds it.
+_CALLS = {
+    **dict.fromkeys(("jit", "pjit", "remat2", "remat", "checkpoint"), "jaxpr"),
+    **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "xla_call"), "call_jaxpr"),
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
+#: What only marks its operands.
+_SAME_NAMES = """
+    optimization_barrier stop_gradient sharding_constraint device_put pvary pcast reduced_vary_cast copy_p random_wrap
+    random_unwrap mesh_cast reshard custom_lin preduced vary_unreduced_cast_p
+"""
+_SAME = frozenset(_SAME_NAMES.split())
+_SUMMARY = re.compile(r"(.*?):(\d+)(?::\d+)? \(", re.DOTALL)
+
+
+class Converter:
+    """Turns jaxprs into computations; one that is called from several places is turned once.
+
+    unroll: scans of at most so many steps are taken apart.
+    """
+
+    def __init__(self, unroll: int) -> None:
+        self.unroll = unroll
+        self._known: dict[int, tuple[Any, Computation]] = {}
+
+    def computation(self, jaxpr: Any, name: str) -> Computation:
+        """Of a ClosedJaxpr or a Jaxpr without constants."""
+        if id(jaxpr) not in self._known:
+            # The jaxpr is kept, so that nothing else gets its id.
+            self._known[id(jaxpr)] = jaxpr, _Conversion(self, jaxpr, name).run()
+        return self._known[id(jaxpr)][1]
+
+
+class _Conversion:
+    """One jaxpr under conversion. references: what each variable is."""
+
+    def __init__(self, converter: Converter, jaxpr: Any, name: str) -> None:
+        self.converter, self.name = converter, name
+        self.inner = getattr(jaxpr, "jaxpr", jaxpr)
+        self.constants: Sequence[Any] = getattr(jaxpr, "consts", ())
+        self.instructions: list[Instruction] = []
+        self.references: dict[Any, Reference] = {}
+        self.used: Counter[str] = Counter()
+
+    def run(self) -> Computation:
+        parameters = {}
+        for position, variable in enumerate(self.inner.invars):
+            parameters[f"argument_{position}"] = array_of(variable.aval)
+            self.references[variable] = (f"argument_{position}", ())
+        for variable, value in zip(self.inner.constvars, self.constants, strict=True):
+            self.references[variable] = self._constant(variable.aval, value)
+        for equation in self.inner.eqns:
+            self._add(equation)
+        results = [self._reference(variable) for variable in self.inner.outvars]
+        kinds = tuple(array_of(variable.aval) for variable in self.inner.outvars)
+        root = Instruction(name="root", opcode="tuple", type=kinds, operands=tuple(results))
+        self.instructions.append(root)
+        return Computation(
+            name=self.name, parameters=parameters, instructions=tuple(self.instructions), root=("root", ())
+        )
+
+    def _add(self, equation: Any) -> None:
+        primitive, params = equation.primitive.name, equation.params
+        operands = tuple([self._reference(value) for value in equation.invars])
+        kinds = [array_of(variable.aval) for variable in equation.outvars]
+        single = len(kinds) == 1 and not equation.primitive.multiple_results
+        opcode, details, called = self._meaning(primitive, params)
+        scope = str(equation.source_info.name_stack)
+        name = self._unique(str(params.get("name") or primitive) if opcode == "call" else primitive)
+        self.instructions.append(
+            Instruction(
+                name=name,
+                opcode=opcode,
+                type=kinds[0] if single else tuple(kinds),
+                operands=operands,
+                details=details,
+                called=called,
+                target=primitive,
+                scope=f"{scope}/{primitive}" if scope else primitive,
+                source=source_of(equation.source_info),
+                has_effect=any(_is_effect(each) for each in equation.effects) and opcode != "call",
+            )
+        )
+        for position, variable in enumerate(equation.outvars):
+            self.references[variable] = (name, () if single else (position,))
+
+    def _meaning(self, primitive: str, params: Any) -> tuple[str, dict[str, Any], tuple[Computation, ...]]:
+        """Opcode, details and called computations of an equation."""
+        if primitive in _CALLS and _CALLS[primitive] in params:
+            inner = params[_CALLS[primitive]]
+            return "call", {}, (self.converter.computation(inner, str(params.get("name") or primitive)),)
+        if primitive in _SAME:
+            return "identity", {}, ()
+        if primitive == "shard_map":
+            details = {side: tuple(map(_sharding, params[f"{side}_specs"])) for side in ("in", "out")}
+            return "shard-map", details, (self.converter.computation(params["jaxpr"], "shard_map"),)
+        if primitive == "scan":
+            trips = {"trips": params["length"], "unroll": self.converter.unroll, "reverse": params["reverse"]}
+            details = {**trips, "consts": params["num_consts"], "carry": params["num_carry"]}
+            return "scan", details, (self.converter.computation(params["jaxpr"], "scan"),)
+        if primitive == "while":
+            details = {"skip": params["cond_nconsts"], "consts": params["body_nconsts"]}
+            both = params["cond_jaxpr"], params["body_jaxpr"]
+            return "while", details, tuple(self.converter.computation(each, "while") for each in both)
+        if primitive == "cond":
+            return "conditional", {}, tuple(self.converter.computation(each, "cond") for each in params["branches"])
+        if primitive == "integer_pow":
+            return ("div" if params["y"] < 0 else "integer-pow" if params["y"] < 4 else "pow"), {}, ()
+        rule = DETAILS.get(primitive)
+        return primitive.replace("_", "-"), rule(params) if rule is not None else {}, ()
+
+    def _reference(self, value: Any) -> Reference:
+        return self._constant(value.aval, value.val) if isinstance(value, core.Literal) else self.references[value]
+
+    def _constant(self, aval: Any, value: Any) -> Reference:
+        kind = array_of(aval)
+        details: dict[str, Any] = {}
+        if kind.shape == () and "int" in kind.dtype:
+            details = {"number": int(value)}
+        name = self._unique("constant")
+        self.instructions.append(Instruction(name=name, opcode="constant", type=kind, details=details))
+        return name, ()
+
+    def _unique(self, name: str) -> str:
+        self.used[name] += 1
+        return name if self.used[name] == 1 else f"{name}_{self.used[name] - 1}"
+
+
+def _sharding(spec: Any) -> str:
+    """How an array is divided: the axes of the mesh along each of its own."""
+    axes = [(part,) if isinstance(part, str) else tuple(part or ()) for part in spec]
+    while axes and not axes[-1]:
+        axes.pop()
+    return str(axes)
+
+
+def _is_effect(effect: Any) -> bool:
+    """Whether an equation does more than give results; to talk along an axis of a mesh is none."""
+    return type(effect).__name__ != "NamedAxisEffect"
+
+
+def array_of(aval: Any) -> Array:
+    """The type of a value. Raises InputError for one whose extents are not known."""
+    if not hasattr(aval, "shape"):
+        return Array((0,), "bool", 0)
+    if not all(isinstance(extent, int) for extent in aval.shape):
+        raise InputError(f"an array has the open shape {shown(tuple(map(str, aval.shape)))}")
+    return _array(tuple(aval.shape), aval.dtype)
+
+
+@lru_cache(maxsize=65536)
+def _array(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Keys of random numbers count as the whole numbers that they are made of."""
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return array((*shape, dtype.itemsize // 4), "uint32")
+    if dtype == jax.dtypes.float0:
+        return Array(shape, "bool", 0)
+    name = str(np.dtype(dtype))
+    if name not in DTYPE_BITS:
+        return Array(shape, name, math.prod(shape) * np.dtype(dtype).itemsize)
+    return array(shape, name)
+
+
+def source_of(source_info: Any) -> str:
+    """ "file.py:line" of the innermost frame that is not JAX's own."""
+    return _short(source_info_util.summarize(source_info))
+
+
+@lru_cache(maxsize=65536)
+def _short(summary: str) -> str:
+    match = _SUMMARY.match(summary)
+    return f"{without_directory(match[1])}:{match[2]}" if match else ""

@@ -1,0 +1,41 @@
+"""Lines of source in the texts of tracebacks, without the directories that they stand in."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def source_of_frames(trace: str) -> str:
+    """ "file.py:line" of the deepest frame of a traceback's text that is model code; empty when none is."""
+    source = innermost_frame(trace)
+    return "" if source.startswith("torch/") else source
+
+
+@lru_cache(maxsize=4096)
+def is_model_code(file: str) -> bool:
+    """Whether a file belongs to neither PyTorch nor placewright."""
+    return file[:1] != "<" and not without_directory(file).startswith(("torch/", "placewright/"))
+
+
+@lru_cache(maxsize=4096)
+def innermost_frame(trace: str) -> str:
+    """The deepest frame outside PyTorch and placewright; the deepest inside PyTorch when there is no other."""
+    frames = [(without_directory(file), line) for file, line in _FRAME.findall(trace)]
+    frames = [frame for frame in frames if not frame[0].startswith("placewright/")]
+    model_code = [frame for frame in frames if not frame[0].startswith("torch/")]
+    file, line = (model_code or frames or [("", "")])[-1]
+    return f"{file}:{line}" if file else ""
+
+
+@lru_cache(maxsize=4096)
+def without_directory(file: str) -> str:
+    """The path of a file inside the folder that packages are installed in; otherwise its name."""
+    parts = PurePosixPath(file.replace("\\", "/")).parts
+    if "site-packages" in parts:
+        return "/".join(parts[parts.index("site-packages") + 1 :])
+    ours = [place for place in range(len(parts)) if parts[place : place + 2] == ("placewright", "importers")]
+    return "/".join(parts[ours[-1] :] if ours else parts[-1:])

@@ -1,0 +1,1 @@
+"""StableHLO text as programs of `xla`."""

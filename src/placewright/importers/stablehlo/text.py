@@ -1,0 +1,195 @@
+"""StableHLO text taken apart: functions, statements, and the regions inside them, as MLIR prints them line by line.
+
+Source: the StableHLO specification, and MLIR's language reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placewright.importers.stablehlo.types import end_of_brackets, parse_type, pieces
+from placewright.importers.xla.program import MAX_DEPTH, Type
+from placewright.support.errors import InputError, shown
+
+_FUNCTION = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@(\"[^\"]+\"|[\w.$-]+)\s*\(")
+_STATEMENT = re.compile(r"(?:(%[\w$.-]+)(?::(\d{1,6}))?\s*=\s*)?(?:\"([\w.]+)\"|([\w.]+))")
+_ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*(.*)", re.DOTALL)
+#: Arguments of a region that stand before it.
+_GIVEN = re.compile(r"\((?:%[\w$.-]+\s*:.*)?\)\s*$", re.DOTALL)
+_LOCATION = re.compile(r"\s+loc\((#loc\d*|unknown|\".*|callsite.*|fused.*)\)$")
+_LOCATION_LINE = re.compile(r"(#loc\d*)\s*=\s*loc\((.*)\)$")
+#: Lines that go on with the statement before them.
+_CONTINUED = re.compile(r"(?:cond\b|do\b|reducer\s*\(|attributes\s*\{)")
+#: Nothing of these is computed.
+_IGNORED = re.compile(r"(?:sdy\.mesh|module\b|#|//|\{-#|#-\}|\})")
+
+
+@dataclass
+class Statement:
+    """One op: its text without results, regions and location."""
+
+    line: int
+    name: str
+    num_results: int
+    op: str
+    text: str
+    location: str
+    regions: list[Block] = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """Statements of a region or function, with the values it is given."""
+
+    arguments: dict[str, Type] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class Function:
+    """A function. attributes, locations: per argument, as text."""
+
+    name: str
+    line: int
+    is_public: bool
+    body: Block
+    attributes: list[str]
+    locations: list[str]
+
+
+@dataclass
+class Module:
+    """Functions by name, and locations by what other places call them."""
+
+    functions: dict[str, Function]
+    locations: Mapping[str, str]
+
+
+def read_module(text: str, file: str) -> Module:
+    """Raises InputError naming file and line."""
+    reader = _Reader(text.splitlines(), file)
+    functions = reader.read()
+    locations = {match[1]: match[2] for line in reader.lines if (match := _LOCATION_LINE.match(line.strip()))}
+    return Module(functions, locations)
+
+
+class _Reader:
+    """Goes through the lines of a file. at: the index of the line that comes next."""
+
+    def __init__(self, lines: list[str], file: str) -> None:
+        self.lines, self.file, self.at = lines, file, 0
+
+    def read(self) -> dict[str, Function]:
+        functions: dict[str, Function] = {}
+        while self.at < len(self.lines):
+            line = self._next()
+            if match := _FUNCTION.match(line):
+                function = self._function(line, match)
+                if function.name in functions:
+                    raise self.error(f"the function '{shown(function.name)}' stands there twice", function.line)
+                functions[function.name] = function
+            elif line and not _IGNORED.match(line):
+                raise self.error(f"'{shown(line)}' is no function")
+        if not functions:
+            raise InputError(f"'{self.file}' holds no function")
+        return functions
+
+    def error(self, problem: str, line: int | None = None) -> InputError:
+        return InputError(f"'{self.file}', line {self.at if line is None else line}: {problem}")
+
+    def _next(self) -> str:
+        self.at += 1
+        return self.lines[self.at - 1].strip()
+
+    def _function(self, line: str, match: re.Match[str]) -> Function:
+        number = self.at
+        close = end_of_brackets(line, match.end() - 1)
+        if close < 0 or not line.endswith("{"):
+            raise self.error("a function must begin with its arguments and results in one line")
+        body = Block()
+        attributes, locations = [], []
+        for piece in pieces(line[match.end() : close - 1]):
+            name, kind, attribute, location = self._argument(piece)
+            if name in body.arguments:
+                raise self.error(f"two arguments are named '{shown(name)}'")
+            body.arguments[name] = kind
+            attributes.append(attribute)
+            locations.append(location)
+        self._block(body, 0)
+        return Function(match[2].strip('"'), number, match[1] != "private", body, attributes, locations)
+
+    def _argument(self, piece: str) -> tuple[str, Type, str, str]:
+        """Name, type, attributes and location of "%arg0: tensor<f32> {...} loc(...)"."""
+        text, location = _without_location(piece)
+        match = _ARGUMENT.fullmatch(text)
+        if match is None:
+            raise self.error(f"'{shown(piece)}' is no argument with a type")
+        kind, brace, attributes = match[2].partition(" {")
+        return match[1], self._type(kind), brace + attributes, location
+
+    def _type(self, text: str) -> Type:
+        try:
+            return parse_type(text)
+        except InputError as error:
+            raise self.error(str(error)) from error
+
+    def _block(self, block: Block, depth: int) -> str:
+        """Reads to the line that closes the block, and returns it."""
+        if depth > MAX_DEPTH:
+            raise self.error("regions are nested too deeply")
+        begin = self.at
+        while self.at < len(self.lines):
+            line = self._next()
+            if line.startswith("}"):
+                return line
+            if line.startswith("^"):
+                self._block_arguments(line, block)
+            elif _CONTINUED.match(line) and block.statements:
+                if line.endswith("{"):
+                    self._regions(block.statements[-1], depth)
+            elif line and not line.startswith("//"):
+                block.statements.append(self._statement(line, depth))
+        raise self.error("what begins here does not end", begin)
+
+    def _block_arguments(self, line: str, block: Block) -> None:
+        begin = line.find("(")
+        close = end_of_brackets(line, begin) if begin >= 0 else -1
+        for piece in pieces(line[begin + 1 : close - 1]) if close > 0 else ():
+            name, kind, _, _ = self._argument(piece)
+            block.arguments[name] = kind
+
+    def _statement(self, line: str, depth: int) -> Statement:
+        match = _STATEMENT.match(line)
+        if match is None:
+            raise self.error(f"'{shown(line)}' is no statement")
+        text, location = _without_location(line[match.end() :])
+        opens = text.endswith("{")
+        count = int(match[2] or 1) if match[1] else 0
+        op = match[3] or match[4]
+        text = text.removesuffix("{").removesuffix("(")
+        given = _GIVEN.search(text) if opens and op == "sdy.manual_computation" else None
+        statement = Statement(self.at, match[1] or "", count, op, text[: given.start()] if given else text, location)
+        if opens:
+            self._regions(statement, depth)
+        if given is not None:
+            self._block_arguments(given[0], statement.regions[0])
+        return statement
+
+    def _regions(self, statement: Statement, depth: int) -> None:
+        """The regions of a statement; what stands after the last one belongs to the statement."""
+        closing = "{"
+        while closing.endswith("{"):
+            block = Block()
+            closing = self._block(block, depth + 1)
+            statement.regions.append(block)
+        tail, location = _without_location(closing.lstrip("})"))
+        statement.text += tail
+        statement.location = location or statement.location
+
+
+def _without_location(text: str) -> tuple[str, str]:
+    """The text before a location at its end, and that location."""
+    match = _LOCATION.search(text) if "loc(" in text else None
+    return (text[: match.start()], match[1]) if match else (text, "")

@@ -1,0 +1,1 @@
+"""PyTorch modules, captured as they run, as graphs."""

@@ -1,0 +1,222 @@
+"""What a traced PyTorch step is made of: which nodes are inputs, parameters, gradients, updates and results.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch._functorch._aot_autograd import descriptors
+
+from placewright.importers.torch.dtypes import correct_dtypes
+from placewright.importers.torch.ops import bodies_of, draws_random_numbers, sentence_on_effects
+from placewright.importers.torch.rehearsal import State
+from placewright.importers.torch.trace import Trace
+from placewright.support.errors import InputError, shown
+
+#: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
+SourceRole = Literal["input", "parameter", "constant", "seed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """A functional graph of ATen calls, in the order of tracing: forward, then backward.
+
+    nodes: the call nodes anything below depends on, and those that draw random numbers, since what is drawn later
+    depends on them. sources: name and role of each node that is not computed. state: what those that are no inputs
+    stand for. outputs: what the model returns (training: the loss). assigned: the new values of the attributes that the
+    model assigns to. updates: (parameter, buffer or input that is overwritten, its new value).
+    gradients: (parameter, its gradient). input_gradients: (input, its gradient). seeded: the output each seed is the
+    gradient of, where it is one. warnings: what is not in the graph although the model's code says so.
+    """
+
+    nodes: tuple[Any, ...]
+    sources: Mapping[Any, tuple[str, SourceRole]]
+    state: Mapping[Any, State]
+    outputs: tuple[Any, ...]
+    assigned: tuple[Any, ...]
+    updates: tuple[tuple[Any, Any], ...]
+    gradients: tuple[tuple[Any, Any], ...]
+    input_gradients: tuple[tuple[Any, Any], ...]
+    seeded: Mapping[Any, Any]
+    warnings: tuple[str, ...]
+
+
+def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
+    """Reads the meaning of every placeholder and result from its descriptor, and drops what nothing depends on.
+
+    keep_draws: whether ops that draw random numbers stay although nothing reads them.
+    """
+    nodes = list(trace.graph.nodes)
+    _check_effects(nodes)
+    correct_dtypes(nodes)
+    placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
+    end = trace.graph.output_node()
+    idle = _not_from_the_loss(placeholders, nodes)
+    returned = {
+        desc: node
+        for node, desc in zip(end.args[0], end.meta["desc"], strict=True)
+        if node is not None and not (isinstance(desc, descriptors.GradAOTOutput) and node in idle)
+    }
+    updates = {placeholders[desc.mutated_input]: node for desc, node in returned.items() if _is_update(desc)}
+    gradients = {
+        placeholders[desc.grad_of]: node
+        for desc, node in returned.items()
+        if isinstance(desc, descriptors.GradAOTOutput)
+    }
+    of_inputs = tuple((of, node) for of, node in gradients.items() if _role_of(of, trace) == "input")
+    of_parameters = tuple((of, node) for of, node in gradients.items() if _role_of(of, trace) != "input")
+    plain = {desc.idx: node for desc, node in returned.items() if isinstance(desc, descriptors.PlainAOTOutput)}
+    results = [plain[number] for number in sorted(plain)]
+    _check_gradients(trace, {_name_of(parameter, trace) for parameter, _ in of_parameters})
+    needed = _ancestors(list(returned.values())) | set(updates)
+    if keep_draws:
+        needed |= _ancestors(_draws(nodes))
+    sources: dict[Any, tuple[str, SourceRole]] = {
+        node: (_name_of(node, trace), _role_of(node, trace))
+        for node in nodes
+        if "val" in node.meta and node.op in ("placeholder", "get_attr")
+    }
+    # A write through `.data` shows in the trace alone.
+    sources |= {node: (_name_of(node, trace), "parameter") for node in updates if sources[node][1] == "constant"}
+    kept = {node: source for node, source in sources.items() if node in needed or source[1] == "input"}
+    return Capture(
+        nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
+        sources=kept,
+        state={node: state for node in kept if (state := _state_of(node, trace)) is not None},
+        outputs=tuple(results[: trace.num_results]),
+        assigned=tuple(results[trace.num_results :]),
+        updates=tuple(updates.items()),
+        gradients=of_parameters,
+        input_gradients=of_inputs,
+        seeded={
+            placeholder: returned[desc.output]
+            for desc, placeholder in placeholders.items()
+            if isinstance(desc, descriptors.TangentAOTInput) and desc.output in returned
+        },
+        warnings=tuple(_warnings(trace)),
+    )
+
+
+def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
+    """Of a functional graph without descriptors: every placeholder is read, every result is an output.
+
+    is_parameter: of each placeholder, whether it stays from step to step.
+    """
+    _check_effects(graph.nodes)
+    correct_dtypes(graph.nodes)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
+    needed = _ancestors([*outputs, *_draws(graph.nodes)])
+    sources: dict[Any, tuple[str, SourceRole]] = {
+        node: (node.name, "parameter" if stays else "input")
+        for node, stays in zip(placeholders, is_parameter, strict=True)
+        if node in needed
+    }
+    bodies = {body for node in graph.nodes if node.op == "call_function" for body in bodies_of(node)}
+    constants = [node for node in graph.nodes if node.op == "get_attr" and node in needed - bodies]
+    return Capture(
+        nodes=tuple(node for node in graph.nodes if node.op == "call_function" and node in needed),
+        sources={**sources, **{node: (node.name.lstrip("_"), "constant") for node in constants}},
+        outputs=outputs,
+        state={},
+        assigned=(),
+        updates=(),
+        gradients=(),
+        input_gradients=(),
+        seeded={},
+        warnings=(),
+    )
+
+
+def _check_effects(nodes: Iterable[Any]) -> None:
+    """Raises InputError for a call that does something beside computing its results, such as raising an error."""
+    for node in nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects":
+            raise InputError(sentence_on_effects(node.args[1]))
+
+
+def _check_gradients(trace: Trace, trained: set[str]) -> None:
+    """Raises InputError when the traced step lacks the gradient of a parameter that the loss depends on."""
+    lost = [name for name, needed_by_loss in trace.found.trainable.items() if needed_by_loss and name not in trained]
+    if lost:
+        others = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise InputError(
+            f"the traced step has no gradient of the parameter '{shown(lost[0])}'{others}, though the loss depends on "
+            "it: an op on the way has no backward formula"
+        )
+
+
+def _warnings(trace: Trace) -> Iterator[str]:
+    if idle := [name for name, needed_by_loss in trace.found.trainable.items() if not needed_by_loss]:
+        few = ", ".join(idle[:3]) + (", ..." if len(idle) > 3 else "")
+        yield f"the loss does not depend on {len(idle)} of the parameters ({few}), so nothing updates them"
+
+
+def _not_from_the_loss(placeholders: Mapping[Any, Any], nodes: Sequence[Any]) -> set[Any]:
+    """What a backward pass computes of tensors that forward writes to, and not of the loss: no gradient of it. Autograd
+    takes those tensors for results, too."""
+    seeds = {desc: node for desc, node in placeholders.items() if isinstance(desc, descriptors.TangentAOTInput)}
+    of_loss = {node for desc, node in seeds.items() if isinstance(desc.output, descriptors.PlainAOTOutput)}
+    others = set(seeds.values()) - of_loss
+    return _reached_from(others, nodes) - _reached_from(of_loss, nodes) if others else set()
+
+
+def _reached_from(starts: set[Any], nodes: Sequence[Any]) -> set[Any]:
+    reached = set(starts)
+    for node in nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    return reached
+
+
+def _is_update(meaning: Any) -> bool:
+    """Whether a result is the new value of a parameter, buffer or input."""
+    return isinstance(meaning, descriptors.InputMutationAOTOutput)
+
+
+def _draws(nodes: Iterable[Any]) -> list[Any]:
+    return [node for node in nodes if node.op == "call_function" and draws_random_numbers(node)]
+
+
+def _ancestors(roots: Sequence[Any]) -> set[Any]:
+    seen = set(roots)
+    waiting = list(roots)
+    while waiting:
+        for node in waiting.pop().all_input_nodes:
+            if node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return seen
+
+
+def _state_of(node: Any, trace: Trace) -> State | None:
+    meaning = node.meta.get("desc")
+    is_state = isinstance(meaning, (descriptors.ParamAOTInput, descriptors.BufferAOTInput))
+    return trace.state_of(meaning.target) if is_state else None
+
+
+def _role_of(node: Any, trace: Trace) -> SourceRole:
+    meaning = node.meta.get("desc")
+    if isinstance(meaning, descriptors.PlainAOTInput):
+        return "input"
+    if isinstance(meaning, descriptors.TangentAOTInput):
+        return "seed"
+    state = _state_of(node, trace)
+    if state is not None:
+        return "constant" if state.is_constant else "parameter"
+    if node.op == "get_attr":
+        return "constant"
+    raise InputError(f"the traced module has an input of the unknown kind {type(meaning).__name__}")
+
+
+def _name_of(node: Any, trace: Trace) -> str:
+    meaning = node.meta.get("desc")
+    if isinstance(meaning, descriptors.PlainAOTInput):
+        return str(trace.input_names[meaning.idx])
+    state = _state_of(node, trace)
+    return str(node.name).lstrip("_") if state is None else state.name

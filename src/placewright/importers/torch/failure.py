@@ -1,0 +1,59 @@
+"""Why PyTorch could not trace a module, and where in the module: one sentence.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from placewright.importers.source_lines import source_of_frames
+from placewright.importers.torch.origin import module_of, source_of
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+
+def reason(error: BaseException, model: Any) -> str:
+    """What is wrong, with the innermost layer of the model and the line of its code where that came up."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    call = next((call for frame, _ in reversed(frames) if (call := _traced_call(frame)) is not None), None)
+    if call is not None:
+        parts = [module_of(call), source_of(call)]
+    else:
+        parts = [_layer(frames, model), _line(frames) or source_of_frames(str(error))]
+    where = ", ".join(filter(None, parts))
+    return f"{_complaint(error)} (in {where})" if where else _complaint(error)
+
+
+def _complaint(error: BaseException) -> str:
+    if isinstance(error, (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)):
+        return f"what {error.func} gives depends on values, which are not known before it runs"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return f"a size or a branch depends on values, which are not known before it runs: {error.cond}"
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def _traced_call(frame: FrameType) -> Any | None:
+    """The node that a frame of PyTorch's interpreter runs, where a graph traced before is traced again."""
+    node = frame.f_locals.get("n")
+    return node if frame.f_code.co_name == "run_node" and isinstance(node, torch.fx.Node) else None
+
+
+def _layer(frames: list[tuple[FrameType, int]], model: Any) -> str:
+    """Dotted path of the module in whose method the error came up; the model itself is named by the sentence."""
+    path_of = {id(module): path for path, module in model.named_modules() if path != "_guards_fn"}
+    holders = [path_of.get(id(frame.f_locals.get("self"))) for frame, _ in frames]
+    return next((path for path in reversed(holders) if path is not None), "")
+
+
+def _line(frames: list[tuple[FrameType, int]]) -> str:
+    files = [(frame.f_code.co_filename, line) for frame, line in frames]
+    own = [(file, line) for file, line in files if "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)]
+    return source_of_frames("\n".join(f'File "{file}", line {line}' for file, line in own if file[:1] != "<"))

@@ -1,0 +1,43 @@
+"""Forward and backward of a PyTorch module as a Graph without an optimizer, and which results are gradients.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from placewright.importers.forward_backward import ForwardBackward
+from placewright.importers.torch.autocast import under_autocast
+from placewright.importers.torch.capture import capture
+from placewright.importers.torch.graph import translate
+from placewright.importers.torch.module import positional
+from placewright.importers.torch.trace import trace
+
+
+def forward_backward(
+    model: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    *,
+    loss: Callable[[Any], Any] | None = None,
+    autocast: str | None = None,
+) -> ForwardBackward:
+    """Captures one forward and backward pass.
+
+    autocast: None for the module as it is; "gpu" or "cpu" for it under autocast in bfloat16 by the rules of such a
+    device. Raises InputError as `from_torch` does.
+    """
+    cast = contextlib.nullcontext() if autocast is None else under_autocast(model, on_gpus=autocast == "gpu")
+    with cast:
+        found = capture(trace(model, positional(args), kwargs, training=True, loss=loss))
+    graph, tensors = translate(found, type(model).__name__, None, copies=False)
+    pairs = ((tensors[parameter][0], tensors[gradient][0]) for parameter, gradient in found.gradients)
+    return ForwardBackward(
+        graph=graph,
+        gradients=tuple((of, gradient) for of, gradient in pairs if of is not None and gradient is not None),
+    )

@@ -1,0 +1,373 @@
+"""A traced PyTorch step as a Graph: tensors, aliases, in-place updates and the optimizer."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from placewright.graph import Graph, TensorRole
+from placewright.importers.builder import GraphBuilder
+from placewright.importers.optimizers import OPTIMIZER_STATES
+from placewright.importers.torch.capture import Capture
+from placewright.importers.torch.ops import describe, draws_random_numbers
+from placewright.importers.torch.origin import module_of, phase_of, source_of
+from placewright.support.errors import InputError
+
+
+def translate(
+    captured: Capture,
+    name: str,
+    optimizer: str | None,
+    *,
+    random_in_order: bool = True,
+    copies: bool = True,
+    sums_in_place: bool = False,
+    inputs_stay: bool = False,
+    added_to: Set[str] = frozenset(),
+) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
+    """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
+    the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
+    outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies
+    are ops though PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place,
+    as PyTorch adds them; it holds ops on one device that several could share. inputs_stay: whether inputs are there
+    from begin to end, as parameters are. added_to: the parameters that have a gradient when the step begins, to which
+    it adds the new one as soon as that is made; each has one more tensor, of role parameter.
+    """
+    translation = _Translation(name, random_in_order, frozenset() if copies else _needless_copies(captured))
+    for node, (label, role) in captured.sources.items():
+        translation.add_source(node, label, "parameter" if inputs_stay and role == "input" else role)
+    added: dict[Any, list[Any]] = {}
+    for parameter, gradient in captured.gradients:
+        has_slot = parameter in captured.state and captured.state[parameter].slot is not None
+        if captured.sources[parameter][0] in added_to and has_slot and _can_be_added(gradient, parameter):
+            added.setdefault(gradient, []).append(parameter)
+    for node in captured.nodes:
+        for seed in node.all_input_nodes:
+            translation.add_seed(seed, captured.seeded.get(seed))
+        translation.add_call(node)
+        for parameter in added.get(node, ()):
+            translation.add_gradient(parameter, node)
+    for target, value in captured.updates:
+        translation.add_update(value, target)
+    for parameter, gradient in captured.gradients if optimizer else ():
+        translation.add_optimizer(parameter, gradient, str(optimizer))
+    for node in (*captured.outputs, *captured.assigned, *(gradient for _, gradient in captured.input_gradients)):
+        translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
+    for parameter, gradient in captured.gradients if not optimizer else ():
+        if parameter not in added.get(gradient, ()):
+            translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
+    for node in captured.nodes if sums_in_place else ():
+        translation.add_in_place(node)
+    for warning in captured.warnings:
+        translation.builder.warn(warning)
+    mode = {"mode": "training" if captured.gradients else "inference"}
+    return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
+
+
+#: What the name of an op begins with that adds a gradient to the one that is there; the rest is the parameter's.
+ADDS = "sum:"
+#: Kinds of ops whose results no other op overwrites: they may share memory that is not theirs. A recurrent layer's
+#: backward returns one tensor as the gradients of both of its biases.
+_NOT_OVERWRITTEN = frozenset({"input", "view", "control_flow", "rnn", "rnn_backward", "other"})
+
+
+class _Translation:
+    """A graph under construction and the FX nodes behind its tensors.
+
+    left_out: copies that stand for what they copy. tensors: for each node the tensors it stands for, None where a call
+    leaves a result out. owner: for each tensor the one whose memory it shares; sharing: the other way round. readers:
+    ops, views aside, that read an owner's memory. producer: op that made each tensor. last_random: the latest op that
+    draws from the generator of random numbers.
+    """
+
+    def __init__(self, name: str, random_in_order: bool, left_out: Set[Any]) -> None:
+        self.builder = GraphBuilder(name)
+        self.tensors: dict[Any, tuple[int | None, ...]] = {}
+        self.owner: list[int] = []
+        self.sharing: dict[int, list[int]] = {}
+        self.readers: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        self.random_in_order = random_in_order
+        self.left_out = left_out
+        self.last_random: int | None = None
+        self.unknown: Counter[str] = Counter()
+
+    def tensor_of(self, node: Any) -> int:
+        """Index of the one tensor a node stands for."""
+        index = self.tensors[node][0]
+        assert index is not None
+        return index
+
+    def add_source(self, node: Any, label: str, role: str) -> None:
+        """A parameter or constant, which no op produces, or a graph input."""
+        if role == "seed":
+            return
+        roles: dict[str, TensorRole] = {"parameter": "parameter", "constant": "constant"}
+        index = self._add_tensor(label, node.meta["val"], role=roles.get(role, "activation"))
+        self.tensors[node] = (index,)
+        if role == "input":
+            self._add_op(f"input:{label}", "input", outputs=[index], phase=phase_of(node))
+
+    def add_seed(self, node: Any, of: Any | None) -> None:
+        """The gradient of the loss by itself, which the backward pass starts from."""
+        if node in self.tensors or node.op != "placeholder":
+            return
+        index = self._add_tensor(f"{node.name}:0", node.meta["val"])
+        self.tensors[node] = (index,)
+        inputs = [self.tensor_of(of)] if of is not None else []
+        self._add_op(
+            node.name, "fill", inputs=inputs, outputs=[index], target="aten.ones_like.default", phase="backward"
+        )
+
+    def add_call(self, node: Any) -> None:
+        """One traced call; a getitem only names one result of the call before it."""
+        if node.target is operator.getitem:
+            source, position = node.args
+            self.tensors[node] = (self.tensors[source][position],)
+            return
+        if node in self.left_out:
+            self.tensors[node] = self.tensors[node.args[0]]
+            return
+        kind, attributes = describe(node)
+        if kind in ("other", "control_flow"):
+            self.unknown[str(node.target)] += 1
+        inputs = [self.tensor_of(leaf) for leaf in pytree.tree_leaves((node.args, node.kwargs)) if leaf in self.tensors]
+        results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else (node.meta["val"],)
+        if kind == "view" and not inputs:
+            raise InputError(f"'{node.name}' ({node.target}) shows a number, which is no tensor of the module")
+        shown = inputs[0] if kind == "view" else None
+        self.tensors[node] = tuple(
+            self._add_tensor(f"{node.name}:{position}", result, alias_of=shown) if result is not None else None
+            for position, result in enumerate(results)
+        )
+        op = self._add_op(
+            node.name,
+            kind,
+            inputs=inputs,
+            outputs=[tensor for tensor in self.tensors[node] if tensor is not None],
+            target=str(node.target),
+            attributes=attributes,
+            module=module_of(node),
+            source=source_of(node),
+            phase=phase_of(node),
+        )
+        if self.random_in_order and draws_random_numbers(node):
+            # They share one generator, so in another order each would draw what is another's.
+            if self.last_random is not None:
+                self.builder.change_op(op, controls=(self.last_random,))
+            self.last_random = op
+
+    def add_update(self, value: Any, target: Any) -> None:
+        """A parameter, buffer or input that takes a new value during the step.
+
+        The op that computes the value writes it in place, when everything else that reads the old one stands before
+        it; otherwise a copy at the end does.
+        """
+        new, old = self.tensor_of(value), self.tensor_of(target)
+        before = self.readers.get(self.owner[old], [])
+        op = self.producer.get(new, -1)
+        tensor = self.builder.tensors[new]
+        fits = tensor.alias_of is None and tensor.size_bytes == self.builder.tensors[old].size_bytes
+        computed = op >= 0 and self.builder.ops[op].kind not in ("input", "view")
+        if fits and computed and all(reader <= op for reader in before):
+            self._overwrite(op, new, old)
+            return
+        label = self.builder.tensors[old].name
+        result = self._add_tensor(f"copy:{label}:0", target.meta["val"])
+        copy = self._add_op(f"copy:{label}", "copy", inputs=[new], outputs=[result], target="aten.copy_.default")
+        self._overwrite(copy, result, old)
+
+    def add_optimizer(self, parameter: Any, gradient: Any, function: str) -> None:
+        """The op that updates one parameter in place from its gradient and the optimizer's state."""
+        old = self.tensor_of(parameter)
+        label = self.builder.tensors[old].name
+        states = [
+            self._add_tensor(f"{label}.{state}", parameter.meta["val"].to(torch.float32), role="parameter")
+            for state in OPTIMIZER_STATES[function]
+        ]
+        result = self._add_tensor(f"{function}:{label}:0", parameter.meta["val"])
+        op = self._add_op(
+            f"{function}:{label}",
+            "optimizer",
+            inputs=[old, self.tensor_of(gradient), *states],
+            outputs=[result],
+            attributes={"function": function},
+            module=label.rpartition(".")[0],
+            phase="optimizer",
+        )
+        self._overwrite(op, result, old)
+
+    def add_gradient(self, parameter: Any, gradient: Any) -> None:
+        """The op that adds a gradient to the one that its parameter has."""
+        label = self.builder.tensors[self.tensor_of(parameter)].name
+        total = self._add_tensor(gradient_name(label), parameter.meta["val"], role="parameter")
+        result = self._add_tensor(f"{ADDS}{label}:0", parameter.meta["val"])
+        op = self._add_op(
+            f"{ADDS}{label}",
+            "elementwise",
+            inputs=[total, self.tensor_of(gradient)],
+            outputs=[result],
+            target="aten.add_.Tensor",
+            attributes={"function": "add"},
+            module=label.rpartition(".")[0],
+            phase="backward",
+        )
+        self._overwrite(op, result, total)
+
+    def add_in_place(self, node: Any) -> None:
+        """A sum of gradients of one tensor takes the memory of its first operand, where PyTorch would do so: where the
+        operand is all of a result that nothing else needs afterwards. Readers from before stay before it."""
+        if not _is_sum_of_gradients(node):
+            return
+        result, first, second = (self.tensor_of(each) for each in (node, *node.args))
+        owner, op = self.owner[first], self.producer[result]
+        is_new = self.builder.tensors[result].alias_of is None
+        if is_new and owner != self.owner[second] and self._is_free_after(op, owner, first):
+            self.builder.change_op(op, controls=self._after_readers(op, owner))
+            self.builder.change_tensor(result, alias_of=first)
+            self._share(result, owner)
+
+    def finish(self, mode: Mapping[str, str]) -> Graph:
+        """The graph; calls of unknown meaning are warned of, once per target."""
+        for target, count in sorted(self.unknown.items()):
+            self.builder.warn(f"{count} of the op {target}, whose meaning is not known")
+        return self.builder.build({"framework": "torch", **mode})
+
+    def _overwrite(self, op: int, new: int, old: int) -> None:
+        """Makes a result share the memory of `old`, after every other op that reads that memory."""
+        self.builder.change_op(op, controls=self._after_readers(op, self.owner[old]))
+        self.builder.change_tensor(new, alias_of=old, is_output=True)
+        self._share(new, self.owner[old])
+
+    def _share(self, new: int, owner: int) -> None:
+        """Makes all that is shown of a result's own memory stand in another one, where it is read from now on."""
+        self.readers.setdefault(owner, []).extend(self.readers.pop(new, []))
+        shown = self.sharing.pop(new)
+        self.sharing[owner] += shown
+        for tensor in shown:
+            self.owner[tensor] = owner
+
+    def _is_free_after(self, op: int, owner: int, shown: int) -> bool:
+        """Whether a memory is that of an op's own result, all of which is shown by a tensor, and nothing needs it after
+        an op."""
+        tensors, maker = self.builder.tensors, self.producer.get(owner, -1)
+        if maker < 0 or self.builder.ops[maker].kind in _NOT_OVERWRITTEN:
+            return False
+        if (
+            not self.builder.ops[maker].target.startswith("aten.")
+            or tensors[shown].size_bytes != tensors[owner].size_bytes
+        ):
+            return False
+        return max(self.readers[owner]) <= op and not any(tensors[each].is_output for each in self.sharing[owner])
+
+    def _after_readers(self, op: int, owner: int) -> tuple[int, ...]:
+        """The controls of an op that is to overwrite a memory: what it has, and all that reads the memory."""
+        before = [reader for reader in self.readers.get(owner, []) if reader != op]
+        computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
+        return tuple(sorted({*self.builder.ops[op].controls, *before} - computed_from))
+
+    def _add_tensor(
+        self, name: str, value: Any, *, role: TensorRole = "activation", alias_of: int | None = None
+    ) -> int:
+        if not isinstance(value, torch.Tensor):
+            raise InputError(
+                f"graph '{self.builder.name}': '{name}' is a {type(value).__name__} known only at run time"
+            )
+        shape = tuple(value.shape)
+        if not all(isinstance(extent, int) for extent in shape):
+            raise InputError(
+                f"graph '{self.builder.name}': tensor '{name}' has the open shape {tuple(map(str, shape))}"
+            )
+        index = self.builder.add_tensor(
+            name,
+            size_bytes=_distinct_elements(value) * value.element_size(),
+            shape=shape,
+            dtype=str(value.dtype).removeprefix("torch."),
+            role=role,
+            alias_of=alias_of,
+        )
+        self.owner.append(index if alias_of is None else self.owner[alias_of])
+        self.sharing.setdefault(self.owner[index], []).append(index)
+        return index
+
+    def _add_op(
+        self, name: str, kind: str, *, inputs: Sequence[int] = (), outputs: Sequence[int], **fields: Any
+    ) -> int:
+        index = self.builder.add_op(name, kind, inputs=inputs, outputs=outputs, **fields)
+        self.producer.update(dict.fromkeys(outputs, index))
+        for tensor in inputs if kind != "view" else ():
+            self.readers.setdefault(self.owner[tensor], []).append(index)
+        return index
+
+
+def gradient_name(parameter: str) -> str:
+    """What the tensor is called that a parameter's gradient is when the step begins."""
+    return f"{parameter}.grad"
+
+
+def added_gradients(graph: Graph) -> dict[str, int]:
+    """By name of the parameter, the gradients to which a step adds, as they are when it begins."""
+    return {op.name.removeprefix(ADDS): op.inputs[0] for op in graph.ops if op.name.startswith(ADDS)}
+
+
+def bytes_added_to(graph: Graph) -> int:
+    """What these gradients hold."""
+    return sum(graph.tensors[gradient].held_bytes for gradient in added_gradients(graph).values())
+
+
+def _can_be_added(gradient: Any, parameter: Any) -> bool:
+    """Whether a call makes it, as a tensor of the parameter's shape and dtype."""
+    new, like = gradient.meta["val"], parameter.meta["val"]
+    fits = (new.shape, new.dtype, new.layout) == (like.shape, like.dtype, torch.strided)
+    return bool(gradient.op == "call_function" and fits)
+
+
+def _needless_copies(captured: Capture) -> Set[Any]:
+    """Copies of a tensor, laid out as it is, that nothing can tell from it, since no result shows them. PyTorch traces
+    a dropout that drops nothing as a copy, and hands the tensor itself on when it runs one."""
+    kept = {value for _, value in (*captured.updates, *captured.gradients, *captured.input_gradients)}
+    kept.update(captured.outputs, captured.assigned)
+    copies = set()
+    for node in reversed(captured.nodes):
+        if node.target is torch.ops.aten.clone.default:
+            if node not in kept and _is_laid_out_as(node.meta["val"], node.args[0].meta["val"]):
+                copies.add(node)
+        elif node in kept and (node.target is operator.getitem or describe(node)[0] == "view"):
+            kept.add(node.args[0])
+    return copies
+
+
+def _is_laid_out_as(result: Any, operand: Any) -> bool:
+    """Whether a result can stand for an operand, or in its memory."""
+    alike = [(each.shape, each.dtype, each.device, each.layout) for each in (result, operand)]
+    if alike[0] != alike[1] or result.layout != torch.strided or result.stride() != operand.stride():
+        return False
+    if operand.is_conj() or operand.is_neg():
+        return False
+    return bool(torch.ops.aten.is_non_overlapping_and_dense.default(operand))
+
+
+def _is_sum_of_gradients(node: Any) -> bool:
+    """Whether autograd itself adds two gradients of one tensor that are laid out alike."""
+    if not node.meta.get("is_gradient_acc") or node.target is not torch.ops.aten.add.Tensor or node.kwargs:
+        return False
+    if not all(isinstance(operand, torch.fx.Node) for operand in node.args):
+        return False
+    result, first, second = (each.meta["val"] for each in (node, *node.args))
+    return second.shape == result.shape and second.dtype == result.dtype and _is_laid_out_as(result, first)
+
+
+def _distinct_elements(value: Any) -> int:
+    """Elements a tensor really has: an expanded axis repeats the same ones, overlapping windows share them."""
+    if value.numel() == 0 or value.layout != torch.strided:
+        return int(value.numel())
+    reach = 1 + sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))
+    kept = 1
+    for extent, stride in zip(value.shape, value.stride(), strict=True):
+        kept *= extent if stride else 1
+    return int(min(kept, reach))

@@ -1,0 +1,126 @@
+"""A PyTorch module, or a whole training step of it, as a Graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from placewright.graph import Graph
+from placewright.importers.optimizers import Optimizer, check_optimizer
+from placewright.support.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+
+def from_torch(
+    model: nn.Module | ExportedProgram,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    training: bool = False,
+    optimizer: Optimizer = "adam",
+    loss: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+) -> Graph:
+    """Capture one inference, or one training step: forward, backward, one optimizer op per parameter.
+
+    The module is traced with fake tensors. Nothing is computed and no weight is read, so a module built on the meta
+    device or under FakeTensorMode will do.
+
+    Parameters
+    ----------
+    model
+        Traced in evaluation mode, or in training mode with `training`; an ExportedProgram as it was exported.
+    args, kwargs
+        What the module is called with; one tensor stands for a tuple of it. Where neither is given, an ExportedProgram
+        is traced with the inputs it was exported with.
+    training
+        Whether backward and optimizer are captured, too.
+    optimizer
+        "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per parameter.
+    loss
+        Makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the means
+        of what it returns.
+    name
+        Of the graph; by default the class of the module.
+
+    Returns
+    -------
+    Graph
+        Updated parameters and buffers are in-place results in it: outputs of the op that computes them, aliasing the
+        old value, after everything that reads the old value (`Op.controls`). Ops that draw random numbers follow each
+        other as in the module, since they share one generator.
+
+    Raises
+    ------
+    MissingExtraError
+        Without PyTorch.
+    InputError
+        When PyTorch cannot trace the module, sizes stay symbolic, there is nothing to train, or the gradient of a
+        parameter that the loss depends on was not traced.
+    """
+    return captured_graph(
+        model, args, kwargs or {}, training=training, optimizer=optimizer, loss=loss, name=name, random_in_order=True
+    )
+
+
+def captured_graph(
+    model: nn.Module | ExportedProgram,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    *,
+    training: bool,
+    optimizer: Optimizer,
+    loss: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+    random_in_order: bool,
+) -> Graph:
+    """What `from_torch` returns.
+
+    random_in_order: whether ops that draw random numbers keep their order, without which a plan may draw other numbers
+    than the module. The sets of graphs know no such order, as the papers' know none, and keep each copy that is traced.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("PyTorch", "torch", "capturing a module")
+    from placewright.importers.torch.capture import capture
+    from placewright.importers.torch.graph import translate
+    from placewright.importers.torch.record import with_record
+    from placewright.importers.torch.trace import trace
+
+    check_optimizer(optimizer)
+    # The committed sets were captured by the exporter, and what it is told are its masks.
+    traced = trace(model, positional(args), kwargs, training=training, loss=loss, as_exported=not random_in_order)
+    graph, _ = translate(
+        capture(traced, keep_draws=random_in_order),
+        name or _name_of(model),
+        optimizer if training else None,
+        random_in_order=random_in_order,
+        copies=not random_in_order,
+    )
+    return with_record(graph, model)
+
+
+def _name_of(model: nn.Module | ExportedProgram) -> str:
+    """The class of the module; of a program exported from one, the class of that one."""
+    for node in getattr(getattr(model, "graph", None), "nodes", ()):
+        if stack := node.meta.get("nn_module_stack"):
+            kind = next(iter(stack.values()))[1]
+            return (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    return type(model).__name__
+
+
+def positional(args: Any) -> tuple[Any, ...]:
+    """Positional arguments, from a sequence of them or a single tensor."""
+    import torch
+
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    hint = "; arguments by name go into kwargs" if isinstance(args, Mapping) else ""
+    raise InputError(
+        f"args is a {type(args).__name__}; it must be a tuple of the model's arguments, or one tensor{hint}"
+    )

@@ -1,0 +1,349 @@
+"""Runs a PyTorch module, or a training step of it, on fake tensors and keeps the calls it makes.
+
+The module's own code runs under autograd and the tracer stands below it, so that autograd functions, hooks, autocast
+and gradient modes mean what they mean when the module is called. Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import io
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch._inductor.config
+from torch import nn
+from torch._dynamo.exc import UncapturedHigherOrderOpError
+from torch._functorch import aot_autograd
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils import _pytree as pytree
+
+from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.dropout import input_passed_on
+from placewright.importers.torch.failure import reason
+from placewright.importers.torch.held import Held
+from placewright.importers.torch.kernels import kernels_kept
+from placewright.importers.torch.outside import fakes_removed
+from placewright.importers.torch.rehearsal import Found, Rehearsal, State
+from placewright.importers.torch.returned import Returned
+from placewright.importers.torch.stand_in import off_meta, tensors_of
+from placewright.support.errors import InputError
+
+#: Hooks on all modules and what libraries are told of exporting are of the whole process.
+_TRACING = threading.RLock()
+#: What the placeholders of a module's state are called, each with its number.
+STATE = "state"
+#: What fake tensors raise where code asks for their values.
+_DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """A functional FX graph of ATen calls whose placeholders and results carry descriptors.
+
+    input_names: of the tensors among the arguments, in order. found: what the module reads and changes beside them; the
+    placeholders of its state have the targets `STATE` and a number. returned: what the model returns. num_results: how
+    many tensors that are; the new values of assigned attributes come after them.
+    """
+
+    graph: Any
+    input_names: Sequence[str]
+    found: Found
+    returned: Returned
+    num_results: int
+
+    def state_of(self, target: str) -> State:
+        """What a placeholder with this target stands for."""
+        return self.found.state[int(target.removeprefix(STATE))]
+
+
+def trace(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    training: bool,
+    loss: Callable[[Any], Any] | None,
+    to_run: bool = False,
+    as_exported: bool = False,
+) -> Trace:
+    """Traces `model(*args, **kwargs)`; with `training` also its loss and the gradients of all parameters.
+
+    to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error. as_exported:
+    whether the module's code is told that it is exported, on which some libraries build other masks, by default only
+    where it could not be traced otherwise; and whether a dropout that drops nothing is a copy.
+    Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
+    """
+    module = _module_of(model)
+    if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
+        args, kwargs = model.example_inputs
+    arguments = _bind(module, args, kwargs)
+    try:
+        with _TRACING, contextlib.nullcontext() if as_exported else input_passed_on():
+            if not as_exported:
+                with contextlib.suppress(*_DEPENDS_ON_VALUES):
+                    return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
+            with _said_to_be_exported(), _in_one_sentence(module):
+                return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
+    except UncapturedHigherOrderOpError as error:
+        if to_run or isinstance(module, torch.fx.GraphModule):
+            raise InputError(
+                f"{type(model).__name__} calls an op that holds code of its own, such as torch.cond or scan, and a "
+                "plan cannot run that"
+            ) from error
+        # Its branches can be captured by the exporter only.
+        with mode_set(module, training), _quiet(), _in_one_sentence(module):
+            exported = torch.export.export(module, tuple(args), dict(kwargs), strict=False)
+        return trace(exported, (), {}, training=training, loss=loss, as_exported=as_exported)
+
+
+def _trace(
+    module: Any,
+    arguments: inspect.BoundArguments,
+    *,
+    training: bool,
+    loss: Callable[[Any], Any] | None,
+    to_run: bool,
+) -> Trace:
+    """Raises what fake tensors raise where code asks for their values."""
+    leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
+    returned, num_results = Returned(), 1
+    with (
+        _in_one_sentence(module, but=_DEPENDS_ON_VALUES),
+        off_meta(module, leaves) as (fed, context),
+        mode_set(module, training),
+        _quiet(),
+        torch.inference_mode(False),
+        fakes_removed(module),
+    ):
+
+        def output(tensors: Sequence[Any]) -> Any:
+            nonlocal num_results
+            each = iter(tensors)
+            # What is passed twice is one tensor inside a step, and two inputs of a graph.
+            first: dict[int, Any] = {}
+            values = list(fed)
+            for place, leaf in enumerate(fed):
+                if isinstance(leaf, torch.Tensor):
+                    values[place] = first.setdefault(id(leaf) if to_run else place, next(each))
+            bound = inspect.BoundArguments(arguments.signature, pytree.tree_unflatten(values, structure))
+            with context:
+                result = _call(module, bound)
+            now = pytree.tree_flatten(dict(bound.arguments))
+            if to_run and (now[1] != structure or any(new is not old for new, old in zip(now[0], values, strict=True))):
+                raise InputError(
+                    "forward changes what a list or a dict among its arguments holds, which a plan would not do; "
+                    f"{BACKEND}"
+                )
+            if training:
+                return result
+            found = returned.read(result, [value for _, value in Held(module).values])
+            num_results = len(found)
+            return found
+
+        minimised = (lambda result: _checked_loss((loss or default_loss)(result))) if training else None
+        rehearsal = Rehearsal(module, output, minimised, to_run=to_run)
+        inputs = tensors_of(fed)
+
+        with torch.enable_grad():
+            found = rehearsal.first(inputs)
+        with torch.set_grad_enabled(training), kernels_kept() if to_run else contextlib.nullcontext():
+            graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
+            if to_run:
+                rehearsal.check_repeated(inputs)
+    return Trace(
+        graph=graph,
+        input_names=_leaf_names(leaves, structure, {each.name for each in found.state}),
+        found=found,
+        returned=returned,
+        num_results=num_results,
+    )
+
+
+def flatten_arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """Leaves of the arguments and their structure, by the names of the parameters of `forward`, in their order.
+
+    Raises InputError when the arguments do not fit.
+    """
+    leaves, structure = pytree.tree_flatten(dict(_bind(model, args, kwargs).arguments))
+    return leaves, structure
+
+
+def default_loss(output: Any) -> Any:
+    """The scalar that a training step minimises: `.loss`, the scalar returned, or the sum of the outputs' means."""
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if isinstance(loss, torch.Tensor):
+        return loss
+    tensors = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
+    if not tensors:
+        raise InputError("no output of the model depends on a parameter, so there is nothing to train")
+    if len(tensors) == 1 and tensors[0].dim() == 0:
+        return tensors[0]
+    return functools.reduce(torch.add, [tensor.mean() for tensor in tensors])
+
+
+def _checked_loss(loss: Any) -> Any:
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise InputError(f"a training step needs a loss of one element, and the loss is {shape}")
+    if not loss.requires_grad:
+        raise InputError("the loss depends on no parameter, so there is nothing to train")
+    return loss
+
+
+class _Step(nn.Module):
+    """Takes the tensors among the arguments one by one and returns only tensors; its parameters and buffers are the
+    model's and whatever else it reads, each once."""
+
+    def __init__(self, rehearsal: Rehearsal, found: Found) -> None:
+        super().__init__()
+        self._run = functools.partial(rehearsal.again, found)
+        for number, each in enumerate(found.state):
+            held = self._parameters if isinstance(each.tensor, nn.Parameter) else self._buffers
+            held[f"{STATE}{number}"] = each.tensor
+        self._count = len(found.state)
+
+    def forward(self, *tensors: Any) -> Any:
+        state = [getattr(self, f"{STATE}{number}") for number in range(self._count)]
+        output, assigned = self._run(state, tensors)
+        return (*tensors_of(output), *assigned)
+
+
+def _call(model: Any, arguments: inspect.BoundArguments) -> Any:
+    """The model's output; an exported program is interpreted, which hands its layers and source lines to the tracer."""
+    if not isinstance(model, torch.fx.GraphModule):
+        return model(*arguments.args, **arguments.kwargs)
+    leaves = pytree.tree_leaves(list(arguments.arguments.values()))
+    flat = torch.fx.Interpreter(model).run(*leaves, enable_io_processing=False)
+    return model.graph.process_outputs(flat)
+
+
+def _module_of(model: Any) -> Any:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InputError(
+            f"{getattr(model, 'original_name', 'the model')} is a TorchScript module, whose code PyTorch no longer "
+            "traces; pass the module it was made from, or what torch.export.export makes of that"
+        )
+    if isinstance(model, nn.Module):
+        unmade = [name for name, tensor in model.named_parameters() if nn.parameter.is_lazy(tensor)]
+        if unmade:
+            raise InputError(
+                f"the parameter '{unmade[0]}' of {type(model).__name__} has no shape yet; call the module once first"
+            )
+        return model
+    if not isinstance(model, torch.export.ExportedProgram):
+        raise InputError(
+            f"a graph is captured from an nn.Module or an ExportedProgram, not from a {type(model).__name__}"
+        )
+    if model.range_constraints:
+        symbols = ", ".join(str(symbol) for symbol in model.range_constraints)
+        raise InputError(f"the exported program leaves the dimensions {symbols} open; export it with fixed shapes")
+    return model.module()
+
+
+def _bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    try:
+        return inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InputError(f"{type(model).__name__} cannot be called with these arguments: {error}") from error
+
+
+def _leaf_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
+    """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed by
+    "_" where something of the module has the name."""
+    named, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(leaves), structure))
+    names = []
+    for path, leaf in named:
+        name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)
+        while name in taken:
+            name += "_"
+        if isinstance(leaf, torch.Tensor):
+            names.append(name)
+    return names
+
+
+def _each_once(tensors: Sequence[Any]) -> list[Any]:
+    """The same tensors, one passed twice replaced by one of its shape: the tracer would make one input of both."""
+    distinct: dict[int, Any] = {}
+    for tensor in tensors:
+        again = id(tensor) in distinct
+        distinct[len(distinct) if again else id(tensor)] = torch.empty_like(tensor) if again else tensor
+    return list(distinct.values())
+
+
+@contextlib.contextmanager
+def mode_set(model: Any, training: bool) -> Iterator[None]:
+    """The model in training or evaluation mode, each submodule's own flag restored afterwards. A model that is in that
+    mode already keeps the flags of its submodules: what is frozen stays frozen."""
+    if isinstance(model, torch.fx.GraphModule) or model.training == training:
+        yield
+        return
+    flags = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings and tracebacks that PyTorch prints: what goes wrong is raised, in one sentence."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _said_to_be_exported() -> Iterator[None]:
+    """What `torch.compiler.is_exporting` tells the module's code is true."""
+    before = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
+    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag = before
+
+
+@contextlib.contextmanager
+def _in_one_sentence(model: Any, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """What PyTorch raises is an InputError that names the layer and the line. but: what passes as it is."""
+    try:
+        yield
+    except (InputError, UncapturedHigherOrderOpError, *but):
+        raise
+    except Exception as error:
+        why = reason(error, model)
+        raise InputError(f"PyTorch cannot trace {type(model).__name__} with these arguments: {why}") from error
+
+
+def _functional_graph(rehearsal: Rehearsal, found: Found, inputs: tuple[Any, ...]) -> Any:
+    """The functional graph of the step, forward and backward in one when training."""
+    tensors = [*(each.tensor for each in found.state), *inputs]
+    mode = next((tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor)), None)
+    context = TracingContext(mode or FakeTensorMode(allow_non_fake_inputs=True))
+    # With this the tracer keeps draws that nothing reads: what is drawn later depends on them.
+    draws_kept = torch._inductor.config.patch(fallback_random=True)
+    with draws_kept, torch.fx.traceback.preserve_node_meta(), tracing(context), contextlib.ExitStack() as stack:
+        joint = aot_autograd.aot_export_joint_with_descriptors(stack, _Step(rehearsal, found), inputs)
+        return joint.graph_module.graph

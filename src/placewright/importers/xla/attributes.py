@@ -1,0 +1,142 @@
+"""Attributes of products, convolutions, reductions and windows, from an instruction's details and types.
+
+details by opcode:
+    products: contract, batch (a pair of lists of axes each, left and right), groups (axes of the right one)
+    convolutions: lhs_spec (batch, feature, spatial axes), rhs_spec (out, in, spatial axes), stride, padding (pairs),
+        lhs_dilation, rhs_dilation, groups
+    reductions: function, axes; windows: function, window, stride, padding (pairs)
+    gather: slice_sizes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from placewright.importers.xla.kinds import KIND_OF_OPCODE, function_of, reduction_of
+from placewright.importers.xla.program import Array, Instruction
+from placewright.support.errors import InputError, shown
+
+Attributes = dict[str, Any]
+#: With more places than this along one axis the share of zeros is taken from the dilation alone.
+_MAX_COUNTED = 1_000_000
+
+
+def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, Attributes]:
+    """Kind and attributes of an instruction that stands for one op; kind "other" for an opcode nobody knows.
+
+    Raises InputError when what it says does not fit its operands.
+    """
+    kind = KIND_OF_OPCODE.get(instruction.opcode, "other")
+    try:
+        if kind == "elementwise":
+            return kind, {"function": function_of(instruction.opcode)}
+        rule = _RULES.get(kind)
+        return kind, rule(instruction.details, inputs) if rule is not None else {}
+    except (IndexError, KeyError, ValueError, ZeroDivisionError) as error:
+        label = f"'{shown(instruction.name)}' ({shown(instruction.opcode)})"
+        raise InputError(f"what {label} says of its axes does not fit its operands") from error
+
+
+def _product(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
+    """The product of the extents that are summed, that are shared, and that are left on either side."""
+    left, right = (each.shape for each in inputs[:2])
+    contract, batch = details["contract"], details["batch"]
+    return {
+        "batch": _extent(left, batch[0]),
+        "m": _left_over(left, (*contract[0], *batch[0])),
+        "n": _left_over(right, (*contract[1], *batch[1], *details.get("groups", ()))),
+        "k": _extent(left, contract[0]),
+        "bias": False,
+    }
+
+
+def _extent(shape: Sequence[int], axes: Sequence[int]) -> int:
+    return math.prod(shape[_axis(axis, shape)] for axis in axes)
+
+
+def _left_over(shape: Sequence[int], axes: Sequence[int]) -> int:
+    gone = {_axis(axis, shape) for axis in axes}
+    return math.prod(extent for axis, extent in enumerate(shape) if axis not in gone)
+
+
+def _axis(axis: int, shape: Sequence[int]) -> int:
+    if not 0 <= axis < len(shape):
+        raise IndexError(axis)
+    return axis
+
+
+def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
+    """A dilated input, as in gradients of strided convolutions, is a transposed convolution: most of what the kernel
+    meets are zeros in between, which nobody multiplies, so its products are counted here."""
+    image, weight = (each.shape for each in inputs[:2])
+    lhs_spec, rhs_spec = details["lhs_spec"], details["rhs_spec"]
+    if len(lhs_spec) != len(image) or len(rhs_spec) != len(weight):
+        raise ValueError
+    transposed = any(step > 1 for step in details["lhs_dilation"])
+    attributes = {
+        "kernel": [weight[axis] for axis in rhs_spec[2:]],
+        "stride": list(details["lhs_dilation"] if transposed else details["stride"]),
+        "padding": _flat_padding(details["padding"]),
+        "dilation": list(details["rhs_dilation"]),
+        "groups": details["groups"],
+        "transposed": transposed,
+        "in_channels": image[lhs_spec[1]],
+        "out_channels": weight[rhs_spec[0]],
+    }
+    if not transposed:
+        return attributes
+    met = [
+        _elements_met(image[lhs_spec[axis + 2]], weight[rhs_spec[axis + 2]], details, axis)
+        for axis in range(len(lhs_spec) - 2)
+    ]
+    ends = image[lhs_spec[0]] * attributes["out_channels"] * attributes["in_channels"] // details["groups"]
+    return {**attributes, "flops": 2 * ends * math.prod(met)}
+
+
+def _elements_met(extent: int, kernel: int, details: Mapping[str, Any], axis: int) -> int:
+    """Along one axis, how often an element of the kernel stands over one of the input and not over a zero between."""
+    stride, dilation = details["stride"][axis], details["lhs_dilation"][axis]
+    spread, (begin, end) = details["rhs_dilation"][axis], details["padding"][axis]
+    reach = (extent - 1) * dilation + 1
+    results = (reach + begin + end - (kernel - 1) * spread - 1) // stride + 1
+    if dilation == 1 or results <= 0 or results * kernel > _MAX_COUNTED:
+        return int(max(0, results) * kernel // dilation)
+    places = np.arange(results)[:, None] * stride + np.arange(kernel)[None, :] * spread - begin
+    return int(np.count_nonzero((places % dilation == 0) & (places >= 0) & (places < reach)))
+
+
+def _flat_padding(pairs: Sequence[Sequence[int]]) -> list[int]:
+    """One entry per axis, or all beginnings before all ends where they differ; what is cut off counts as none."""
+    begins, ends = ([max(0, pair[side]) for pair in pairs] for side in (0, 1))
+    return begins if begins == ends else begins + ends
+
+
+def _reduction(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
+    return {"function": reduction_of(details["function"]), "axes": list(details["axes"])}
+
+
+def _window(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
+    """Only the axes along which the window reaches further than one element, or moves by more."""
+    window, stride = details["window"], details["stride"]
+    padding = details["padding"] or [(0, 0)] * len(window)
+    kept = [axis for axis in range(len(window)) if window[axis] != 1 or stride[axis] != 1]
+    return {
+        "function": "average" if details["function"] == "add" else reduction_of(details["function"]),
+        "kernel": [window[axis] for axis in kept],
+        "stride": [stride[axis] for axis in kept],
+        "padding": _flat_padding([padding[axis] for axis in kept]),
+        "global": False,
+    }
+
+
+_RULES = {
+    "matmul": _product,
+    "conv": _convolution,
+    "reduction": _reduction,
+    "pooling": _window,
+    "pooling_backward": _window,
+}

@@ -1,0 +1,120 @@
+"""What the body of a fusion, a loop or a branch costs when it runs once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from placewright.costs.flops import NoFormulaError, count_flops
+from placewright.costs.traffic import count_bytes
+from placewright.importers.builder import GraphBuilder, tensor_bytes
+from placewright.importers.xla.kinds import SLICING_OPCODES
+from placewright.importers.xla.program import Computation, leaves
+from placewright.importers.xla.translation import Body, Translation
+from placewright.importers.xla.values import like
+
+
+def body_of(translation: Translation, computation: Computation, *, is_fused: bool = False) -> Body:
+    """What a computation does when it is run once, by itself."""
+    bodies, key = translation.shared.bodies, (id(computation), is_fused)
+    if key not in bodies:
+        nested = Translation(GraphBuilder("body"), translation.shared, depth=translation.depth + 1, is_fused=is_fused)
+        arguments = [
+            nested.add_tensor(nested.unique("argument"), array, role="parameter")
+            for array in leaves(tuple(computation.parameters.values()))
+        ]
+        places = iter(arguments)
+        root = nested.run(computation, [like(kind, places) for kind in computation.parameters.values()])
+        bodies[key] = _measured(nested, arguments, list(leaves(root)))
+    return bodies[key]
+
+
+def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]) -> Body:
+    """The body of a finished translation of its own. arguments: its parameters; root: leaves of what it gives."""
+    results = [leaf for leaf in root if isinstance(leaf, int)]
+    folded = [leaf for leaf in root if leaf is not None and not isinstance(leaf, int)]
+    live = _live_ops(nested, results)
+    flops_by_kind, bytes_moved = _work(nested, live)
+    last = nested.builder.ops[live[-1]].kind if live else "copy"
+    dearest = max(flops_by_kind, key=lambda kind: flops_by_kind[kind], default=last)
+    place = {tensor: position for position, tensor in enumerate(arguments)}
+    return Body(
+        flops=flops_by_kind.total(),
+        bytes_moved=bytes_moved,
+        kind=dearest if flops_by_kind.total() else last,
+        num_ops=len(live),
+        read_bytes=tuple(_read_bytes(nested, tensor, set(live)) for tensor in arguments),
+        written_bytes=sum(_written_bytes(nested, leaf) for leaf in results)
+        + sum(leaf.array.size_bytes for leaf in folded),
+        temporary_bytes=_temporary_bytes(nested, live, results),
+        passed={position: place[leaf] for position, leaf in enumerate(root) if leaf in place},
+    )
+
+
+def _live_ops(nested: Translation, results: Sequence[int]) -> list[int]:
+    """Ops that a result depends on, views aside, in order."""
+    wanted, live = set(results), []
+    for index in range(len(nested.builder.ops) - 1, -1, -1):
+        op = nested.builder.ops[index]
+        if index in nested.kept or not wanted.isdisjoint(op.outputs):
+            wanted.update(op.inputs)
+            if op.kind != "view":
+                live.append(index)
+    return live[::-1]
+
+
+def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], int]:
+    """FLOPs by kind, and bytes; an op without a formula counts with its bytes alone."""
+    flops: Counter[str] = Counter()
+    bytes_moved = 0
+    tensors = nested.builder.tensors
+    for index in live:
+        op = nested.builder.ops[index]
+        inputs, outputs = [tensors[tensor] for tensor in op.inputs], [tensors[tensor] for tensor in op.outputs]
+        bytes_moved += count_bytes(op, [tensors[tensor] for tensor in dict.fromkeys(op.inputs)], outputs)
+        try:
+            flops[op.kind] += count_flops(op, inputs, outputs)
+        except NoFormulaError:
+            continue
+    return flops, bytes_moved
+
+
+def _read_bytes(nested: Translation, argument: int, live: set[int]) -> int:
+    """What is read of a parameter: all of it, unless slices of it are all that anyone takes."""
+    whole = nested.arrays[argument].size_bytes
+    total = 0
+    for index in nested.readers.get(argument, ()):
+        if index not in live:
+            continue
+        op, opcode = nested.builder.ops[index], nested.opcodes[index]
+        is_first = bool(op.inputs) and nested.owner[op.inputs[0]] == argument
+        if is_first and opcode in SLICING_OPCODES:
+            total += sum(nested.arrays[tensor].size_bytes for tensor in op.outputs)
+        elif not (is_first and opcode == "dynamic-update-slice"):
+            return whole
+    return min(whole, total)
+
+
+def _written_bytes(nested: Translation, leaf: int) -> int:
+    index = nested.producer.get(nested.owner[leaf], -1)
+    if index >= 0 and nested.opcodes[index] == "dynamic-update-slice" and len(nested.builder.ops[index].inputs) > 1:
+        return nested.arrays[nested.builder.ops[index].inputs[1]].size_bytes
+    array = nested.arrays[leaf]
+    return tensor_bytes(array.shape, array.dtype) if array.is_stretched else array.size_bytes
+
+
+def _temporary_bytes(nested: Translation, live: Sequence[int], results: Sequence[int]) -> int:
+    """The most at once of what ops give to each other."""
+    outside = {nested.owner[leaf] for leaf in results}
+    last_use = {nested.owner[tensor]: index for index in live for tensor in nested.builder.ops[index].inputs}
+    freed: dict[int, int] = {}
+    held = most = 0
+    for index in live:
+        for tensor in nested.builder.ops[index].outputs:
+            if tensor not in outside and tensor in last_use:
+                held += nested.arrays[tensor].size_bytes
+                freed[last_use[tensor]] = freed.get(last_use[tensor], 0) + nested.arrays[tensor].size_bytes
+        most = max(most, held)
+        held -= freed.pop(index, 0)
+    return most

@@ -1,0 +1,62 @@
+"""A program of one of XLA's dialects as a Graph: calls inlined, constants folded, fusions and loops as one op each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placewright.graph import Graph
+from placewright.importers.builder import GraphBuilder
+from placewright.importers.optimizers import Optimizer
+from placewright.importers.xla.control import rule_of
+from placewright.importers.xla.pieces import split_stacked_weights
+from placewright.importers.xla.program import Program, leaves
+from placewright.importers.xla.scopes import phases
+from placewright.importers.xla.shards import hold_parts
+from placewright.importers.xla.translation import Shared, Translation
+from placewright.importers.xla.unused import drop_unused
+from placewright.importers.xla.updates import add_optimizer, add_update, write_loops_in_place
+
+
+def build_graph(
+    program: Program,
+    name: str,
+    metadata: Mapping[str, Any],
+    *,
+    optimizer: Optimizer | None = None,
+    warning: str = "",
+) -> Graph:
+    """The graph of a program.
+
+    optimizer: takes the last leaves of the root, one gradient for each weight. warning: what was assumed of it.
+    """
+    translation = Translation(GraphBuilder(name), Shared(program.materialised, program.scopes_nest, rule_of))
+    root = translation.run(program.entry, translation.add_arguments(program))
+    hold_parts(translation)
+    outputs = [translation.as_output(leaf) for leaf in leaves(root)]
+    if optimizer is not None:
+        results = len(outputs) - len(program.weights)
+        for weight, gradient in zip(sorted(program.weights), outputs[results:], strict=True):
+            add_optimizer(translation, translation.entry[weight], gradient, optimizer)
+        outputs = outputs[:results]
+    for output, parameter in program.updates.items():
+        outputs[output] = add_update(translation, outputs[output], translation.entry[parameter])
+    for output in outputs:
+        translation.builder.change_tensor(output, is_output=True)
+    if warning:
+        translation.builder.warn(warning)
+    write_loops_in_place(translation)
+    return _finished(translation, metadata)
+
+
+def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
+    builder = translation.builder
+    views, weights = split_stacked_weights(translation)
+    drop_unused(builder, translation.kept, views, weights, translation.scopes)
+    for index, phase in enumerate(phases(builder, translation.scopes)):
+        if phase and not builder.ops[index].phase:
+            builder.change_op(index, phase=phase)
+    for note, count in translation.shared.notes.items():
+        builder.warn(note.replace("{count}", f"{count:,}", 1))
+    trains = any(op.phase == "backward" for op in builder.ops)
+    return builder.build({**metadata, "mode": "training" if trains else "inference"})

@@ -1,0 +1,123 @@
+"""What jaxprs, HLO and StableHLO have in common, as one form: typed instructions in computations that call each other.
+
+graph.py makes a Graph of it, so that one network has the same ops and costs whichever of the three it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from placewright.importers.builder import tensor_bytes
+
+#: More computations than this inside each other are no program of a network.
+MAX_DEPTH = 64
+#: Calls that unfold to more instructions than this, and tuples of more leaves, are no program of a network either.
+MAX_INSTRUCTIONS = 1_000_000
+MAX_LEAVES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Type of one array. size_bytes: of the elements it really has; those a broadcast repeats count once."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+
+    @property
+    def is_stretched(self) -> bool:
+        """Whether it takes less memory than its shape says, as a broadcast that is never written out does."""
+        return self.size_bytes < tensor_bytes(self.shape, self.dtype)
+
+
+Type: TypeAlias = "Array | tuple[Type, ...]"
+#: The result of an instruction, by name, or a part of it: positions in tuples, from the outside in.
+Reference: TypeAlias = tuple[str, tuple[int, ...]]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One step of a computation.
+
+    opcode: as HLO or the dialect spells it, with hyphens. details: what kinds, loops and folding need to know, see
+    attributes.py and loops.py. controls: names of instructions that come before. scope: path of named scopes and
+    transformations, as JAX writes it into metadata.
+    """
+
+    name: str
+    opcode: str
+    type: Type
+    operands: tuple[Reference, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    called: tuple[Computation, ...] = ()
+    controls: tuple[str, ...] = ()
+    target: str = ""
+    scope: str = ""
+    source: str = ""
+    has_effect: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Computation:
+    """Instructions in an order that can be executed. parameters: names with their types, no instructions."""
+
+    name: str
+    parameters: Mapping[str, Type]
+    instructions: tuple[Instruction, ...]
+    root: Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A whole program.
+
+    labels: what each leaf of the entry's parameters is called, in order. weights: those that are weights. updates: by
+    leaf of the root the leaf of the parameters whose memory it takes over. materialised: whether transposes and
+    reshapes that are still there move data, as after layout assignment. scopes_nest: whether scopes inside what is
+    called go on from the caller's.
+    """
+
+    entry: Computation
+    labels: tuple[str, ...]
+    weights: frozenset[int]
+    updates: Mapping[int, int]
+    materialised: bool
+    scopes_nest: bool
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """What stands at the ends of nested tuples, from left to right."""
+    if not isinstance(tree, tuple):
+        yield tree
+        return
+    for branch in tree:
+        yield from leaves(branch)
+
+
+def leaf_of(tree: Any, path: Sequence[int]) -> int | None:
+    """Position among all leaves of the one that a path leads to; None where it leads to none or to several."""
+    first = 0
+    for position in path:
+        if not isinstance(tree, tuple) or not 0 <= position < len(tree):
+            return None
+        first += sum(len(list(leaves(branch))) for branch in tree[:position])
+        tree = tree[position]
+    return None if isinstance(tree, tuple) else first
+
+
+def array(shape: tuple[int, ...], dtype: str) -> Array:
+    """A dense array. Raises InputError for a dtype of unknown width."""
+    return Array(shape, dtype, tensor_bytes(shape, dtype))
+
+
+_TOKEN = re.compile(r"[-+]?\d{1,19}")
+
+
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """All whole numbers in a text, in order."""
+    return tuple(int(number) for number in _TOKEN.findall(text))

@@ -1,0 +1,117 @@
+"""Where a program goes over to what each device does with its part of the arrays, as in shard_map, and back.
+
+details of such instructions: "in", "out": how each array is divided, as text; empty where that is not written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from placewright.importers.xla.program import Array, Instruction, leaves
+from placewright.importers.xla.translation import Translation
+from placewright.importers.xla.values import Folded, Value, like
+from placewright.support.errors import InputError, shown
+
+_NOTE = "ops inside of shard_map are those of one device and its parts of the arrays; others count whole arrays"
+_RESHARD = "{count} of reshard between shard_maps: the time to reach the other partitions is not known"
+_ATTRIBUTE = re.compile(r"\b(in_shardings|out_shardings|manual_axes)\b")
+_SHARDING = re.compile(r"<@[^<>]*>")
+
+
+def written_shardings(text: str) -> dict[str, tuple[str, ...]]:
+    """The details, from the attributes of Shardy as text."""
+    pieces = _ATTRIBUTE.split(text.replace("\\", ""))
+    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return {side: tuple(_SHARDING.findall(found.get(f"{side}_shardings", ""))) for side in ("in", "out")}
+
+
+def shard_map(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
+    """The ops of one device, between its parts of the operands and its parts of the results."""
+    kinds = tuple(instruction.called[0].parameters.values())
+    parts = _retyped(translation, instruction, operands, kinds, inward=True)
+    arguments = parts if isinstance(parts, tuple) else (parts,)
+    given = translation.run(instruction.called[0], arguments, f"{prefix}{instruction.name}/", instruction)
+    return to_wholes(translation, instruction, [given], prefix)
+
+
+def to_parts(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
+    """Whole arrays as one device's parts of them."""
+    return _retyped(translation, instruction, operands, instruction.type, inward=True)
+
+
+def to_wholes(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
+    """The other way round."""
+    translation.shared.notes[_NOTE] += 1
+    return _retyped(translation, instruction, operands, instruction.type, inward=False)
+
+
+def _retyped(
+    translation: Translation, instruction: Instruction, operands: Sequence[Value], kinds: Any, *, inward: bool
+) -> Value:
+    values, arrays = list(leaves(tuple(operands))), list(leaves(kinds))
+    shardings = instruction.details.get("in" if inward else "out", ())
+    if len(values) != len(arrays):
+        raise InputError(f"'{shown(instruction.name)}' has {len(arrays)} parts of {len(values)} arrays")
+    if len(shardings) != len(arrays):
+        shardings = ("",) * len(arrays)
+    change = _part if inward else _whole
+    made = [change(translation, instruction, *each) for each in zip(values, arrays, shardings, strict=True)]
+    return like(kinds, iter(made))
+
+
+def _part(translation: Translation, instruction: Instruction, leaf: Any, array: Array, sharding: str) -> Any:
+    """One device's part of an array: a view of it, the part that it was made of, or what other devices send."""
+    if not isinstance(leaf, int):
+        return _folded(leaf, array)
+    if leaf not in translation.part_of:
+        if translation.arrays[leaf].shape == array.shape:
+            return leaf
+        view = _view(translation, instruction, leaf, array, "part")
+        translation.parts_of.setdefault(leaf, []).append((view, sharding))
+        return view
+    part, before = translation.part_of[leaf]
+    if translation.arrays[part].shape == array.shape and (before == sharding or not before or not sharding):
+        return part
+    translation.shared.notes[_RESHARD] += 1
+    name = translation.unique(f"{translation.builder.tensors[part].name}:reshard")
+    made = translation.add_tensor(name, array)
+    translation.add_op(name, "other", instruction=instruction, inputs=[part], outputs=[made])
+    return made
+
+
+def _whole(translation: Translation, instruction: Instruction, leaf: Any, array: Array, sharding: str) -> Any:
+    """The array of which one device has made a part: a view that takes the memory of the part."""
+    if not isinstance(leaf, int):
+        return _folded(leaf, array)
+    if translation.arrays[leaf].shape == array.shape:
+        return leaf
+    view = _view(translation, instruction, leaf, array, "whole")
+    translation.part_of[view] = leaf, sharding
+    return view
+
+
+def _folded(leaf: Any, array: Array) -> Folded:
+    return Folded(array, getattr(leaf, "number", None))
+
+
+def _view(translation: Translation, instruction: Instruction, leaf: int, array: Array, what: str) -> int:
+    name = translation.unique(f"{translation.builder.tensors[leaf].name}:{what}")
+    size = min(array.size_bytes, translation.arrays[leaf].size_bytes)
+    view = translation.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=leaf)
+    translation.add_op(name, "view", instruction=instruction, inputs=[leaf], outputs=[view])
+    return view
+
+
+def hold_parts(translation: Translation) -> None:
+    """Makes arguments one device's parts where these, all alike, are what anybody reads of them."""
+    readers = Counter(tensor for op in translation.builder.ops for tensor in set(op.inputs))
+    for tensor in translation.entry:
+        views = translation.parts_of.get(tensor, [])
+        parts = {(translation.arrays[view], sharding) for view, sharding in views}
+        if len(parts) == 1 and readers[tensor] == len(views):
+            ((array, _),) = parts
+            translation.arrays[tensor] = array
+            translation.builder.change_tensor(tensor, shape=array.shape, size_bytes=array.size_bytes)

@@ -1,0 +1,354 @@
+"""Instructions as ops of a graph under construction: values, views, folded constants, in-place updates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from placewright.graph import Phase, TensorRole
+from placewright.importers.builder import GraphBuilder, tensor_bytes
+from placewright.importers.xla.attributes import describe
+from placewright.importers.xla.kinds import COLLECTIVES, DROPS_FOLDED, FOLDED_KINDS, MOVING_VIEWS, STRETCHING_VIEWS
+from placewright.importers.xla.program import (
+    MAX_DEPTH,
+    MAX_INSTRUCTIONS,
+    Array,
+    Computation,
+    Instruction,
+    Program,
+    leaves,
+)
+from placewright.importers.xla.scopes import module_of
+from placewright.importers.xla.values import Environment, Folded, Value, folded, like, look_up
+from placewright.support.errors import InputError, shown
+
+#: From an instruction, the values of its operands and what comes before its name: what it gives.
+Rule: TypeAlias = "Callable[[Translation, Instruction, Sequence[Value], str], Value]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """What a computation does when it is run once.
+
+    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. num_ops: views aside. read_bytes: per
+    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
+    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
+    by leaf of its root the leaf of its parameters that it gives back as it is.
+    """
+
+    flops: int
+    bytes_moved: int
+    kind: str
+    num_ops: int
+    read_bytes: tuple[int, ...]
+    written_bytes: int
+    temporary_bytes: int
+    passed: Mapping[int, int]
+
+
+@dataclass
+class Shared:
+    """What a program's translation and those of its bodies have in common.
+
+    materialised, scopes_nest: as of the program. rule_of: the rule of an instruction that is more, or less, than one
+    op; None for any other. notes: sentences to warn of, with {count} in them, and how often they
+    apply. bodies: by identity of the computation, so that one that is called often is looked at once.
+    """
+
+    materialised: bool
+    scopes_nest: bool
+    rule_of: Callable[[Instruction], Rule | None]
+    notes: Counter[str] = field(default_factory=Counter)
+    bodies: dict[tuple[int, bool], Body] = field(default_factory=dict)
+    num_instructions: int = 0
+
+
+class Translation:
+    """A graph under construction.
+
+    arrays, owner: per tensor its type, and the tensor whose memory it shares. readers: per owner the ops that read its
+    memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
+    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops, which may
+    write over what they start from. parts_of: per whole array views of one device's part, and how it is
+    divided; part_of: per view of a whole array the part, and that.
+    """
+
+    def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
+        self.builder, self.shared, self.depth = builder, shared, depth
+        self.is_real = shared.materialised and not is_fused
+        self.arrays: list[Array] = []
+        self.owner: list[int] = []
+        self.readers: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        self.opcodes: list[str] = []
+        self.scopes: list[str] = []
+        self.kept: set[int] = set()
+        self.entry: list[int] = []
+        self.in_place: list[tuple[int, int, int]] = []
+        self.pieces: dict[tuple[int, int], int] = {}
+        self.parts_of: dict[int, list[tuple[int, str]]] = {}
+        self.part_of: dict[int, tuple[int, str]] = {}
+        self._place = ("", "")
+        self._ops_of: dict[str, int] = {}
+        self._used: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+
+    def add_arguments(self, program: Program) -> list[Value]:
+        """Weights, and graph inputs with an op each; the values of the entry's parameters."""
+        for position, (label, array) in enumerate(
+            zip(program.labels, leaves(tuple(program.entry.parameters.values())), strict=True)
+        ):
+            is_weight = position in program.weights
+            tensor = self.add_tensor(self.unique(label), array, role="parameter" if is_weight else "activation")
+            self.entry.append(tensor)
+            if not is_weight:
+                self.add_op(f"input:{self.builder.tensors[tensor].name}", "input", outputs=[tensor])
+        places = iter(self.entry)
+        return [like(kind, places) for kind in program.entry.parameters.values()]
+
+    def run(
+        self,
+        computation: Computation,
+        arguments: Sequence[Value],
+        prefix: str = "",
+        caller: Instruction | None = None,
+    ) -> Value:
+        """Adds a computation's ops and returns what its root stands for.
+
+        caller: what calls it; it lends its scope, and its place in the source to ops that have none.
+        """
+        if self.depth + prefix.count("/") > MAX_DEPTH:
+            raise InputError(f"'{shown(computation.name)}' is nested too deeply")
+        if len(arguments) != len(computation.parameters):
+            raise InputError(
+                f"'{shown(computation.name)}' has {len(computation.parameters)} parameters and is called with "
+                f"{len(arguments)} values"
+            )
+        self.shared.num_instructions += 1 + len(computation.instructions)
+        if self.shared.num_instructions > MAX_INSTRUCTIONS:
+            raise InputError(f"'{shown(computation.name)}' unfolds to more than {MAX_INSTRUCTIONS:,} instructions")
+        outside = self._place
+        if caller is not None:
+            self._place = self._scope_of(caller), caller.source or outside[1]
+        environment: Environment = dict(zip(computation.parameters, arguments, strict=True))
+        for instruction in computation.instructions:
+            environment[instruction.name] = self._value(instruction, environment, prefix)
+        self._place = outside
+        return look_up(environment, computation.root, computation.name)
+
+    def _scope_of(self, instruction: Instruction) -> str:
+        outside = self._place[0] if self.shared.scopes_nest else ""
+        return f"{outside}/{instruction.scope}" if outside and instruction.scope else instruction.scope or outside
+
+    def _value(self, instruction: Instruction, environment: Environment, prefix: str) -> Value:
+        operands = [look_up(environment, operand, instruction.name) for operand in instruction.operands]
+        rule = self.shared.rule_of(instruction)
+        if rule is None:
+            return self.plain(instruction, operands, prefix)
+        return rule(self, instruction, operands, prefix)
+
+    def plain(self, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
+        """One op, a view, or a folded constant."""
+        flat: Sequence[Any] = [leaf for operand in operands for leaf in leaves(operand) if leaf is not None]
+        kind, attributes = describe(instruction, [self.array_of(leaf) for leaf in flat])
+        if kind in FOLDED_KINDS and self._folds(instruction, flat):
+            return folded(instruction.type)
+        if kind == "view" and not (self.is_real and instruction.opcode in MOVING_VIEWS | STRETCHING_VIEWS):
+            return self._view(instruction, flat, prefix)
+        kind = "copy" if kind == "view" else kind
+        if kind == "gather":
+            kind, flat, attributes = self._rows(instruction, flat)
+        if kind == "other":
+            self._note_unknown(instruction)
+        return self.emit(instruction, kind, flat, prefix, attributes)
+
+    def emit(
+        self,
+        instruction: Instruction,
+        kind: str,
+        flat: Sequence[Value],
+        prefix: str,
+        attributes: Mapping[str, Any],
+        workspace_bytes: int = 0,
+    ) -> Value:
+        """Adds the op of an instruction that reads these leaves."""
+        name = self.unique(prefix + instruction.name)
+        drops_all = kind in DROPS_FOLDED or instruction.opcode == "fusion"
+        inputs = [
+            self.as_tensor(leaf, name)
+            for leaf in flat
+            if not (isinstance(leaf, Folded) and (drops_all or leaf.array.shape == ()))
+        ]
+        if not inputs and kind in ("copy", "elementwise"):
+            kind = "fill"
+        arrays = list(leaves(instruction.type))
+        outputs = [
+            self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
+            for position, array in enumerate(arrays)
+        ]
+        controls = sorted({self._ops_of[other] for other in instruction.controls if other in self._ops_of})
+        op = self.add_op(
+            name,
+            kind,
+            instruction=instruction,
+            inputs=inputs,
+            outputs=outputs,
+            controls=controls,
+            attributes=attributes,
+            workspace_bytes=workspace_bytes,
+        )
+        self._ops_of[instruction.name] = op
+        if instruction.has_effect:
+            self.kept.add(op)
+        return like(instruction.type, iter(outputs))
+
+    def constant(self, instruction: Instruction) -> Value:
+        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph."""
+        kind = instruction.type
+        assert isinstance(kind, Array)
+        if instruction.details.get("is_splat") or kind.shape == ():
+            return Folded(kind, instruction.details.get("number"))
+        return self.add_tensor(self.unique(instruction.name), kind, role="constant")
+
+    def array_of(self, leaf: Any) -> Array:
+        """Type of a leaf."""
+        return leaf.array if isinstance(leaf, Folded) else self.arrays[leaf]
+
+    def as_tensor(self, leaf: Any, reader: str) -> int:
+        """The tensor of a leaf; a folded array is filled by an op of its own."""
+        if not isinstance(leaf, Folded):
+            return int(leaf)
+        name = self.unique(f"{reader}/fill")
+        tensor = self.add_tensor(name, leaf.array)
+        self.add_op(name, "fill", outputs=[tensor])
+        return tensor
+
+    def as_output(self, leaf: Any) -> int:
+        """The tensor of a leaf of the root, written out where it is stretched; of a shard_map one device's part."""
+        if leaf is None:
+            leaf = Folded(Array((0,), "bool", 0))
+        tensor = self.as_tensor(leaf, "output")
+        while tensor in self.part_of:
+            tensor = self.part_of[tensor][0]
+        array = self.arrays[tensor]
+        if not array.is_stretched:
+            return tensor
+        name = self.unique(f"copy:{self.builder.tensors[tensor].name}")
+        whole = self.add_tensor(name, Array(array.shape, array.dtype, tensor_bytes(array.shape, array.dtype)))
+        self.add_op(name, "copy", inputs=[tensor], outputs=[whole])
+        return whole
+
+    def piece(self, leaf: Any, step: int, array: Array, name: str) -> Value:
+        """What one step of an unrolled loop reads of an array stacked along its first axis: a view of it."""
+        if isinstance(leaf, Folded):
+            return Folded(array)
+        if (leaf, step) not in self.pieces:
+            label = self.unique(f"{name}[{step}]")
+            tensor = self.add_tensor(label, array, alias_of=leaf)
+            self.add_op(label, "view", inputs=[leaf], outputs=[tensor])
+            self.pieces[leaf, step] = tensor
+        return self.pieces[leaf, step]
+
+    def join(self, parts: Sequence[Any], array: Array, name: str) -> Value:
+        """What the steps of an unrolled loop give, as one array."""
+        if all(isinstance(part, Folded) for part in parts):
+            return Folded(array)
+        label = self.unique(f"{name}/stack")
+        tensor = self.add_tensor(label, array)
+        inputs = [self.as_tensor(part, label) for part in parts]
+        self.add_op(label, "copy", inputs=inputs, outputs=[tensor])
+        return tensor
+
+    def _folds(self, instruction: Instruction, flat: Sequence[Value]) -> bool:
+        """Whether it is made of constants alone. After scheduling only what became a scalar still is."""
+        if instruction.has_effect or not all(isinstance(leaf, Folded) for leaf in flat):
+            return False
+        return not self.is_real or all(array.shape == () for array in leaves(instruction.type))
+
+    def _view(self, instruction: Instruction, flat: Sequence[Value], prefix: str) -> Value:
+        base = flat[0] if flat else None
+        array = next(leaves(instruction.type))
+        if not isinstance(base, int):
+            return Folded(array, base.number if isinstance(base, Folded) else None)
+        size = min(array.size_bytes, self.arrays[base].size_bytes)
+        name = self.unique(prefix + instruction.name)
+        tensor = self.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
+        op = self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor])
+        self._ops_of[instruction.name] = op
+        return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
+
+    def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
+        """Rows looked up in a parameter are an embedding; rows added to zeros are its gradient. Inside a body an array
+        that is written in part is written in place."""
+        opcode, table = instruction.opcode, flat[0] if flat else None
+        if opcode == "gather" and isinstance(table, int) and len(self.arrays[table].shape) == 2:
+            is_parameter = self.builder.tensors[self.owner[table]].role == "parameter"
+            whole_rows = tuple(instruction.details.get("slice_sizes", ())) == (1, self.arrays[table].shape[1])
+            if is_parameter and whole_rows and self.depth == 0:
+                return "embedding", flat, {}
+        adds = opcode == "scatter-add" or (opcode == "scatter" and instruction.details.get("function") == "add")
+        if adds and isinstance(table, Folded) and len(flat) == 3 and len(table.array.shape) == 2:
+            return "embedding_backward", [flat[2], flat[1]], {}
+        if self.depth and opcode == "dynamic-update-slice" and len(flat) > 1:
+            return "gather", flat, {"bytes_moved": 2 * self.array_of(flat[1]).size_bytes}
+        return "gather", flat, {}
+
+    def _note_unknown(self, instruction: Instruction) -> None:
+        if instruction.opcode in COLLECTIVES:
+            note = f"{{count}} of {instruction.opcode}: the time to reach the other partitions is not known"
+        else:
+            note = f"{{count}} of {shown(instruction.target)}, whose meaning is not known"
+        self.shared.notes[note] += 1
+
+    def add_tensor(
+        self, name: str, array: Array, *, role: TensorRole = "activation", alias_of: int | None = None
+    ) -> int:
+        index = self.builder.add_tensor(
+            name, size_bytes=array.size_bytes, shape=array.shape, dtype=array.dtype, role=role, alias_of=alias_of
+        )
+        self.arrays.append(array)
+        self.owner.append(index if alias_of is None else self.owner[alias_of])
+        return index
+
+    def add_op(
+        self,
+        name: str,
+        kind: str,
+        *,
+        instruction: Instruction | None = None,
+        inputs: Sequence[int] = (),
+        outputs: Sequence[int] = (),
+        phase: Phase = "",
+        **fields: Any,
+    ) -> int:
+        scope = self._scope_of(instruction) if instruction else ""
+        op = self.builder.add_op(
+            name,
+            kind,
+            inputs=inputs,
+            outputs=outputs,
+            target=instruction.target if instruction else "",
+            module=module_of(scope),
+            source=instruction.source or self._place[1] if instruction else "",
+            phase=phase,
+            **fields,
+        )
+        self.opcodes.append(instruction.opcode if instruction else "")
+        self.scopes.append(scope)
+        self.producer.update(dict.fromkeys(outputs, op))
+        for tensor in inputs if kind != "view" else ():
+            self.readers.setdefault(self.owner[tensor], []).append(op)
+        return op
+
+    def unique(self, name: str) -> str:
+        """The name, with a number where it is taken; ops and tensors share names, so that both read alike."""
+        if name not in self._used:
+            self._used.add(name)
+            return name
+        while (numbered := f"{name}#{self._numbers[name] + 1}") in self._used:
+            self._numbers[name] += 1
+        self._numbers[name] += 1
+        self._used.add(numbered)
+        return numbered
