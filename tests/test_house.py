@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -49,24 +51,40 @@ def room(parts: Sequence[str]) -> str:
     return ".".join((parts[0], parts[1] if len(parts) > 1 else "__init__")) if parts[0] == "lab" else parts[0]
 
 
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+PATHS = sorted(SOURCE.rglob("*.py"))
+MODULES = {module_of(path) for path in PATHS} | {"placewright._core"}
+
+
+@cache
 def imported_modules(path: Path) -> set[str]:
-    """The rooms of everything a file imports, also inside functions."""
-    rooms = set()
+    """The modules of the package that a file imports, also inside functions and for types alone."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "placewright":
-            parts = node.module.split(".")[1:]
-            rooms |= {room([*parts, alias.name]) for alias in node.names} if parts in ([], ["lab"]) else {room(parts)}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            members = [f"{node.module}.{alias.name}" for alias in node.names]
+            names |= {member if member in MODULES else node.module for member in members}
         elif isinstance(node, ast.Import):
-            named = [alias.name.split(".") for alias in node.names]
-            rooms |= {room(parts[1:]) for parts in named if parts[0] == "placewright" and len(parts) > 1}
-    return rooms
+            names |= {alias.name for alias in node.names}
+    return names & MODULES
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
     own = room(path.relative_to(SOURCE).with_suffix("").parts)
-    later = {name for name in imported_modules(path) if ROW_OF[name] > ROW_OF[own]}
+    rooms = {room(name.split(".")[1:]) for name in imported_modules(path)}
+    later = {name for name in rooms if ROW_OF[name] > ROW_OF[own]}
     assert not later, f"{path.relative_to(SOURCE)} imports {later}, which stand after it"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    try:
+        TopologicalSorter({module_of(path): imported_modules(path) for path in PATHS}).prepare()
+    except CycleError as error:
+        pytest.fail(" is imported by ".join(error.args[1]))
 
 
 IMPORTED = """

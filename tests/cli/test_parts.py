@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from placewright.cli import complain
+from placewright.cli.exit_codes import complain
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
 from placewright.lab.commands.counting import counting

@@ -151,7 +151,7 @@ def test_a_trained_policy_is_not_named_like_one_that_is_shipped(
 def test_ctrl_c_says_what_is_usable_and_how_to_go_on(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from placewright.cli import INTERRUPTED
+    from placewright.cli.exit_codes import INTERRUPTED
     from placewright.lab.learning import trainer
 
     out = tmp_path / "run"

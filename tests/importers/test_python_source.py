@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from placewright import cli, examples, load
+from placewright.cli.exit_codes import INTERRUPTED
 from placewright.importers import load_graph
 from placewright.support.errors import InputError
 
@@ -51,7 +52,7 @@ def test_ctrl_c_in_such_a_function_is_ctrl_c(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text("def build():\n    raise KeyboardInterrupt\n")
-    assert cli.run(["inspect", "net.py:build"]) == cli.INTERRUPTED
+    assert cli.run(["inspect", "net.py:build"]) == INTERRUPTED
     assert capsys.readouterr().err == "placewright: interrupted\n"
 
 

@@ -1,25 +1,16 @@
-"""The command line. Results go to stdout, everything else to stderr; the exit codes are part of the interface."""
+"""The command line. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
+from placewright.cli.exit_codes import BAD_INPUT, INTERRUPTED, complain
 from placewright.support.errors import PlacewrightError
-
-BAD_INPUT = 2
-NOTHING_FEASIBLE = 3
-INTERRUPTED = 128 + signal.SIGINT
-
-#: A sentence longer than this names only the first few members of its lists.
-_LONG_SENTENCE = 300
-_NUM_NAMED = 3
-_LIST = re.compile(r"[^\s,;()][^,;()]*(?:, [^,;()]+){4,}")
 
 
 def main() -> None:
@@ -88,20 +79,6 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         complain(f"cannot write to standard output: {error.strerror}")
     return BAD_INPUT
-
-
-def complain(sentence: str) -> None:
-    """One line on stderr; in a long one lists are cut to their first members."""
-    from placewright.terminal.text import printable
-
-    text = printable(sentence)
-    if len(text) > _LONG_SENTENCE:
-        text = _LIST.sub(lambda found: _first_of(found.group().split(", ")), text)
-    print(f"placewright: error: {text}", file=sys.stderr)
-
-
-def _first_of(members: Sequence[str]) -> str:
-    return f"{', '.join(members[:_NUM_NAMED])} and {len(members) - _NUM_NAMED:,} more"
 
 
 def _nowhere() -> TextIO:

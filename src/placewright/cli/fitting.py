@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from placewright.cli import INTERRUPTED
+from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, Training, parse_dims
 
 

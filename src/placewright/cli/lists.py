@@ -12,7 +12,7 @@ from placewright.cli.options import Json, Plugins
 
 def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
     """Methods that plan --solver and bench run --solvers take."""
-    from placewright.cli import complain
+    from placewright.cli.exit_codes import complain
     from placewright.cli.printing import print_json, print_parts
     from placewright.methods.plugins import load_plugins
     from placewright.methods.summaries import method_summaries

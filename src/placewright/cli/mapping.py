@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli import INTERRUPTED
+from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Model, Quiet, parse_dims
 
 if TYPE_CHECKING:

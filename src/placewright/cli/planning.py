@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli import INTERRUPTED, NOTHING_FEASIBLE, complain
+from placewright.cli.exit_codes import INTERRUPTED, NOTHING_FEASIBLE, complain
 from placewright.cli.options import (
     Dims,
     Json,

@@ -20,7 +20,6 @@ from placewright.lab.learning.placers.hdp import HDP_GRAPPLER, HDP_PAPER, Hdp
 from placewright.lab.learning.placers.hierarchical_network import (
     NEIGHBOURS,
     GroupEmbedding,
-    hierarchical_placer,
     neighbours,
     with_noise,
 )
@@ -36,7 +35,7 @@ def chain(count: int, num_devices: int = 2) -> Problem:
 
 def placer(problem: Problem, **settings: Any) -> Any:
     method = Hdp(**{"hidden": 4, "grouper_hidden": 5, "kind_width": 3, "shared_noise": 0.0, **settings})
-    return seeded(lambda: hierarchical_placer(task_of(problem), method), 3)
+    return seeded(lambda: method.policy_of(task_of(problem)), 3)
 
 
 def test_neighbours_are_places_in_the_graph_and_the_first_six_of_each_side() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placewright.cli import INTERRUPTED, complain
+from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Dims, Plugins, Quiet, RayAddress, parse_dims
 from placewright.cli.printing import emit
 from placewright.lab.commands.bench_report import report

@@ -79,7 +79,7 @@ def zoo(out: Out, quiet: Quiet = False) -> int:
     """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
     import os
 
-    from placewright.cli import complain
+    from placewright.cli.exit_codes import complain
     from placewright.lab.commands.counting import counting
     from placewright.lab.datasets.zoo.build import ZooProgress, build_zoo
     from placewright.lab.datasets.zoo.catalogue import all_networks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli import INTERRUPTED, complain
+from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from placewright.lab.learning.distributed.controller import ControllerState
+from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
+from placewright.lab.learning.placers.placer import Task
 from placewright.lab.learning.state_file import check_settings, read_state, write_state
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.colocrl import ColocRl
-    from placewright.lab.learning.placers.placer import Task
 
 _NAME = "colocrl.pt"
 
@@ -42,7 +40,7 @@ class Kept:
 class Checkpoint:
     """folder: None where nothing is written."""
 
-    def __init__(self, folder: Path | None, method: ColocRl, task: Task) -> None:
+    def __init__(self, folder: Path | None, method: ColocRlSettings, task: Task) -> None:
         self._path = None if folder is None else folder / _NAME
         self._settings = {**method.settings, "seed": task.seed, **_digests(task)}
 

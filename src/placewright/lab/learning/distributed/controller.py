@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,11 +14,9 @@ from placewright.lab.learning.distributed.actors import Actor
 from placewright.lab.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.lab.learning.distributed.worker import Worker, measured_by
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment, Noise, Trials
+from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.colocrl import ColocRl
-    from placewright.lab.learning.placers.placer import Task
+from placewright.lab.learning.placers.placer import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +50,7 @@ class Controller:
     """reference: what costs are divided by. workers: without any it measures by itself."""
 
     def __init__(
-        self, number: int, method: ColocRl, task: Task, reference: float, workers: Sequence[Actor] = ()
+        self, number: int, method: ColocRlSettings, task: Task, reference: float, workers: Sequence[Actor] = ()
     ) -> None:
         torch.set_num_threads(1)
         self._number, self._method, self._task, self._reference = number, method, task, reference

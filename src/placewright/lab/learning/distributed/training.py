@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,20 +14,18 @@ from placewright.lab.learning.distributed.checkpoint import Best, Checkpoint, Ke
 from placewright.lab.learning.distributed.controller import Controller, StepReport, first_state
 from placewright.lab.learning.distributed.parameter_server import ParameterServer
 from placewright.lab.learning.distributed.worker import Worker
+from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
+from placewright.lab.learning.placers.placer import Task, Trying
 from placewright.problem.objective import StopReason
 from placewright.support.errors import PlacewrightError
 from placewright.support.files import locked_folder
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.colocrl import ColocRl
-    from placewright.lab.learning.placers.placer import Task, Trying
 
 #: Updates from one checkpoint to the next.
 CHECKPOINT_INTERVAL = 10
 
 
-def learn_distributed(method: ColocRl, task: Task, trying: Trying) -> StopReason:
+def learn_distributed(method: ColocRlSettings, task: Task, trying: Trying) -> StopReason:
     """Until the budget is spent; why it ended. Where the method names a folder, it goes on from what is kept there.
 
     Raises InputError for a folder of another training or a cluster that cannot be used, MissingExtraError without Ray,
@@ -60,7 +57,7 @@ def _tried(training: Training, task: Task, trying: Trying) -> StopReason:
     return reason or "evaluations"
 
 
-def _actors(method: ColocRl) -> Actors:
+def _actors(method: ColocRlSettings) -> Actors:
     if method.ray is None:
         return LocalActors()
     from placewright.lab.learning.distributed.ray_actors import RayActors
@@ -73,7 +70,7 @@ class Training:
 
     def __init__(
         self,
-        method: ColocRl,
+        method: ColocRlSettings,
         task: Task,
         reference: float,
         actors: Actors,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,9 +13,6 @@ from placewright.lab.learning.gdp.observation import Observation
 from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
 from placewright.lab.learning.placers.shared_noise import choices
 from placewright.lab.learning.protocols import Actions
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.gdp.network import GdpNetwork
 
 
 class DeviceDistribution:
@@ -44,26 +40,6 @@ class DeviceDistribution:
 
     def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
         return self.likelihood(actions).log_probability.sum(1), self.decisions
-
-
-class GraphPolicy:
-    """A network as the policy of one graph: a `PlacementPolicy`."""
-
-    def __init__(self, network: GdpNetwork, observation: Observation) -> None:
-        self.network, self.observation = network, observation
-
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.sample_beside_greedy(count, generator)[1:]
-
-    def sample_beside_greedy(self, count: int, generator: torch.Generator) -> Tensor:
-        """The likeliest placement, then so many that are drawn. [1 + count, units]"""
-        with torch.no_grad():
-            logits = self.network(self.observation)
-        devices = drawn(logits, self.observation, self.network.shared_noise, count, generator)
-        return torch.cat([logits.argmax(1)[None], devices])
-
-    def evaluate(self, actions: Tensor) -> Likelihood:
-        return likelihood(self.network(self.observation).expand(len(actions), -1, -1), actions)
 
 
 def drawn(

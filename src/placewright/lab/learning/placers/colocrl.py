@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, Trying, check_noise, check_sizes
+from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
+from placewright.lab.learning.placers.placer import Proposals, Task, Trying
 from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
 from placewright.problem.objective import StopReason
-from placewright.support.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.sequence_network import SequencePlacer
-
-Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColocRl(LearnedPlacer):
+class ColocRl(ColocRlSettings):
     """An attentional sequence-to-sequence network over colocation groups, trained by REINFORCE on the square root of
-    the step time.
-
-    samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
-    baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal. shared_noise: moves what
-    is drawn, and what is learned from is its likelihood without; 0 draws each group apart, as in the paper.
-
-    controllers: that draw and measure, each with a baseline of its own, and share a parameter server. updates: how its
-    weights change, by each gradient as it comes (asynchronous), by the mean of all controllers' (synchronous), or one
-    after the other in a fixed order (deterministic). staleness: by how many updates a gradient may be late; later ones
-    are dropped. ray: address of a cluster whose processes they are; None for this one. workers: of each controller,
-    that measure for it; 0 where it does so itself. checkpoint: a folder where a training that was killed goes on.
-    """
-
-    name: str = "colocrl"
-    samples: int = 8
-    hidden: int = 64
-    kind_width: int = 16
-    learning_rate: float = 1e-3
-    max_grad_norm: float = 1.0
-    baseline_decay: float = 0.9
-    cut_off: int = 200
-    shared_noise: float = 3.0
-    controllers: int = 1
-    updates: Updates = "asynchronous"
-    staleness: int = 20
-    workers: int = 0
-    ray: str | None = None
-    checkpoint: str | None = None
-
-    def __post_init__(self) -> None:
-        check_sizes(self.samples, self.hidden)
-        check_noise(self.shared_noise)
-        if self.updates not in get_args(Updates):
-            raise InputError(f"updates is '{shown(self.updates)}'; allowed are {', '.join(get_args(Updates))}")
-        for name, least in (("controllers", 1), ("staleness", 0), ("workers", 0)):
-            if not least <= (value := getattr(self, name)) <= 1024:
-                raise InputError(f"{name} is {value}; it must be from {least} to 1024")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Without where it learns, which decides nothing."""
-        return {name: value for name, value in super().settings.items() if name not in ("workers", "ray", "checkpoint")}
+    the step time."""
 
     def learn(self, task: Task, trying: Trying) -> StopReason:
         if self.controllers == 1 and self.ray is None and self.checkpoint is None:
@@ -76,12 +30,6 @@ class ColocRl(LearnedPlacer):
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):
             yield from self._learning(task)
-
-    def policy_of(self, task: Task) -> SequencePlacer:
-        """With new weights."""
-        from placewright.lab.learning.placers.sequence_network import sequence_placer
-
-        return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)
 
     def _learning(self, task: Task) -> Proposals:
         from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline

@@ -81,7 +81,7 @@ class Gdp(LearnedPlacer):
 
     def _learning(self, task: Task) -> Proposals:
         from placewright.lab.learning.algorithms.ppo import Ppo, Rollout
-        from placewright.lab.learning.gdp.distribution import GraphPolicy
+        from placewright.lab.learning.gdp.graph_policy import GraphPolicy
         from placewright.lab.learning.gdp.memory import check_memory, host_memory_bytes
         from placewright.lab.learning.gdp.network import GdpNetwork, network_with
         from placewright.lab.learning.gdp.observation import observe

@@ -80,10 +80,9 @@ class Hdp(LearnedPlacer):
             yield from self._learning(task)
 
     def _learning(self, task: Task) -> Proposals:
-        from placewright.lab.learning.placers.hierarchical_network import hierarchical_placer
         from placewright.lab.learning.placers.placement_policy import seeded
 
-        policy, generator = seeded(lambda: hierarchical_placer(task, self), task.seed)
+        policy, generator = seeded(lambda: self.policy_of(task), task.seed)
         learn = self._from_step(policy) if self.baseline == "step" else self._from_moving_baseline(policy)
         for step in count():
             if step and step % LIKELIEST_EVERY == 0:
@@ -91,6 +90,24 @@ class Hdp(LearnedPlacer):
             noise = self.logit_noise if step < self.noisy_steps else 0.0
             actions = policy.sample(self.groupings, generator, noise)
             learn(actions, (yield policy.devices(actions, task.units.allowed)))
+
+    def policy_of(self, task: Task) -> HierarchicalPlacer:
+        """With new weights."""
+        from placewright.lab.learning.placers.features import unit_features
+        from placewright.lab.learning.placers.hierarchical_network import GroupEmbedding, Grouper, HierarchicalPlacer
+        from placewright.lab.learning.placers.sequence_network import SequenceNetwork
+        from placewright.lab.learning.placers.shared_noise import SharedNoise
+
+        num_devices, features = task.problem.machine.num_devices, unit_features(task.problem, task.units)
+        most = self.groups_per_device * num_devices or self.num_groups
+        num_groups = min(self.num_groups, most, task.units.count)
+        groups = GroupEmbedding(features, num_groups)
+        placer = SequenceNetwork(groups.width, self.hidden, num_devices, temperature=self.temperature, bound=self.bound)
+        noise = SharedNoise(features.edges, features.bytes_on, task.units.count)
+        grouper = Grouper(
+            features, num_groups, kind_width=self.kind_width, hidden=self.grouper_hidden, rectified=self.rectified
+        )
+        return HierarchicalPlacer(grouper, groups, placer, self.samples, noise, self.shared_noise)
 
     def _from_step(self, policy: HierarchicalPlacer) -> Learn:
         """REINFORCE, which is one epoch of PPO: no ratio has left 1."""

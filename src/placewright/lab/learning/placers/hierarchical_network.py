@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from placewright.lab.learning.placers.features import NUM_KINDS, UnitFeatures, unit_features
+from placewright.lab.learning.placers.features import NUM_KINDS, UnitFeatures
 from placewright.lab.learning.placers.placement_policy import Likelihood, draw, likelihood
-from placewright.lab.learning.placers.placer import Task
 from placewright.lab.learning.placers.sequence_network import SequenceNetwork
 from placewright.lab.learning.placers.shared_noise import SharedNoise, choices
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.hdp import Hdp
 
 #: Of those that an op reads, and of those that read it, so many are told to the grouper.
 NEIGHBOURS = 6
@@ -26,15 +21,17 @@ NEIGHBOURS = 6
 class Grouper(nn.Module):
     """From an op's kind, shapes, place in the graph and neighbours' places to logits of groups, op by op."""
 
-    def __init__(self, features: UnitFeatures, settings: Hdp, num_groups: int) -> None:
+    def __init__(
+        self, features: UnitFeatures, num_groups: int, *, kind_width: int, hidden: int, rectified: bool
+    ) -> None:
         super().__init__()
         self.register_buffer("kinds", torch.from_numpy(features.kinds))
         rest = np.concatenate([features.shapes, neighbours(features.edges, len(features.kinds))], 1)
         self.register_buffer("rest", torch.from_numpy(rest.astype(np.float32)))
-        self.embedding = nn.Linear(NUM_KINDS, settings.kind_width, bias=False)
-        self.layer = nn.Linear(settings.kind_width + rest.shape[1], settings.grouper_hidden)
-        self.between = nn.ReLU() if settings.rectified else nn.Identity()
-        self.output = nn.Linear(settings.grouper_hidden, num_groups)
+        self.embedding = nn.Linear(NUM_KINDS, kind_width, bias=False)
+        self.layer = nn.Linear(kind_width + rest.shape[1], hidden)
+        self.between = nn.ReLU() if rectified else nn.Identity()
+        self.output = nn.Linear(hidden, num_groups)
 
     def forward(self) -> Tensor:  # [num units, num groups]
         inputs = torch.cat([self.embedding(self.kinds), self.rest], 1)
@@ -165,17 +162,3 @@ def with_noise(logits: Tensor, share: float, generator: torch.Generator) -> Tens
         return logits
     deviation = share * logits.square().mean().sqrt()
     return logits + deviation * torch.randn(logits.shape, generator=generator)
-
-
-def hierarchical_placer(task: Task, settings: Hdp) -> HierarchicalPlacer:
-    """For the ops of a task."""
-    num_devices, features = task.problem.machine.num_devices, unit_features(task.problem, task.units)
-    most = settings.groups_per_device * num_devices or settings.num_groups
-    num_groups = min(settings.num_groups, most, task.units.count)
-    groups = GroupEmbedding(features, num_groups)
-    placer = SequenceNetwork(
-        groups.width, settings.hidden, num_devices, temperature=settings.temperature, bound=settings.bound
-    )
-    noise = SharedNoise(features.edges, features.bytes_on, task.units.count)
-    grouper = Grouper(features, settings, num_groups)
-    return HierarchicalPlacer(grouper, groups, placer, settings.samples, noise, settings.shared_noise)

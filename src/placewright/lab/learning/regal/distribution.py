@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,34 +11,40 @@ from torch import Tensor
 
 from placewright.lab.learning.decisions import Decisions, decisions_of, mean_decisions
 from placewright.lab.learning.protocols import Actions
+from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.forward import Logits
 from placewright.lab.learning.regal.policy import choose, sample
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.regal.network import PolicyNetwork
 
 
 class LevelDistribution:
     """Of a level for each choice of each op; those of an op may depend on the ops before it (A.8)."""
 
-    def __init__(self, network: PolicyNetwork, states: Tensor) -> None:
-        """states: of the ops, [ops, width]."""
-        self._network, self._states = network, states
-        self._space = network.configuration.action_space
+    def __init__(
+        self,
+        configuration: PolicyConfiguration,
+        states: Tensor,
+        to_sample: Callable[[], Logits],
+        given: Callable[[Tensor], Tensor],
+    ) -> None:
+        """states: of the ops, [ops, width]. to_sample: what to draw actions from. given: logits, with gradients, where
+        these actions are taken, as PolicyNetwork has them."""
+        self._configuration, self._states = configuration, states
+        self._to_sample, self._given = to_sample, given
+        self._space = configuration.action_space
 
     @cached_property
     def _logits(self) -> Logits:
-        return self._network.to_sample(self._states)
+        return self._to_sample()
 
     def sample(self, seed: int) -> Actions:
         return sample(self._logits, self._space, seed)
 
     def choose(self, seed: int) -> Actions:
-        return choose(self._logits, self._network.configuration, seed)
+        return choose(self._logits, self._configuration, seed)
 
     def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
         # One row of logits for each sample, or one for all where they depend on no actions.
-        logits = self._network(self._states, torch.from_numpy(np.stack(actions)))
+        logits = self._given(torch.from_numpy(np.stack(actions)))
         found = [self._of_choices(of_sample) for of_sample in logits]
         by_sample = found * (len(actions) // len(found))
         log_probability = torch.stack(

@@ -203,7 +203,10 @@ class PolicyNetwork(nn.Module):
         return self.act(self.recurrent(torch.cat([own, before.to(own.dtype)], 2))[0])
 
     def distribution(self, observation: Context) -> LevelDistribution:
-        return LevelDistribution(self, self.states(Batch.of([observation.features])))
+        states = self.states(Batch.of([observation.features]))
+        return LevelDistribution(
+            self.configuration, states, lambda: self.to_sample(states), lambda actions: self(states, actions)
+        )
 
     def guide(self, problem: Problem, observation: Context, actions: Actions) -> Proposal:
         return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
