@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from placewright.cli.printing import be_quiet
+from placewright.importers.formats import known_suffixes
 from placewright.problem.objective import ControlMode, Objective
 from placewright.support.errors import InputError
 from placewright.support.quantities import QUANTITY_LIMIT
@@ -19,8 +20,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A file (.onnx, .hlo, .mlir, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg), FILE.py:FUNCTION,"
-        " SET.graphs.gz:NAME or example:NAME (`placewright examples`).",
+        help=f"A file ({known_suffixes()}), FILE.py:FUNCTION, SET.graphs.gz:NAME or example:NAME"
+        " (`placewright examples`).",
         show_default=False,
     ),
 ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from placewright.cli.options import Json, PlanFile, Quiet
 
@@ -99,18 +100,25 @@ def diff(
     return 0
 
 
+class ExportCommand(TyperCommand):
+    """The command `export`. Its help lists the table of targets, which is read for this command alone: with it comes
+    all that writes them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Arguments and options, as Typer asks for them when it reads a command and when it prints help."""
+        from placewright.export import TARGETS
+
+        parameters = super().get_params(ctx)
+        *listed, last = (f"{name} ({target.summary})" for name, target in TARGETS.items())
+        next(each for each in parameters if each.name == "to").help = f"{', '.join(listed)} or {last}."
+        return parameters
+
+
 def export(
     plan_file: PlanFile,
     to: Annotated[
         str,
-        typer.Option(
-            metavar="TARGET",
-            help="perfetto (a trace for ui.perfetto.dev), csv (a row per op and transfer), dot (a drawing for "
-            "Graphviz), device-map (whole modules to devices, for accelerate), pipelining (split points for "
-            "torch.distributed.pipelining), graphdef (TensorFlow nodes with devices and control inputs), onnx (the "
-            "model with nodes in plan order, each with its device), memory-viz (for pytorch.org/memory_viz) or offsets "
-            "(where each buffer lies in one arena per device).",
-        ),
+        typer.Option(metavar="TARGET"),
     ],
     model: Annotated[
         str | None,

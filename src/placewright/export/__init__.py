@@ -158,7 +158,7 @@ def export_plan(
     plan
         What is written.
     target
-        "perfetto", "csv", "dot", "device-map", "pipelining", "graphdef", "onnx", "memory-viz" or "offsets".
+        For which tool, by name: "csv", "onnx" or another of those that docs/formats.md lists.
     path
         The file; a Perfetto trace and offsets are compressed when its name ends in .gz, a GraphDef is text when it ends
         in .pbtxt, and offsets are a table when it ends in .csv or .csv.gz.

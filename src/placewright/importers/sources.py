@@ -27,7 +27,7 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None, tra
     Parameters
     ----------
     source
-        A file (.onnx, .hlo, .mlir, .json, .json.gz, .pbtxt, .pb, .costgraph, .stg; another name is judged by its
+        A file (its suffix says which of the formats in docs/formats.md it has; another name is judged by its
         content), "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it
         holds one. "net.py:build" runs that file, and its function returns a PyTorch module or a JAX function, the
         arguments that it is called with, and where there are some a dictionary of those that it is given by name.
