@@ -108,7 +108,7 @@ class ExportCommand(TyperCommand):
         """Arguments and options, as Typer asks for them when it reads a command and when it prints help."""
         from placewright.export import TARGETS
 
-        parameters = super().get_params(ctx)
+        parameters: list[Any] = super().get_params(ctx)
         *listed, last = (f"{name} ({target.summary})" for name, target in TARGETS.items())
         next(each for each in parameters if each.name == "to").help = f"{', '.join(listed)} or {last}."
         return parameters
