@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from equality_networks import NotRunnableError, loss_of, named, runnable
-from placewright.datasets.zoo.catalogue import all_networks
+from placewright.lab.datasets.zoo.catalogue import all_networks
 from zoo_modules import module_of
 
 import placewright

@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser().parse_args()
     networks = [fused_network(name) for name in arguments.networks]
     if arguments.write_graphs is not None:
-        write_graph_set(arguments.write_graphs, networks, {"source": "placewright.lab.datasets.fused"})
+        write_graph_set(arguments.write_graphs, networks, {"source": "placewright.datasets.fused"})
         return
     problems = {graph.name: make_memory_problem(graph, load_chip(arguments.chip)) for graph in networks}
     quick_and_proven(problems, arguments.seconds, arguments.proof_seconds)

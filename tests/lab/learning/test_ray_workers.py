@@ -31,7 +31,7 @@ def kill(actor: Any) -> None:
 
 
 def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("learning.ray_workers", "support.ray_cluster"):
+    for module in ("lab.learning.ray_workers", "lab.ray_cluster"):
         monkeypatch.delitem(sys.modules, f"placewright.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'path/to/placewright\[ray\]'"):
