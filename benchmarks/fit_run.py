@@ -25,13 +25,13 @@ from typing import Any
 
 import torch
 from equality_networks import NotRunnableError, loss_of, named, runnable
-from placewright.lab.datasets.zoo.catalogue import all_networks
 from zoo_modules import module_of
 
 import placewright
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch.program import make_program
 from placewright.importers.torch.trace import default_loss
+from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.support.errors import InputError
 
 OUT = Path(__file__).parent / "results" / "fit" / "run.jsonl"
