@@ -18,8 +18,7 @@ void bind_annealing(nb::module_& m) {
         const AnnealingConfig config{keys_per_move, first_temperature, last_temperature, decoder_named(decoder)};
         new (self) Annealing(std::move(problem), config, make_proposal(std::move(tables), row), seed);
     };
-    bind_search<Annealing>(m, "Annealing",
-                           "Simulated annealing over keys; see placewright.lab.peers.annealing.")
+    bind_search<Annealing>(m, "Annealing", "Simulated annealing over keys; see placewright.lab.peers.annealing.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("keys_per_move"),
              arg("first_temperature"), arg("last_temperature"), arg("decoder") = "paper", arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())

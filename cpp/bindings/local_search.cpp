@@ -15,8 +15,7 @@ void bind_local_search(nb::module_& m) {
         const LocalSearchConfig config{evaluations_per_start, device_share, reach, accept_equal};
         new (self) LocalSearch(std::move(problem), config, seed);
     };
-    bind_search<LocalSearch>(m, "LocalSearch",
-                             "Greedy local search; see placewright.lab.peers.local_search.")
+    bind_search<LocalSearch>(m, "LocalSearch", "Greedy local search; see placewright.lab.peers.local_search.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("evaluations_per_start"),
              arg("device_share"), arg("reach"), arg("accept_equal"));
 }

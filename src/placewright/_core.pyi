@@ -239,9 +239,7 @@ class BetaTables:
         """Keys that a distribution gives for uniform draws."""
 
 class Brkga:
-    """
-    Biased random-key genetic algorithm; see placewright.lab.peers.brkga.
-    """
+    """Biased random-key genetic algorithm; see placewright.lab.peers.brkga."""
 
     def __init__(self, *, problem: Problem, seed: int, threads: int, population: int, elites: int, mutants: int, elite_bias: float, populations: int, exchange_interval: int, exchanged: int, decoder: str = 'paper', seeds: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]], tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
@@ -276,9 +274,7 @@ class Brkga:
         """
 
 class LocalSearch:
-    """
-    Greedy local search; see placewright.lab.peers.local_search.
-    """
+    """Greedy local search; see placewright.lab.peers.local_search."""
 
     def __init__(self, *, problem: Problem, seed: int, evaluations_per_start: int, device_share: float, reach: int, accept_equal: bool) -> None: ...
 
@@ -300,9 +296,7 @@ class LocalSearch:
         """The best so far: device of each op, and the whole order."""
 
 class Annealing:
-    """
-    Simulated annealing over keys; see placewright.lab.peers.annealing.
-    """
+    """Simulated annealing over keys; see placewright.lab.peers.annealing."""
 
     def __init__(self, *, problem: Problem, seed: int, keys_per_move: int, first_temperature: float, last_temperature: float, decoder: str = 'paper', tables: BetaTables | None = None, row: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
