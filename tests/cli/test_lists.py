@@ -224,3 +224,22 @@ def test_tables_fit_the_terminal(saved: Path, columns: int) -> None:
 def test_no_color_leaves_no_codes(saved: Path) -> None:
     assert "\x1b[" in on_a_terminal(80, "show", saved, NO_COLOR="")
     assert "\x1b" not in on_a_terminal(80, "show", saved, NO_COLOR="1")
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"), [("import nonesuch_of_all", "failed: "), ("X = 3", "is no placewright")]
+)
+def test_commands_that_cannot_be_had_are_named_beside_those_that_can(
+    code: str, complaint: str, placewright: Placewright, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_commands.py").write_text(code)
+    info = tmp_path / "broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: broken\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[placewright.commands]\nbad = broken_commands:X\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    whole_app.cache_clear()
+    outcome = placewright("--help")
+    assert outcome.code == 0
+    assert "bench" in outcome.out
+    assert f"entry point 'bad' (broken_commands:X) {complaint}" in outcome.err

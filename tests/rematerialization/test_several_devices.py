@@ -221,3 +221,14 @@ def test_no_two_runs_are_better(seed: int) -> None:
     assert best is not None
     assert plan.status != "infeasible"
     assert plan.step_time_ns <= best
+
+
+def test_no_pattern_is_about_a_rerun() -> None:
+    # e2 is to be on cpu1, as all that ends in 2; a@2 stands with a.
+    problem = sending(31)
+    ops = tuple(replace(op, name="e2") if op.name == "e" else op for op in problem.graph.ops)
+    rules = Constraints(pins=(("[a-d]", "cpu0"), ("*2", "cpu1")), colocations=(("*2", "e*"),))
+    named = replace(problem, graph=replace(problem.graph, ops=ops), constraints=rules)
+    plan = planned(named)
+    assert [rerun.name for rerun in plan.reruns] == ["a@2"]
+    assert check_plan(plan, named.graph, named.time_ns) == []

@@ -17,6 +17,7 @@ from strategies import problems
 import placewright
 from placewright.methods import table as registry
 from placewright.methods.plugins import load_plugins, solve
+from placewright.methods.summaries import method_summaries
 from placewright.methods.table import METHODS, make_method, register_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
@@ -24,6 +25,7 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun
+from placewright.support import extensions
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 
@@ -261,3 +263,21 @@ def test_a_wrong_entry_point_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match=complaint):
         make_method(name)
+
+
+def test_an_extension_that_cannot_be_imported_concerns_only_names_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text("import nonesuch_of_all")
+    (tmp_path / "broken-1.dist-info").mkdir()
+    (tmp_path / "broken-1.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1\n")
+    (tmp_path / "broken-1.dist-info" / "entry_points.txt").write_text("[placewright.extensions]\nbad = broken\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(extensions, "_complaints", None)
+    assert register_method(LastDevice()) == LastDevice()
+    assert make_method("etf").name == "etf"
+    with pytest.raises(InputError, match=r"no solver 'etv'.*; entry point 'bad' \(broken\) failed: .*nonesuch_of_all"):
+        make_method("etv")
+    found, complaints = method_summaries()
+    assert {"auto", "regal"} <= {method.name for method in found}
+    assert len(complaints) == 1

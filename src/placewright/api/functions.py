@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -186,18 +187,19 @@ def plan(
     if may_run_again and result.metrics.bytes_over_limit and no_runs_fit(problem, host):
         again_at_most = 1  # for what comes near
     budget_again = Budget(evaluations=again_at_most, seconds=limits.seconds)
-    rerun = SearchRun(budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
+    # The clock of a run begins when it is made.
+    rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
-        again = least_memory(problem, rerun, slowdown, keep, host)
+        again = least_memory(problem, rerun(), slowdown, keep, host)
     elif may_run_again and result.metrics.bytes_over_limit and several:
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
         solutions = [result.solution]
         for wider in () if no_runs_fit(problem, host) else roomier(problem):
             trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
             solutions.append(solve(method, wider, trial).solution)
-        again = rematerialize_on_several(problem, rerun, solutions, keep)
+        again = rematerialize_on_several(problem, rerun(), solutions, keep)
     elif may_run_again and result.metrics.bytes_over_limit:
-        again = rematerialize(problem, rerun, keep, host)
+        again = rematerialize(problem, rerun(), keep, host)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)
     options = {
         **recorded_options(model, dims, limits),

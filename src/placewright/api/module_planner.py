@@ -25,7 +25,7 @@ from placewright.api.profiles import Profile, first_device, of_first_device, tim
 from placewright.api.questions import Plan
 from placewright.costs.measured import with_workspaces
 from placewright.execution.devices import check_device_count
-from placewright.execution.pytorch.accumulation import FoundGradients, found_gradients
+from placewright.execution.pytorch.accumulation import FoundGradients, also_read, found_gradients
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.optimizer_step import check_hooks_of
@@ -35,7 +35,7 @@ from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.runnable import check_module
 from placewright.execution.pytorch.step import check_readable
 from placewright.graph import Graph
-from placewright.importers.torch.graph import bytes_added_to
+from placewright.importers.torch.graph import added_gradients, bytes_added_to
 from placewright.importers.torch.stand_in import tensors_of
 from placewright.importers.torch.trace import flatten_arguments
 from placewright.machine import Machine
@@ -162,11 +162,21 @@ class ModulePlanner:
         stay = driver is None or all(driver.holds(tensor) for tensor in tensors)
         # A recorded step would be recorded anew for each gradient that the caller replaces.
         added = frozenset(() if inductor or self.is_recorded else added_to)
-        program = made(optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=stay, added_to=added)
+        one = partial(made, optimizer=self.optimizer, sums_in_place=not inductor, inputs_stay=stay)
+        program = one(added_to=added)
+        if apart := self._read_elsewhere(program):
+            program = one(added_to=added - apart)
         if self.given and match_graph(self.given, with_planned_workspaces(program.graph, self.given)):
             # A graph that was planned before it was to be run knows neither.
             return made(optimizer=self.optimizer)
         return program
+
+    def _read_elsewhere(self, program: TorchProgram) -> frozenset[str]:
+        """Parameters to whose gradients it adds, and whose memory it reads as an attribute or from outside, too."""
+        added = {program.parameters[tensor]: name for name, tensor in added_gradients(program.graph).items()}
+        now = dict(zip(program.parameters.values(), self.parameters(program), strict=True))
+        others = [tensor for name, tensor in now.items() if name not in added]
+        return also_read({name: now[slot] for slot, name in added.items()}, [*others, *program.constants.values()])
 
     def parameters(self, program: TorchProgram) -> list[Any]:
         """The module's parameters and buffers as they are now, in the order of the program's."""

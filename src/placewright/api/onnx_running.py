@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placewright.support.errors import MissingExtraError
+from placewright.support.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from placewright.api.onnx_compiled import OnnxCompiled
@@ -69,6 +69,8 @@ def compile_onnx(
     machine = local_machine(devices)
     if plan is not None:
         check_device_count(plan, machine)
+        if plan.reruns or plan.moves:
+            raise InputError("ops of the plan run again, and ONNX Runtime runs each node once; plan with keep=['*']")
     return OnnxCompiled(
         Path(path),
         machine,

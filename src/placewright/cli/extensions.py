@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from placewright.support.errors import InputError
+from placewright.cli.exit_codes import complain
 from placewright.support.modules import FAILURES, described
 
 #: Packages name a record of their commands in this group of entry points.
@@ -27,12 +27,18 @@ class Commands:
 
 
 def all_commands() -> Iterator[Commands]:
-    """Those of all extensions. Raises InputError naming the entry point of one that cannot be imported."""
+    """Those of all extensions. One that cannot be imported, or is none, is named on stderr: no other needs it."""
     for entry in entry_points(group=ENTRY_POINTS):
+        label = f"entry point '{entry.name}' ({entry.value})"
         try:
-            yield entry.load()
+            found = entry.load()
         except FAILURES as error:
-            raise InputError(f"entry point '{entry.name}' ({entry.value}) failed: {described(error)}") from error
+            complain(f"{label} failed: {described(error)}")
+            continue
+        if isinstance(found, Commands):
+            yield found
+        else:
+            complain(f"{label} is no placewright.cli.extensions.Commands")
 
 
 def types() -> dict[str, Any]:

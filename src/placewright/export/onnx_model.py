@@ -29,6 +29,8 @@ def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
     from placewright.execution.onnx_runtime.model import read_onnx
     from placewright.execution.onnx_runtime.planned_file import planned_model
 
+    if plan.reruns or plan.moves:
+        raise InputError("ops of the plan run again, and an ONNX model has each node once; plan with keep=['*']")
     dims = recorded_dims(plan.configuration)
     source = read_onnx(model, dims)
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from placewright.guide import Guide
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline
 from placewright.support.errors import InputError, shown
-from placewright.support.extensions import load_extensions
+from placewright.support.extensions import lacking, load_extensions
 from placewright.support.modules import FAILURES, described
 from placewright.support.suggestion import did_you_mean
 
@@ -132,14 +132,15 @@ def register_policy_family(family: PolicyFamily) -> PolicyFamily:
 
 def family_of(name: str) -> PolicyFamily:
     """The family of that name. Raises InputError when there is none."""
-    load_extensions()
+    if name not in FAMILIES:
+        load_extensions()
     if name not in FAMILIES:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             _load_entry_point(entry)
     if name not in FAMILIES:
         raise InputError(
             f"there is no family of policies '{shown(name)}'{did_you_mean(name, FAMILIES)}; "
-            "--plugin FILE loads one of your own (docs/lab/own-policies.md)"
+            f"--plugin FILE loads one of your own (docs/lab/own-policies.md){lacking()}"
         )
     return FAMILIES[name]
 

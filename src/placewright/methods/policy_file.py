@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from placewright.methods.policies import NAMED_POLICIES, Policy, family_of
 from placewright.support.errors import InputError, shown
-from placewright.support.extensions import load_extensions
+from placewright.support.extensions import lacking, load_extensions
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.suggestion import did_you_mean
 
@@ -40,7 +40,7 @@ def find_policy(name: str, folder: Path | None = None) -> Policy:
         return NAMED_POLICIES[name]()
     path = (folder or Path()) / name
     if path.suffix != SUFFIX and not os.path.exists(path):
-        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, NAMED_POLICIES)}")
+        raise InputError(f"there is no policy '{shown(name)}'{did_you_mean(name, NAMED_POLICIES)}{lacking()}")
     return read_policy(path)
 
 

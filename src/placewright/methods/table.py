@@ -13,7 +13,7 @@ from placewright.methods.settings import with_settings
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, shown
-from placewright.support.extensions import load_extensions
+from placewright.support.extensions import lacking, load_extensions
 from placewright.support.modules import FAILURES, described
 from placewright.support.suggestion import did_you_mean
 
@@ -116,13 +116,12 @@ def find_method(name: str) -> None:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             _load_entry_point(entry)
     if name not in METHODS and name not in ENTRIES:
-        raise InputError(f"there is no solver '{name}'{did_you_mean(name, {**METHODS, **ENTRIES})}")
+        raise InputError(f"there is no solver '{name}'{did_you_mean(name, {**METHODS, **ENTRIES})}{lacking()}")
 
 
 def load_entry_points() -> list[str]:
     """Registers the methods of all installed packages; a sentence for each that cannot be loaded."""
-    load_extensions()
-    complaints = []
+    complaints = list(load_extensions())
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             if entry.name not in METHODS:

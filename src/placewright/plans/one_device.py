@@ -16,6 +16,7 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.objective import Metrics
 from placewright.rematerialization import solve
 from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
+from placewright.rematerialization.reruns import made_names
 from placewright.search.constructive.baseline import Candidate, evaluate
 from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS, distinct_devices
 from placewright.search.run.budget import Budget, Interrupted
@@ -97,6 +98,8 @@ def _rematerialized(
     )
     host = usual_host(alone.machine)
     host = host if some_may_move(alone, keep, host) else None
+    if made_names(alone.graph, moves=host is not None):
+        return None  # what runs again could not be named
     if no_runs_fit(alone, host) or not (host is not None or some_may_run_again(alone, keep)):
         return None
     budget = Budget(evaluations=solve.rerun_evaluations(alone), seconds=seconds)

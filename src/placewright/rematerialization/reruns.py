@@ -197,7 +197,9 @@ class _Rewriting:
 
     def _turn_to(self, op: str) -> None:
         device = self.device_of.get(op, 0)
-        self.current = self.current_on.setdefault(device, list(range(len(self.graph.tensors))))
+        if device not in self.current_on:
+            self.current_on[device] = list(range(len(self.graph.tensors)))
+        self.current = self.current_on[device]
 
     def _add(self, original: int, op: Op) -> None:
         if op.kind != "view" and op.target != HOST_TARGET:
@@ -315,17 +317,25 @@ _OF_RUNS, _OF_MOVES, _OF_RETURNS = r"@\d+", r"@(host|leave|back\d+)", r"@back\d+
 
 def check_names(graph: Graph, *, moves: bool) -> None:
     """Raises InputError where something in a graph has a name that a rerun, or with `moves` a move, would have."""
+    for what, name in made_names(graph, moves=moves):
+        raise InputError(
+            f"the {what} '{shown(name)}' has the name that a plan under a memory limit gives to what it makes "
+            f"of '{shown(name.rpartition('@')[0])}'; rename it"
+        )
+
+
+def made_names(graph: Graph, *, moves: bool) -> list[tuple[str, str]]:
+    """Ops and tensors of a graph, each with what it is, that have a name which a rerun or a move would have."""
     ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
     cases = [("op", ops, ops, _OF_RUNS), ("tensor", tensors, tensors, _OF_RUNS)]
     cases += [("op", ops, tensors, _OF_MOVES), ("tensor", tensors, tensors, _OF_RETURNS)] if moves else []
+    found = []
     for what, names, known, pattern in cases:
         for name in sorted(names):
             begin, at, rest = name.rpartition("@")
             if begin in known and re.fullmatch(pattern, at + rest):
-                raise InputError(
-                    f"the {what} '{shown(name)}' has the name that a plan under a memory limit gives to what it makes "
-                    f"of '{shown(begin)}'; rename it"
-                )
+                found.append((what, name))
+    return found
 
 
 def names_of_move(move: Move) -> Iterator[str]:

@@ -18,7 +18,7 @@ from placewright.problem.lowering import Lowered
 from placewright.problem.problem import core_of
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.proofs import kept
-from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.reruns import Rerun, check_names
 from placewright.rematerialization.solve import (
     NAME,
     Rematerialized,
@@ -52,10 +52,14 @@ def rematerialize_on_several(
     into layers. keep: as `kept` takes it, which says what it raises.
     """
     kept(problem, keep)
+    check_names(problem.graph, moves=False)
     cuts = ((each.device_of, each.order) for each in ContiguousSplit().candidates(problem))
     pairs = chain(((each.device_of, each.order) for each in solutions), cuts)
     plans = {(device_of.tobytes(), _ops_of(order).tobytes()): (device_of, _ops_of(order)) for device_of, order in pairs}
-    starts = [_Start(problem, *each, keep) for each in plans.values()]
+    starts: list[_Start] = []
+    for each in plans.values():
+        if not starts or run.reason_to_stop() is None:
+            starts.append(_Start(problem, *each, keep))
     starts = [start for start in starts if start.may_fit()] or starts[:1]
     # A run more takes time, so that a start which is slower without one need not be tried.
     starts.sort(key=lambda start: start.once.metrics.step_time_ns)
@@ -65,6 +69,8 @@ def rematerialize_on_several(
         return min(found, key=lambda whole: whole.metrics.fitness(problem.objective))
 
     for number, start in enumerate(starts, start=1):
+        if found and run.reason_to_stop() is not None:
+            break
         is_slower = found and not any(best().over()) and start.once.metrics.step_time_ns >= best().metrics.step_time_ns
         if not is_slower or problem.objective != "step-time":
             found.append(_within_limits(start, run, number / len(starts) / 2))

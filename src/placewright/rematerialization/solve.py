@@ -172,6 +172,8 @@ def with_reruns(
     if host is not None:
         machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
         constraints = Constraints()  # which one device keeps, and which are not about the host
+    if device_of is not None:
+        constraints = Constraints()  # which the placement keeps, and which are not about names of reruns
     return replace(
         problem,
         graph=found.graph,

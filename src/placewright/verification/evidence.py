@@ -184,7 +184,7 @@ def _pairs(rules: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _about_rules(plan: Plan, graph: Graph) -> Iterator[str]:
     device_of = plan.device_of
-    ops = _placed_ops(graph)
+    ops = _first_runs(plan, graph)
     names = OpNames(ops)
     for key, pinned in (("pins", True), ("forbids", False)):
         rules = plan.configuration.get(key) or {}
@@ -244,7 +244,7 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
     if not are_groups(groups):
         yield "the configuration's colocate is no list of lists of patterns"
         return
-    ops = _placed_ops(graph)
+    ops = _first_runs(plan, graph)
     names = OpNames(ops)
     for patterns in groups:
         found = {pattern: names.matching(pattern) for pattern in patterns}
@@ -256,6 +256,12 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
         for pattern, matched in found.items():
             if not matched:
                 yield f"the configuration's colocate names '{pattern}', which matches no op"
+
+
+def _first_runs(plan: Plan, graph: Graph) -> list[Op]:
+    """Without the reruns, whose names no pattern is about: they stand on their op's device."""
+    again = {rerun.name for rerun in plan.reruns}
+    return [op for op in _placed_ops(graph) if op.name not in again]
 
 
 def _placed_ops(graph: Graph) -> list[Op]:

@@ -628,3 +628,53 @@ def test_the_backend_refuses_graphs_over_the_limit_and_runs_those_within(trainin
 def test_what_runs_again_is_not_calibrated(tmp_path: Path) -> None:
     with fitted(Net(1), profile=tmp_path) as step, pytest.raises(InputError, match="which ops that run again have"):
         step.calibrate(batch(0))
+
+
+class Outside(nn.Module):
+    """Reads a tensor that lies outside of it; `box` holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([*(nn.Linear(64, 1) for _ in range(6)), nn.Linear(64, 64)])
+        self.box: dict[str, Any] = {}
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers[:-1]:
+            x = torch.sin(layer(x) + self.box["offset"])
+        return self.layers[-1](x).sum()
+
+
+def test_a_gradient_that_forward_reads_elsewhere_is_added_to_at_the_end() -> None:
+    """Added to early, ops that run again behind that read the new value: gradients were off by a quarter."""
+
+    def made() -> Outside:
+        module = Outside()
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        module.box["offset"] = module.layers[-1].bias.grad
+        return module
+
+    own, eager, x = made(), made(), torch.randn(256, 64)
+    with placewright.fit(own, (x,), "400KiB") as step:
+        for _ in range(2):
+            step(x)
+            eager(x).backward()
+            for ours, theirs in zip(own.parameters(), eager.parameters(), strict=True):
+                assert torch.equal(ours.grad, theirs.grad)
+        added = {op.name.removeprefix("sum:") for op in step.plan.ops if op.name.startswith("sum:")}
+        assert step.plan.reruns
+        assert "layers.5.bias" in added
+        assert "layers.6.bias" not in added
+
+
+def test_a_gradient_that_comes_to_lie_where_forward_reads_is_refused() -> None:
+    own, x = Outside(), torch.randn(256, 64)
+    own.box["offset"] = torch.ones(64)
+    for parameter in own.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with placewright.fit(own, (x,), "400KiB") as step:
+        step(x)
+        own.layers[0].bias.grad = own.box["offset"][:1]
+        with pytest.raises(InputError, match="share memory, and the step writes to one of them"):
+            step(x)

@@ -6,7 +6,7 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,13 @@ def found_gradients(model: nn.Module, tensors: Sequence[Any], driver: Driver | N
     )
     dense = (gradient for gradient in found.values() if not gradient.is_sparse)
     return FoundGradients(addable=tuple(addable), num_bytes=sum(gradient.nbytes for gradient in dense))
+
+
+def also_read(gradients: Mapping[str, Any], others: Iterable[Any]) -> frozenset[str]:
+    """Names of the parameters whose gradients lie where one of the other tensors lies, too, which a step reads under
+    another name: added to early, later ops would see it."""
+    memory = set(_memory_of(others))
+    return frozenset(name for name, gradient in gradients.items() if not memory.isdisjoint(_memory_of([gradient])))
 
 
 def _is_addable(gradient: Any, parameter: Any, in_use: Counter[int], driver: Driver | None) -> bool:

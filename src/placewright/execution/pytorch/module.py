@@ -18,6 +18,7 @@ from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
 from placewright.execution.pytorch.runnable import AVERAGED, check_hooks
 from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.graph import added_gradients
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
@@ -134,6 +135,13 @@ class _Sharing:
         self._inputs = {place: tensor in written for tensor, place in program.inputs.items()}
         self._parameters = [place in places for place in range(len(program.parameters))]
         self._names = list(program.parameters.values())
+        # A gradient may come to lie where forward reads a tensor of its own.
+        fixed = program.constants if added_gradients(program.graph) else {}
+        self._constants = [
+            (program.graph.tensors[index].name, tensor, False)
+            for index, tensor in fixed.items()
+            if tensor.layout == torch.strided
+        ]
         self._known: list[int] = []
 
     def check(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
@@ -142,7 +150,7 @@ class _Sharing:
         held = list(zip(self._names, parameters, self._parameters, strict=True))
         memory = [_memory_of(tensor) for tensor in parameters] if any(self._parameters) else []
         if memory != self._known:
-            _refuse_sharing(held)
+            _refuse_sharing([*held, *self._constants])
             self._known = memory
         if any(written for _, _, written in given) or not {_memory_of(each) for _, each, _ in given}.isdisjoint(memory):
             _refuse_sharing([*given, *held])

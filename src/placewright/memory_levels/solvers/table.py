@@ -18,7 +18,7 @@ from placewright.memory_levels.solvers.greedy_dp import GreedyDp
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
 from placewright.support.errors import InputError, shown
-from placewright.support.extensions import load_extensions
+from placewright.support.extensions import lacking, load_extensions
 from placewright.support.suggestion import did_you_mean
 
 _SOLVERS: tuple[MapSolver, ...] = (
@@ -55,7 +55,7 @@ def make_map_solver(name: str, policy: object | None = None) -> MapSolver:
         load_extensions()
     if name not in MAP_SOLVERS and name not in MAP_SOLVERS_OF_POLICIES:
         raise InputError(
-            f"unknown solver '{shown(name)}'{did_you_mean(name, [*MAP_SOLVERS, *MAP_SOLVERS_OF_POLICIES])}"
+            f"unknown solver '{shown(name)}'{did_you_mean(name, [*MAP_SOLVERS, *MAP_SOLVERS_OF_POLICIES])}{lacking()}"
         )
     if policy is not None:
         if name not in MAP_SOLVERS_OF_POLICIES:
