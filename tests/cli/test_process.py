@@ -173,7 +173,7 @@ def test_an_early_ctrl_c_is_one_line_and_130(command: tuple[str, ...], model: Pa
 
 @pytest.mark.parametrize(
     "module",
-    ["typing", "enum", "placewright.support.errors", "numpy", "placewright.api", "placewright.cli", "typer"],
+    ["typing", "enum", "placewright.support.errors", "numpy", "placewright.api.functions", "placewright.cli", "typer"],
 )
 def test_ctrl_c_while_anything_is_still_imported_is_one_line_and_130(module: str, tmp_path: Path) -> None:
     # The signal arrives with the first import of the module, however deep in the imports of others that is.

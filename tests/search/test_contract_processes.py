@@ -8,10 +8,12 @@ from concurrent.futures import ProcessPoolExecutor
 from test_contract import middling_problem, solve
 
 from placewright.methods.table import METHODS
+from placewright.support.extensions import load_extensions
 
 
 def solutions(names: list[str]) -> dict[str, tuple[list[int], list[list[int]], int]]:
     """By method its devices and order, and how many evaluations it took."""
+    load_extensions()
     results = {name: solve(middling_problem(), name) for name in names}
     return {
         name: (result.solution.device_of.tolist(), result.solution.order.tolist(), result.evaluations)

@@ -391,10 +391,16 @@ class Compiled:
             ).options(dict(options))
 
         def bytes_above(plan: Plan) -> int:
-            """By how much a step of a GPU takes more than the limit: its allocator leaves ends of blocks unused."""
+            """By how much a step takes more than the limit: of a GPU, whose allocator leaves ends of blocks unused, as
+            measured; of the host by the states of its generator, one for each draw that runs again.
+            """
             step = TorchStep(program, plan, self._workers, planner.places)
-            if planner.limit is None or step.places[0].driver is None or planner.is_recorded:
+            if planner.limit is None or planner.is_recorded:
                 return 0
+            if step.places[0].driver is None:
+                drawn = {program.graph.ops[op].name for op in program.random}
+                states = len(drawn & {rerun.op for rerun in plan.reruns}) * torch.get_rng_state().nbytes
+                return plan.peak_bytes[0] + states - (planner.limit - beside) if states else 0
             with unchanged(step.overwritten(parameters, tensors), planner.optimizer, step.places):
                 return step.peak_bytes(parameters, tensors) - (planner.limit - beside)
 
