@@ -391,8 +391,10 @@ class Compiled:
             ).options(dict(options))
 
         def bytes_above(plan: Plan) -> int:
-            """By how much a step takes more than the limit: of a GPU, whose allocator leaves ends of blocks unused, as
-            measured; of the host by the states of its generator, one for each draw that runs again.
+            """By how much a step takes more than the limit.
+
+            A GPU's allocator leaves ends of blocks unused; on the host each draw that runs again keeps the state of
+            the generator.
             """
             step = TorchStep(program, plan, self._workers, planner.places)
             if planner.limit is None or planner.is_recorded:

@@ -29,15 +29,15 @@ def rewritten_program(program: TorchProgram, plan: Plan) -> TorchProgram:
     first: dict[int, Call] = {}
     draws: dict[int, _Draws] = {}
     random, lock = set(program.random), Lock()
-    is_drawn_again = any(count > 1 for op, count in Counter(found.op_of).items() if op in random)
+    drawn_again = {op for op, count in Counter(found.op_of).items() if count > 1 and op in random}
     for place, op in enumerate(found.op_of):
         if op not in program.calls:
             continue
         now = dict(zip(program.graph.ops[op].inputs, found.graph.ops[place].inputs, strict=True))
         now |= dict(zip(program.graph.ops[op].outputs, found.graph.ops[place].outputs, strict=True))
         call = _with_tensors(program.calls[op], now)
-        if is_drawn_again and op in random:
-            draws.setdefault(op, _Draws(call.function, lock))
+        if drawn_again and op in random:
+            draws.setdefault(op, _Draws(call.function, lock, keeps_state=op in drawn_again))
             call = replace(call, function=draws[op].again if op in first else draws[op].first)
         first.setdefault(op, call)
         calls[place] = call
@@ -56,17 +56,19 @@ class _Draws:
     """An op that draws random numbers, and draws the same ones when it runs again.
 
     lock: shared by all that draw. While one draws again, another thread would find the generator in a former state.
+    keeps_state: whether it runs again; a state takes some kilobytes.
     """
 
-    def __init__(self, function: Callable[..., Any], lock: Lock) -> None:
+    def __init__(self, function: Callable[..., Any], lock: Lock, *, keeps_state: bool) -> None:
         self._function = function
-        self._lock = lock
+        self._lock, self._keeps_state = lock, keeps_state
         self._state: Any = None
 
     def first(self, *args: Any, **kwargs: Any) -> Any:
-        """Draws, and remembers from what state of the generator."""
+        """Draws, and remembers from what state of the generator where that is asked for again."""
         with self._lock:
-            self._state = _generator(args).get_state()
+            if self._keeps_state:
+                self._state = _generator(args).get_state()
             return self._function(*args, **kwargs)
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
