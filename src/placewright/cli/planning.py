@@ -106,8 +106,8 @@ def plan(
     quiet: Quiet = False,
 ) -> int:
     """Find where each op runs, in what order, and when tensors move."""
-    import placewright
     from placewright.analysis.advice import shortage_words
+    from placewright.api import functions
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import announce_effort, watched
@@ -122,7 +122,7 @@ def plan(
     )
     with Interruption() as interrupted:
         with watched(model, goal) as on_progress:
-            found = placewright.plan(
+            found = functions.plan(
                 model,
                 devices,
                 training=training,
