@@ -11,6 +11,7 @@ import placewright
 from placewright.analysis.op_explanation import OpExplanation
 from placewright.api.questions import Plan
 from placewright.graph import Graph, Op, Tensor
+from placewright.machine import Link
 from placewright.support.errors import InputError
 from placewright.terminal.op_tables import rerun_words
 
@@ -97,6 +98,20 @@ def test_it_is_said_in_sentences(plan: Plan) -> None:
     ]
     for sentence in rerun_words(plan, rerun):
         assert sentence in " ".join(plan.explain_op("b", chain()).text.split())
+
+
+def test_all_runs_of_an_op_move_together() -> None:
+    """Between two devices a transfer takes longer than the step, so that all ops are on one of them."""
+    plan = placewright.plan(chain(), machine_of(2, Link(latency_ns=10**6)), memory_limit=70)
+    # 67 ns for each op once, 7 for b@2; apart from that the limit is kept by two transfers, which take 2 ms.
+    assert [rerun.name for rerun in plan.reruns] == ["b@2"]
+    assert plan.step_time_ns == 67 + 7
+    for name, other in (("b", "b@2"), ("b@2", "b")):
+        found = explained(plan, name)
+        assert found.group == (other,)
+        (elsewhere,) = (each for each in found.alternatives if each.device != found.op.device)
+        # What a makes goes there, and what both runs of b make comes back.
+        assert elsewhere.bytes_moved == 8 + 40 + 40
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7])

@@ -163,7 +163,7 @@ def _explain_one(plan: Plan, problem: Problem, number: int, view: str) -> OpExpl
     graph_ops = [problem.graph.ops[index] for index in problem.lowered.graph_op]
     op = next(op for op in plan.ops if op.name == graph_ops[number].name)
     asked = np.array([number])
-    group = group_of(problem, asked)
+    group = group_of(plan, problem, asked)
     return OpExplanation(
         op=op,
         view=view,
@@ -189,7 +189,7 @@ def _explain_module(plan: Plan, problem: Problem, module: str, members: NDArray[
         num_ops=tuple(counts),
         time_ns=tuple(times),
         longest=tuple(ops[:_NUM_LONGEST]),
-        group=tuple(names[other] for other in group_of(problem, members) if names[other] not in own),
+        group=tuple(names[other] for other in group_of(plan, problem, members) if names[other] not in own),
         alternatives=tuple(alternatives(plan, problem, members)),
     )
 

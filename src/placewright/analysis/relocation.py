@@ -41,17 +41,20 @@ class Alternative:
     bytes_over_limit: int | None = None
 
 
-def group_of(problem: Problem, asked: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Scheduled ops that share a device with one of `asked`, those among them."""
-    groups = problem.groups[0]
+def group_of(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Scheduled ops that share a device with one of `asked`, those among them: by constraints, or as runs of one op."""
+    groups = problem.groups[0].copy()
+    number_of = {problem.graph.ops[op].name: number for number, op in enumerate(problem.lowered.graph_op.tolist())}
+    for rerun in plan.reruns:
+        groups[groups == groups[number_of[rerun.name]]] = groups[number_of[rerun.op]]
     return np.flatnonzero(np.isin(groups, groups[asked]))
 
 
 def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iterator[Alternative]:
     """The scheduled ops `asked`, together on each device that computes in turn."""
     lowered = problem.lowered
-    group = group_of(problem, asked)
-    allowed = int(np.bitwise_and.reduce(problem.groups[1][asked]))
+    group = group_of(plan, problem, asked)
+    allowed = int(np.bitwise_and.reduce(problem.groups[1][group]))
     device_of, order = solution_of(plan, problem)
     for device in range(plan.machine.num_devices):
         if plan.machine.devices[device].is_host:

@@ -32,6 +32,7 @@ from placewright.rematerialization.proofs import no_runs_fit, some_may_move, som
 from placewright.rematerialization.several_devices import (
     ROOMIER,
     evaluations_on_several,
+    limits_cost_time,
     rematerialize_on_several,
     roomier,
 )
@@ -191,13 +192,15 @@ def plan(
     rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
         again = least_memory(problem, rerun(), slowdown, keep, host)
-    elif may_run_again and result.metrics.bytes_over_limit and several:
+    elif may_run_again and several and (result.metrics.bytes_over_limit or limits_cost_time(problem, result)):
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
         solutions = [result.solution]
         for wider in () if no_runs_fit(problem, host) else roomier(problem):
             trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
             solutions.append(solve(method, wider, trial).solution)
         again = rematerialize_on_several(problem, rerun(), solutions, keep)
+        if not result.metrics.bytes_over_limit and again.result.metrics.step_time_ns >= result.metrics.step_time_ns:
+            again = None
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun(), keep, host)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

@@ -30,7 +30,7 @@ from placewright.rematerialization.solve import (
 )
 from placewright.search.constructive.contiguous_split import ContiguousSplit
 from placewright.search.run.drive import drive
-from placewright.search.run.result import Solution, measure
+from placewright.search.run.result import Result, Solution, measure
 from placewright.search.run.search_run import SearchRun
 
 Int32 = NDArray[np.int32]
@@ -83,6 +83,15 @@ def rematerialize_on_several(
         return Rematerialized(problem=problem, result=once, reruns=())
     result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
     return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns)
+
+
+def limits_cost_time(problem: Problem, result: Result) -> bool:
+    """Whether a baseline that is over the limits takes a shorter step than a result within them: what is held there may
+    be made again for less than what the limits cost."""
+    return problem.objective == "step-time" and any(
+        each.metrics.bytes_over_limit and each.metrics.step_time_ns < result.metrics.step_time_ns
+        for each in result.baselines
+    )
 
 
 def roomier(problem: Problem) -> Iterator[Problem]:

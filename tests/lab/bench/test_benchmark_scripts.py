@@ -60,6 +60,7 @@ TINY = {
     "process": ["--rounds", "1", "--ops", "100"],
     "proposals": ["--suite", "SUITE", "--graphs", "GRAPHS", "--take", "2", "--evaluations", "450"],
     "run_onnx": ["squeezenet", "--steps", "1"],
+    "rerun_budgets": ["--set", "GRAPHS", "--take", "1", "--out", "OUT/rows.jsonl"],
     "saga_schedules": ["--count", "1", "--seconds", "0.05"],
     "scale": ["random", "1000"],
     "seeds": ["LINKED", "--seeds", "2", "--evaluations", "200"],
