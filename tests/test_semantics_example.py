@@ -212,7 +212,7 @@ def moved_example(link_ns: int = 2) -> Problem:
     problem = Problem(graph=graph, machine=machine, time_ns=time_ns, memory_limits_bytes=(31,))
     link = Link(bandwidth_bytes_per_s=10e9 / link_ns)
     moves = (Move(tensor="a", leaves_before="c", returns_before=("d",)),)
-    return with_reruns(problem, (), moves, HostMemory(there=link, back=link))
+    return with_reruns(problem, (), moves, HostMemory(there=(link,), back=(link,)))
 
 
 def test_the_moves_of_the_page_are_those_of_the_core_the_checker_and_the_oracle() -> None:

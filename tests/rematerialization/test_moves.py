@@ -25,6 +25,7 @@ from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.machines.host import HostMemory, parted, usual_host, with_host
+from placewright.machines.presets import find_link
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan, write_plan
@@ -75,9 +76,9 @@ def cases(draw: st.DrawFn) -> Case:
     problem = limited(training_step(seed, draw(st.integers(1, 8))), draw(st.sampled_from([0.8, 0.5, 0.3, 0.1, 0.0])))
     there = draw(st.sampled_from([0.3e9, 1e9, 3e9, 10e9]))
     host = HostMemory(
-        there=Link(bandwidth_bytes_per_s=there, latency_ns=draw(st.sampled_from([0, 1, 3]))),
-        back=Link(
-            bandwidth_bytes_per_s=there * draw(st.sampled_from([1, 2])), latency_ns=draw(st.sampled_from([0, 2]))
+        there=(Link(bandwidth_bytes_per_s=there, latency_ns=draw(st.sampled_from([0, 1, 3]))),),
+        back=(
+            Link(bandwidth_bytes_per_s=there * draw(st.sampled_from([1, 2])), latency_ns=draw(st.sampled_from([0, 2]))),
         ),
         memory_bytes=draw(st.sampled_from([None, None, 40])),
     )
@@ -239,7 +240,7 @@ def of_chain(limit: int = 31, graph: Graph | None = None) -> Problem:
 def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
     """Over links that take so long for 10 bytes."""
     link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
-    return HostMemory(there=link, back=link, memory_bytes=memory_bytes)
+    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
 
 
 def plan_chain(host: HostMemory, keep: Sequence[str] = (), limit: int = 31) -> Plan:
@@ -347,8 +348,8 @@ def test_what_must_be_moved_or_made_again_takes_what_is_proven() -> None:
     assert moved_time(fixed, host_at(50)).value == 90 - 2
     # Where they come back in no time, d and e still run after they have left; where they leave in no time, a and b
     # before they come back.
-    assert moved_time(fixed, replace(host_at(50), back=Link())).value == 45 + 4 + 5 - 2
-    assert moved_time(fixed, replace(host_at(50), there=Link())).value == 1 + 2 + 45 - 2
+    assert moved_time(fixed, replace(host_at(50), back=(Link(),))).value == 45 + 4 + 5 - 2
+    assert moved_time(fixed, replace(host_at(50), there=(Link(),))).value == 1 + 2 + 45 - 2
     # While b runs x, a and b are held, whatever is moved.
     assert least_limit(problem, host_at(2)) == (30, "b")
 
@@ -586,8 +587,11 @@ def test_the_checker_counts_moves_where_they_are_not() -> None:
 
 def test_which_machines_have_a_host_to_move_to() -> None:
     assert usual_host(load_machine("h100")) is not None
-    for name in ("cpu", "2xh100"):
+    for name in ("cpu", "h100+cpu", "64xh100"):
         assert usual_host(load_machine(name)) is None
+    mixed = usual_host(load_machine("h100+a100"))
+    assert mixed is not None
+    assert mixed.there == mixed.back == (find_link("pcie5").link, find_link("pcie4").link)
     blocking = replace(load_machine("h100"), transfer_model="blocking")
     assert usual_host(blocking) is None
     problem = of_chain()
@@ -599,7 +603,9 @@ def test_which_machines_have_a_host_to_move_to() -> None:
 
 def test_the_host_is_parted_from_its_machine_again() -> None:
     host = HostMemory(
-        there=Link(bandwidth_bytes_per_s=1e9, latency_ns=3), back=Link(bandwidth_bytes_per_s=2e9), memory_bytes=7
+        there=(Link(bandwidth_bytes_per_s=1e9, latency_ns=3),),
+        back=(Link(bandwidth_bytes_per_s=2e9),),
+        memory_bytes=7,
     )
     machine = with_host(ONE_DEVICE, host)
     assert [device.is_host for device in machine.devices] == [False, True]
@@ -625,8 +631,8 @@ def test_the_limit_of_the_host_is_its_own(given_limit: Any, on_host: int | None,
 
 
 def test_a_machine_without_a_host_has_no_limit_of_one() -> None:
-    with pytest.raises(InputError, match="memory_limit names 'host', which machine '2xh100' does not have"):
-        host_and_limits("host=1GiB", load_machine("2xh100"))
+    with pytest.raises(InputError, match="memory_limit names 'host', which machine '2xcpu' does not have"):
+        host_and_limits("host=1GiB", load_machine("2xcpu"))
 
 
 def one_rerun_at_most(problem: Problem) -> list[tuple[Rerun, ...]]:
@@ -668,7 +674,7 @@ def test_all_plans_of_few_moves_are_no_better_than_the_search_and_no_less_than_t
     if problem.core.num_ops > 7 or len(plans) > 25_000:
         pytest.skip("more plans than can be looked at")
     link = Link(bandwidth_bytes_per_s=(1e9, 3e9, 10e9)[seed % 3], latency_ns=seed % 2)
-    host = HostMemory(there=link, back=link)
+    host = HostMemory(there=(link,), back=(link,))
     best = None
     for reruns, moves in plans:
         try:

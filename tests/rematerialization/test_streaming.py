@@ -37,7 +37,7 @@ from placewright.verification.reruns import about_reruns
 def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
     """Over links that take so long for 10 bytes."""
     link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
-    return HostMemory(there=link, back=link, memory_bytes=memory_bytes)
+    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
 
 
 def layers(weights: Sequence[int], times: Sequence[int], reads: Sequence[Sequence[int]], phase: str = "") -> Graph:
@@ -277,9 +277,11 @@ def inferences(draw: st.DrawFn) -> tuple[Graph, int, HostMemory]:
     reads = [draw(st.lists(st.integers(0, len(weights) - 1), max_size=2, unique=True)) for _ in range(num_ops)]
     times = [draw(st.integers(1, 9)) for _ in range(num_ops)]
     host = HostMemory(
-        there=Link(bandwidth_bytes_per_s=1e9, latency_ns=draw(st.sampled_from([0, 2]))),
-        back=Link(
-            bandwidth_bytes_per_s=draw(st.sampled_from([0.5e9, 1e9, 4e9])), latency_ns=draw(st.sampled_from([0, 1]))
+        there=(Link(bandwidth_bytes_per_s=1e9, latency_ns=draw(st.sampled_from([0, 2]))),),
+        back=(
+            Link(
+                bandwidth_bytes_per_s=draw(st.sampled_from([0.5e9, 1e9, 4e9])), latency_ns=draw(st.sampled_from([0, 1]))
+            ),
         ),
         memory_bytes=draw(st.sampled_from([None, None, 20])),
     )

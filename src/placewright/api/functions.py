@@ -96,7 +96,7 @@ def plan(
         What counts: "step-time" or "peak-memory".
     memory_limit
         Bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list with one
-        entry per device. The capacities of the devices hold as well. "host" is the memory of the host, to which one GPU
+        entry per device. The capacities of the devices hold as well. "host" is the memory of the host, to which GPUs
         can move tensors; it has no limit of its own.
     pins
         Device by glob over names of ops or modules: these run there.
@@ -128,9 +128,9 @@ def plan(
     keep
         Globs over names of ops or modules: these run once, and what they make stays on the device; ["*"] are all. With
         "recompute:" before a glob they run once, with "move:" what they make stays and so do their weights; "weight:"
-        is for weights by their names. Others may run again where devices have too little memory for all to be held; of
-        one device, what they make may also be moved to the host's memory and back, and the weights of an inference lie
-        there.
+        is for weights by their names. Others may run again where devices have too little memory for all to be held, and
+        what they make may be moved to the host's memory and back. On one device the weights of an inference may lie
+        there, too.
     max_slowdown
         With the objective "peak-memory", on one device: ops may run again, as long as the step takes no more than this
         share longer than each op running once: 0.1 or "10%".
@@ -198,7 +198,7 @@ def plan(
         for wider in () if no_runs_fit(problem, host) else roomier(problem):
             trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
             solutions.append(solve(method, wider, trial).solution)
-        again = rematerialize_on_several(problem, rerun(), solutions, keep)
+        again = rematerialize_on_several(problem, rerun(), solutions, keep, host)
         if not result.metrics.bytes_over_limit and again.result.metrics.step_time_ns >= result.metrics.step_time_ns:
             again = None
     elif may_run_again and result.metrics.bytes_over_limit:

@@ -46,7 +46,7 @@ def memory_limits(value: Any, machine: Machine) -> dict[str, int] | None:
 
 
 def host_and_limits(value: Any, machine: Machine) -> tuple[HostMemory | None, dict[str, int] | None]:
-    """The host's memory that a machine of one device can move tensors to, and the limits of its own devices.
+    """The host's memory that a machine can move tensors to, and the limits of its own devices.
 
     What is given for "host" limits the former. Raises InputError as `memory_limits` does.
     """

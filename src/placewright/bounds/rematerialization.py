@@ -125,7 +125,7 @@ def _least_with_moves(
     # By bytes that are made again, what that takes at least.
     made = np.append(0.0, np.cumsum(sizes[in_turn]))
     takes = np.append(0.0, np.cumsum(costs[in_turn]))
-    there, back = (link.inverse_bandwidth / 2**32 for link in (host.there, host.back))
+    there, back = (link.inverse_bandwidth / 2**32 for (link,) in (host.there, host.back))
 
     of_moved, of_all = _carried(memory, movable), _carried(memory, np.append(movable, weights))
     at_host = float(memory.bytes[weights].sum())

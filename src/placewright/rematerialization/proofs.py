@@ -1,4 +1,4 @@
-"""What is proven of plans whose ops may run again, and, of one device, whose tensors may be moved to the host."""
+"""What is proven of plans whose ops may run again, and whose tensors may be moved to the host."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = N
 
     fits: only of plans that keep the limits. host: None where nothing may be moved.
     """
-    bound = bound_with_reruns(problem)
-    if problem.objective == "peak-memory" and host is not None:
+    bound, several = bound_with_reruns(problem), problem.machine.num_devices > 1
+    if problem.objective == "peak-memory" and host is not None and not several:
         return Bound(least_limit(problem, host)[0], "largest op with its inputs, outputs and parameters")
-    if not fits or problem.objective != "step-time" or problem.machine.num_devices > 1:
+    if not fits or problem.objective != "step-time" or several:
         return bound
     within = rematerialized_time(problem) if host is None else moved_time(problem, host)
     return max(bound, within, key=lambda each: each.value)
@@ -87,7 +87,10 @@ def kept_in_place(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def weights_to_stream(problem: Problem, keep: Sequence[str]) -> tuple[int, ...]:
-    """The weights of an inference that may be at the host, by tensor. keep: as in `kept`, which says what it raises."""
+    """The weights of an inference that may be at the host, by tensor: none where there are several devices. keep: as in
+    `kept`, which says what it raises."""
+    if problem.machine.num_devices > 1:
+        return ()
     graph, stays = problem.graph, kept_in_place(problem, keep)
     kept_ops = {int(op) for op in problem.lowered.graph_op[stays]}
     in_place = {graph.base_of[tensor] for op in kept_ops for tensor in graph.ops[op].inputs}

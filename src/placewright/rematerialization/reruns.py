@@ -47,7 +47,7 @@ class Move:
     Attributes
     ----------
     tensor
-        What is moved, from its first run on; the move begins as soon as it is made.
+        What is moved, from its first run on, by the device that makes it; the move begins as soon as it is made.
     leaves_before
         The run, an op or a rerun, before which it has left the device; None for a weight.
     returns_before
@@ -96,7 +96,8 @@ def rewritten(
     the reruns that read it. Views of what was made again are made again, too.
 
     A move is an op on the host that reads the tensor, one on the device that waits for it and holds the tensor until
-    then, and one on the host for each return, which waits for the run before it and makes the tensor anew.
+    then, and one on the host for each return, which waits for the run before it on that device and makes the tensor
+    anew for readers there.
     Raises InputError naming the rerun or move whose op, tensor or place does not exist.
     """
     return _Rewriting(graph, reruns, moves, device_of or {}).done()
@@ -122,7 +123,7 @@ class _Rewriting:
         #: Weights at the host, and those of them that have not come yet.
         self.streamed: set[int] = set()
         self.awaited: set[int] = set()
-        self.run_names = {rerun.name for rerun in reruns}
+        self.op_of_run = {rerun.name: rerun.op for rerun in reruns}
         for move in moves:
             tensor = self._moved(move)
             if move.leaves_before is None:
@@ -134,12 +135,14 @@ class _Rewriting:
                 self.returns.setdefault(name, []).append(tensor)
         self.host_op: dict[int, int] = {}
         self.number_of_return: dict[int, int] = {}
-        self.latest = -1
+        #: The latest run of each device.
+        self.latest: dict[int, int] = {}
         self.ops: list[Op] = []
         self.op_of: list[int] = []
         self.tensors = list(graph.tensors)
         self.tensor_of = list(range(len(graph.tensors)))
-        #: What stands for each tensor of the original now, for readers on the device of the op at hand.
+        #: The device of the op at hand, and what stands for each tensor of the original now, for readers there.
+        self.device = 0
         self.current = list(range(len(graph.tensors)))
         self.current_on = {0: self.current}
         self.number: dict[int, int] = {}
@@ -171,9 +174,30 @@ class _Rewriting:
         if self.graph.tensors[tensor].alias_of is not None:
             raise InputError(f"a move names the tensor '{shown(move.tensor)}', which has no memory of its own")
         for name in move.runs:
-            if name not in self.op_named and name not in self.run_names:
+            if name not in self.op_named and name not in self.op_of_run:
                 raise InputError(f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which never runs")
+        self._check_device(move, tensor)
         return tensor
+
+    def _check_device(self, move: Move, tensor: int) -> None:
+        """What a device makes is moved by that one; weights stay where several devices run ops."""
+        maker = self.graph.producer_of[tensor]
+        runs = {self._device_of(self.op_of_run.get(name, name)): name for name in move.runs}
+        if maker < 0:
+            if len({self.device_of[name] for name in self.op_named if name in self.device_of}) > 1:
+                raise InputError(
+                    f"the weight '{shown(move.tensor)}' is at the host, which it is beside one device only"
+                )
+            return
+        runs.pop(self._device_of(self.graph.ops[maker].name), None)
+        for name in runs.values():
+            raise InputError(
+                f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which runs on another device than "
+                f"what makes it"
+            )
+
+    def _device_of(self, op: str) -> int:
+        return self.device_of.get(op, 0)
 
     def done(self) -> Rewritten:
         for index in self.order:
@@ -196,14 +220,14 @@ class _Rewriting:
         )
 
     def _turn_to(self, op: str) -> None:
-        device = self.device_of.get(op, 0)
-        if device not in self.current_on:
-            self.current_on[device] = list(range(len(self.graph.tensors)))
-        self.current = self.current_on[device]
+        self.device = self._device_of(op)
+        if self.device not in self.current_on:
+            self.current_on[self.device] = list(range(len(self.graph.tensors)))
+        self.current = self.current_on[self.device]
 
     def _add(self, original: int, op: Op) -> None:
         if op.kind != "view" and op.target != HOST_TARGET:
-            self.latest = len(self.ops)
+            self.latest[self.device] = len(self.ops)
         self.ops.append(op)
         self.op_of.append(original)
 
@@ -226,7 +250,7 @@ class _Rewriting:
             self.tensor_of.append(tensor)
             self.current[tensor] = len(self.tensors) - 1
             self.awaited.discard(tensor)
-            before = (self.host_op.get(tensor, -1), self.latest)
+            before = (self.host_op.get(tensor, -1), self.latest.get(self.device, -1))
             controls = tuple(dict.fromkeys(op for op in before if op >= 0))
             back = _move(
                 f"{record.name}@back{number}",

@@ -1,31 +1,35 @@
-"""The plan of several devices within memory limits that no placement at hand keeps: ops run again on their device."""
+"""The plan of several devices within memory limits that no placement at hand keeps: ops run again on their device, or
+what they make is moved to the host and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-import placewright._core as _core
-from placewright.graph import ops_in_order, reordered
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, ops_in_order, reordered
+from placewright.machines.host import HostMemory
 from placewright.machines.topology import only
 from placewright.problem import Problem
 from placewright.problem.lowering import Lowered
 from placewright.problem.problem import core_of
-from placewright.problem.running_again import again_before
-from placewright.rematerialization.proofs import kept
-from placewright.rematerialization.reruns import Rerun, check_names
+from placewright.problem.running_again import again_before, may_move
+from placewright.rematerialization.proofs import kept, kept_in_place
+from placewright.rematerialization.reruns import Move, Rerun, check_names
 from placewright.rematerialization.solve import (
     NAME,
     Rematerialized,
     in_order,
+    moves_of,
     pieces_of,
     rerun_evaluations,
     reruns_of,
+    search_beside,
     with_reruns,
 )
 from placewright.search.constructive.contiguous_split import ContiguousSplit
@@ -38,28 +42,40 @@ Int32 = NDArray[np.int32]
 _ROUNDS = 5
 #: With so many times the memory, and without limits, placements and orders are found that reruns may make fit.
 ROOMIER: tuple[float | None, ...] = (1.4, 2.0, None)
-#: What stands at a place of a device: a copy arrives, or is there no more for its transfers, or an op runs.
-_ARRIVES, _LEAVES, _RUNS = range(3)
+#: What stands at a place of a device: a copy arrives, a tensor is there no more for its transfers, the device waits, or
+#: an op runs.
+_ARRIVES, _SENT, _WAITS, _RUNS = range(4)
+
+
+class _Found(NamedTuple):
+    """What runs again on a device and what it moves to the host."""
+
+    reruns: tuple[Rerun, ...] = ()
+    moves: tuple[Move, ...] = ()
 
 
 def rematerialize_on_several(
-    problem: Problem, run: SearchRun, solutions: Sequence[Solution], keep: Sequence[str] = ()
+    problem: Problem,
+    run: SearchRun,
+    solutions: Sequence[Solution],
+    keep: Sequence[str] = (),
+    host: HostMemory | None = None,
 ) -> Rematerialized:
-    """The best runs that are found for several placements and orders of first runs; where none keeps the limits, those
-    nearest to it.
+    """The best runs and moves that are found for several placements and orders of first runs; where none keeps the
+    limits, those nearest to it.
 
     problem: of several devices. solutions: are tried, and the placements of `ContiguousSplit`, which cuts a network
-    into layers. keep: as `kept` takes it, which says what it raises.
+    into layers. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
     """
     kept(problem, keep)
-    check_names(problem.graph, moves=False)
+    check_names(problem.graph, moves=host is not None)
     cuts = ((each.device_of, each.order) for each in ContiguousSplit().candidates(problem))
     pairs = chain(((each.device_of, each.order) for each in solutions), cuts)
     plans = {(device_of.tobytes(), _ops_of(order).tobytes()): (device_of, _ops_of(order)) for device_of, order in pairs}
     starts: list[_Start] = []
     for each in plans.values():
         if not starts or run.reason_to_stop() is None:
-            starts.append(_Start(problem, *each, keep))
+            starts.append(_started(problem, *each, keep, host))
     starts = [start for start in starts if start.may_fit()] or starts[:1]
     # A run more takes time, so that a start which is slower without one need not be tried.
     starts.sort(key=lambda start: start.once.metrics.step_time_ns)
@@ -78,11 +94,11 @@ def rematerialize_on_several(
         found.append(_within_limits(best().start, run, 1.0))
     whole = best()
     reason = run.reason_to_stop() or "evaluations"
-    if not whole.reruns:
+    if not whole.reruns and not whole.moves:
         once = run.result(problem, NAME, whole.start.original(whole.solution), stopped_because=reason)
         return Rematerialized(problem=problem, result=once, reruns=())
     result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
-    return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns)
+    return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns, moves=whole.moves)
 
 
 def limits_cost_time(problem: Problem, result: Result) -> bool:
@@ -113,13 +129,36 @@ def _ops_of(order: Int32) -> Int32:
     return order if order.ndim == 1 else order[order[:, 1] < 0, 0]
 
 
+def _started(problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str], host: HostMemory | None) -> _Start:
+    start = _Start(problem, device_of, ops, keep, host)
+    if host is None:
+        return start
+    # The host works off in one order what concerns all devices, none of which should wait for another there.
+    return _Start(problem, device_of, start.by_time(), keep, host)
+
+
+def _devices_of(graph: Graph, runs: Int32, on: Mapping[str, int], host: int) -> Int32:
+    """The device of each run of a graph with moves. on: of ops and reruns, by name."""
+
+    def device(run: int) -> int:
+        op = graph.ops[run]
+        if op.target == HOST_TARGET:
+            return host
+        return on[graph.ops[graph.producer_of[op.inputs[0]]].name if op.target == LEAVE_TARGET else op.name]
+
+    return np.array([device(run) for run in runs.tolist()], np.int32)
+
+
 class _Start:
     """A placement, and a problem whose graph has the ops in the order of their first runs.
 
-    until: as `again_before` says it, -1 for ops that are kept. once: what each op running once takes.
+    until: as `again_before` says it, -1 for ops that are kept. movable: 1 for tensors that may be moved. once: what
+    each op running once takes.
     """
 
-    def __init__(self, problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str]) -> None:
+    def __init__(
+        self, problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str], host: HostMemory | None
+    ) -> None:
         graph, scheduled = problem.graph, problem.lowered.graph_op
         order = ops_in_order(graph, [graph.ops[op].name for op in scheduled[ops]])
         origin = problem.time_origin
@@ -133,7 +172,16 @@ class _Start:
         self._ops, self._begins = ops, problem.lowered.output_begin
         self.until = again_before(self.problem)
         self.until[kept(self.problem, keep)] = -1
-        self.once = _Whole(self, [])
+        self.host = host
+        stays = kept_in_place(self.problem, keep)[self.problem.lowered.producer]
+        self.movable = np.where(stays, 0, may_move(self.problem)).astype(np.uint8)
+        self.once = _Whole(self, ())
+
+    def by_time(self) -> Int32:
+        """The ops, in the numbers of the given problem, by when they start if each runs once."""
+        graph, begins = self.problem.graph, self.once.times[0]
+        starts = [begins[graph.ops[op].name][0] for op in self.problem.lowered.graph_op]
+        return self._ops[np.argsort(starts, kind="stable")]
 
     def may_fit(self) -> bool:
         """Whether what each device holds at the end of the step, whatever runs again, is within its limit."""
@@ -159,20 +207,21 @@ class _Start:
 
 
 class _Whole:
-    """All devices, with reruns of each as ops: simulated in the order of the graph."""
+    """All devices, with reruns and moves of each as ops: simulated in the order of the graph."""
 
-    def __init__(self, start: _Start, reruns: Sequence[Sequence[Rerun]]) -> None:
+    def __init__(self, start: _Start, found: Sequence[_Found]) -> None:
         self.start = start
         problem, device_of = start.problem, start.device_of
         graph = problem.graph
         on = {
             graph.ops[op].name: device for op, device in zip(problem.lowered.graph_op, device_of.tolist(), strict=True)
         }
-        self.reruns = tuple(chain.from_iterable(reruns))
-        self.problem = with_reruns(problem, self.reruns, device_of=on)
+        self.reruns = tuple(chain.from_iterable(each.reruns for each in found))
+        self.moves = tuple(chain.from_iterable(each.moves for each in found))
+        self.problem = with_reruns(problem, self.reruns, self.moves, start.host, on)
         on |= {rerun.name: on[rerun.op] for rerun in self.reruns}
-        runs, ops = self.problem.lowered.graph_op, self.problem.graph.ops
-        self.solution = in_order(self.problem, np.array([on[ops[run].name] for run in runs], np.int32))
+        runs = self.problem.lowered.graph_op
+        self.solution = in_order(self.problem, _devices_of(self.problem.graph, runs, on, problem.machine.num_devices))
         self.metrics = measure(self.problem, self.solution)
 
     def over(self) -> Iterator[tuple[int, int]]:
@@ -202,25 +251,39 @@ def _within_limits(start: _Start, run: SearchRun, share: float) -> _Whole:
     """The best of a start: each device over its limit is searched alone, and again below what the whole is over, until
     that is nothing. share: of the run's budget, until which it may be spent."""
     problem = start.problem
-    reruns: list[tuple[Rerun, ...]] = [()] * problem.machine.num_devices
-    limits = list(problem.memory_limits_bytes)
+    found = [_Found()] * problem.machine.num_devices
+    limits, rooms = list(problem.memory_limits_bytes), _rooms(start)
     best = whole = start.once
     for number in range(_ROUNDS):
-        over, can_fit = list(whole.over()), True
-        for left, (device, excess) in zip(range(len(over), 0, -1), over, strict=True):
+        over, can_fit = dict(whole.over()), True
+        if (at_host := over.pop(len(found), 0)) > 0:
+            # Each gets less by the same share.
+            of = whole.metrics.peak_bytes[-1]
+            rooms = [room and room * max(0, of - 2 * at_host) // (of - at_host) for room in rooms]
+            over = {device: over.get(device, 0) for device, each in enumerate(found) if device in over or each.moves}
+        for left, (device, excess) in zip(range(len(over), 0, -1), over.items(), strict=True):
             limit = limits[device] or 0
             limits[device] = limit = max(0, limit - excess) if number else limit
             spent = _spent(run)
             part = run.part_until(spent + max(0.0, share - spent) / (left + 1))
-            reruns[device], fits = _Part(whole, start, device).search(part, limit)
+            host = start.host and replace(start.host.beside(device), memory_bytes=rooms[device])
+            found[device], fits = _Part(whole, start, device).search(part, limit, host)
             can_fit = can_fit and fits
         if not over:
             break
-        whole = _Whole(start, reruns)
+        whole = _Whole(start, found)
         best = min(best, whole, key=lambda each: each.metrics.fitness(problem.objective))
         if not can_fit or run.reason_to_stop() is not None:
             break
     return best
+
+
+def _rooms(start: _Start) -> list[int | None]:
+    """What each device may use of the host's memory: as much of it as it has of what all are over their limits."""
+    devices, over = range(start.problem.machine.num_devices), dict(start.once.over())
+    if start.host is None or (limit := start.host.memory_bytes) is None:
+        return [None for _ in devices]
+    return [limit * over.get(device, 0) // max(1, sum(over.values())) for device in devices]
 
 
 def _spent(run: SearchRun) -> float:
@@ -236,48 +299,77 @@ class _Part:
     def __init__(self, whole: _Whole, start: _Start, device: int) -> None:
         self.problem, self.device = start.problem, device
         self.own = np.flatnonzero(start.device_of == device)
-        self.until = start.until[self.own]
-        self.steps = sorted(self._steps(whole, start.device_of))
+        self.until, self.movable = start.until[self.own], start.movable
+        waits = self._waits(start.once) if start.host is not None else ()
+        self.steps = sorted(chain(self._steps(whole, start.device_of), waits))
+        self.kinds = np.array([kind for _, kind, _ in self.steps])
+        begin = self.problem.lowered.output_begin
+        self.made = [
+            list(range(*begin[each : each + 2].tolist())) if kind == _RUNS else [each] if kind == _ARRIVES else []
+            for _, kind, each in self.steps
+        ]
+        #: What the steps make, in the numbers of the whole problem, and whether it is a copy that arrives.
+        self.tensors = np.array(list(chain.from_iterable(self.made)), np.int32)
+        self.arrived = np.repeat(self.kinds == _ARRIVES, list(map(len, self.made)))
         self.lowered = self._lower()
 
-    def search(self, run: SearchRun, limit: int) -> tuple[tuple[Rerun, ...], bool]:
+    def search(self, run: SearchRun, limit: int, host: HostMemory | None) -> tuple[_Found, bool]:
         """What the search finds for a limit, and whether that is kept."""
-        graph_op, num_steps = self.problem.lowered.graph_op, len(self.steps)
-        place_of = np.array([place for place, (_, kind, _) in enumerate(self.steps) if kind == _RUNS], np.int64)
+        num_steps, place_of = len(self.steps), np.flatnonzero(self.kinds == _RUNS)
         # Behind the last op here that comes before whatever overwrites what an op reads.
         last = np.searchsorted(self.own, self.until) - 1
         again_until = np.full(num_steps, -1, np.int32)
         again_until[place_of] = np.where(self.until < 0, -1, place_of[np.maximum(last, 0)] + 1)
         time_ns = np.zeros((num_steps, 1), np.int64)
-        time_ns[place_of, 0] = self.problem.time_ns[graph_op[self.own], self.device]
-        steps = np.arange(num_steps, dtype=np.int32)
+        time_ns[place_of, 0] = self.problem.time_ns[self.problem.lowered.graph_op[self.own], self.device]
+        time_ns[self.kinds == _WAITS, 0] = [each for _, kind, each in self.steps if kind == _WAITS]
         groups = np.zeros(num_steps, np.int32), np.ones(num_steps, np.uint64)
         core = core_of(self.lowered, only(self.problem.machine, self.device), time_ns, groups, (limit,))
-        search = _core.RematerializationSearch(problem=core, order=steps, again_before=again_until, seed=run.seed)
+        movable = None if host is None else np.where(self.arrived, 0, self.movable[self.tensors]).astype(np.uint8)
+        search = search_beside(core, again_until, run.seed, host, movable)
         drive(run, search, NAME)
-        runs, bits, _ = search.best()
-        return tuple(self._reruns(runs.tolist(), bits.tolist())), search.best_bytes_over_limit == 0
+        runs, bits, moved = self._told(*(each.tolist() for each in search.best()))
+        is_run = runs >= 0
+        reruns = tuple(reruns_of(self.problem, runs[is_run], bits[is_run]))
+        moves = tuple(moves_of(self.problem, runs, bits, moved))
+        return _Found(reruns=reruns, moves=moves), search.best_bytes_over_limit == 0
 
-    def _reruns(self, runs: list[int], bits: list[int]) -> Iterator[Rerun]:
-        """Without those of what is still to be sent: that is held instead, since the first run's is sent."""
+    def _told(self, runs: list[int], bits: list[int], moved: list[int]) -> tuple[Int32, NDArray[np.uint64], Int32]:
+        """The runs and moves of the core in the numbers of the whole problem, without those of what is still to be
+        sent: that is held instead, since the first run's is sent. It may leave behind that."""
         lowered = self.problem.lowered
-        to_be_sent: set[int] = set()
-        is_first = {place: at for at, place in reversed(list(enumerate(runs)))}
-        ops, given = [], []
-        for at, (place, own_bits) in reversed(list(enumerate(zip(runs, bits, strict=True)))):
+        sent_at = {
+            int(lowered.storage[self.steps[place][2]]): at
+            for at, place in enumerate(runs)
+            if place >= 0 and self.steps[place][1] == _SENT
+        }
+        late: dict[int, list[int]] = {}
+        told: list[tuple[int, int, int]] = []
+        has_run: set[int] = set()
+        for at, (place, own_bits, tensor) in enumerate(zip(runs, bits, moved, strict=True)):
+            if place < 0:
+                tensor = int(self.tensors[tensor])
+                if sent_at.get(tensor, -1) < at:
+                    told.append((-1, own_bits, tensor))
+                elif not own_bits:
+                    late.setdefault(sent_at[tensor], []).append(tensor)
+                continue
             _, kind, each = self.steps[place]
-            if kind == _LEAVES:
-                to_be_sent.add(int(lowered.storage[each]))
+            if kind == _SENT:
+                told += ((-1, 0, tensor) for tensor in late.get(at, ()))
             if kind != _RUNS:
                 continue
-            if is_first[place] != at:
-                held = (number for number, piece in enumerate(pieces_of(lowered, each)) if piece in to_be_sent)
-                own_bits &= ~sum(1 << number for number in held)
+            if place in has_run:
+                pieces = enumerate(pieces_of(lowered, each))
+                own_bits &= ~sum(1 << number for number, piece in pieces if sent_at.get(piece, -1) > at)
                 if not own_bits:
                     continue
-            ops.append(each)
-            given.append(own_bits)
-        yield from reruns_of(self.problem, np.array(ops[::-1], np.int32), np.array(given[::-1], np.uint64))
+            has_run.add(place)
+            told.append((each, own_bits, -1))
+        returned = {tensor for each, own_bits, tensor in told if each < 0 and own_bits}
+        told = [each for each in told if each[0] >= 0 or each[2] in returned]
+        ops, given, tensors = zip(*told, strict=True)
+        return np.array(ops, np.int32), np.array(given, np.uint64), np.array(tensors, np.int32)
 
     def _steps(self, whole: _Whole, device_of: Int32) -> Iterator[tuple[int, int, int]]:
         """Each with the op of this device before which it stands, what it is, and the op or tensor."""
@@ -298,42 +390,48 @@ class _Part:
                 sent = [of_transfers[named, each][1] for each in devices - {self.device}]
                 if sent:
                     place = max(np.searchsorted(begins, max(sent), "left"), np.searchsorted(own, maker) + 1)
-                    yield int(place), _LEAVES, tensor
+                    yield int(place), _SENT, tensor
             elif self.device in devices:
                 first = min(reader for reader in read_by if device_of[reader] == self.device)
                 arrives = np.searchsorted(ends, of_transfers[named, self.device][0], "right")
                 yield int(min(arrives, np.searchsorted(own, first))), _ARRIVES, tensor
 
+    def _waits(self, once: _Whole) -> Iterator[tuple[int, int, int]]:
+        """How long the device does nothing before its ops if each runs once: meanwhile the links may carry moves."""
+        of_ops, _ = once.times
+        graph, lowered = self.problem.graph, self.problem.lowered
+        done = 0
+        for place, op in enumerate(lowered.graph_op[self.own].tolist()):
+            begin, end = of_ops[graph.ops[op].name]
+            if begin > done:
+                yield place, _WAITS, begin - done
+            done = end
+
     def _lower(self) -> Lowered:
         """The steps as ops of one device, in their order."""
         lowered = self.problem.lowered
-        made: list[list[int]] = []
         read: list[list[int]] = []
         resident: list[list[int]] = []
         for _, kind, each in self.steps:
             if kind == _RUNS:
-                made.append(list(range(*lowered.output_begin[each : each + 2].tolist())))
                 row = slice(*lowered.input_begin[each : each + 2].tolist())
                 read.append([tensor for tensor in lowered.inputs[row].tolist() if lowered.graph_tensor[tensor] >= 0])
                 row = slice(*lowered.resident_begin[each : each + 2].tolist())
                 resident.append(lowered.residents[row].tolist())
             else:
-                made.append([each] if kind == _ARRIVES else [])
-                read.append([each] if kind == _LEAVES else [])
+                read.append([each] if kind == _SENT else [])
                 resident.append([])
-        tensors = np.array(list(chain.from_iterable(made)), np.int32)
+        tensors, arrived, kinds = self.tensors, self.arrived, self.kinds
         place_of = np.zeros(len(lowered.graph_tensor), np.int32)
         place_of[tensors] = np.arange(len(tensors))
         residents = np.unique(np.array(list(chain.from_iterable(resident)), np.int32))
-        kinds = np.array([kind for _, kind, _ in self.steps])
-        arrived = np.repeat(kinds == _ARRIVES, list(map(len, made)))
         graph_op, workspace = np.full(len(kinds), -1, np.int32), np.zeros(len(kinds), np.int64)
         graph_op[kinds == _RUNS] = lowered.graph_op[self.own]
         workspace[kinds == _RUNS] = lowered.workspace_bytes[self.own]
         return Lowered(
             graph_op=graph_op,
             graph_tensor=lowered.graph_tensor[tensors],
-            output_begin=_begins(made),
+            output_begin=_begins(self.made),
             allocated_bytes=np.where(arrived, lowered.copy_bytes[tensors], lowered.allocated_bytes[tensors]),
             transfer_bytes=lowered.transfer_bytes[tensors],
             copy_bytes=lowered.copy_bytes[tensors],

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.bounds import least_limit
 from placewright.graph import HOST_TARGET
-from placewright.machine import Link
 from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
@@ -65,7 +64,7 @@ def rematerialize(
     is_run = runs >= weights
     reruns = tuple(reruns_of(searched, runs[is_run], kept_bits[is_run]))
     is_told = is_run | (runs < 0)
-    moves = tuple(_moves(searched, runs[is_told], kept_bits[is_told], moved[is_told], weights))
+    moves = tuple(moves_of(searched, runs[is_told], kept_bits[is_told], moved[is_told], weights))
     again = with_reruns(problem, reruns, moves, host)
     result = run.result(again, NAME, in_order(again), stopped_because=reason)
     return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
@@ -82,7 +81,6 @@ def core_search(
     weights = weights_to_stream(problem, keep) if host is not None else ()
     searched, count = with_weights_made(problem, weights), len(weights)
     lowered = searched.lowered
-    ops = np.arange(len(lowered.graph_op), dtype=np.int32)
     until = again_before(searched)
     until[count:][kept(problem, keep)] = -1
     movable = None
@@ -90,19 +88,35 @@ def core_search(
         stays = np.append(np.zeros(count, np.bool_), kept_in_place(problem, keep))
         movable = np.where(stays[lowered.producer], 0, may_move(searched)).astype(np.uint8)
         movable[lowered.output_begin[:count]] = 1
-    there, back = (host.there, host.back) if host is not None else (Link(), Link())
-    search = _core.RematerializationSearch(
-        problem=searched.core,
-        order=ops,
+    search = search_beside(searched.core, until, seed, host, movable, count)
+    return search, searched, count
+
+
+def search_beside(
+    problem: _core.Problem,
+    until: NDArray[np.int32],
+    seed: int,
+    host: HostMemory | None,
+    movable: NDArray[np.uint8] | None,
+    num_weights: int = 0,
+) -> _core.RematerializationSearch:
+    """The search of the core for one device, whose ops run in their order. until: as `again_before` says it. movable:
+    tensors that may be moved to the host, as 1. num_weights: as many ops in front stand for weights that may be there.
+    """
+    links = [(0, 0), (0, 0)]
+    if host is not None:
+        links = [(link.latency_ns, link.inverse_bandwidth) for link in (*host.there, *host.back)]
+    return _core.RematerializationSearch(
+        problem=problem,
+        order=np.arange(problem.num_ops, dtype=np.int32),
         again_before=until,
         seed=seed,
         may_move=movable,
-        link_there=(there.latency_ns, there.inverse_bandwidth),
-        link_back=(back.latency_ns, back.inverse_bandwidth),
+        link_there=links[0],
+        link_back=links[1],
         host_limit=QUANTITY_LIMIT if host is None or host.memory_bytes is None else host.memory_bytes,
-        num_weights=count,
+        num_weights=num_weights,
     )
-    return search, searched, count
 
 
 def least_memory(
@@ -165,15 +179,14 @@ def with_reruns(
     host: HostMemory | None = None,
     device_of: Mapping[str, int] | None = None,
 ) -> Problem:
-    """The problem in which every run of an op and every move are ops. host: becomes a second device. device_of: as
+    """The problem in which every run of an op and every move are ops. host: becomes one more device. device_of: as
     `rewritten` takes it."""
     found = rewritten(problem.graph, reruns, moves, device_of)
     machine, limits, constraints = problem.machine, problem.memory_limits_bytes, problem.constraints
     if host is not None:
         machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
-        constraints = Constraints()  # which one device keeps, and which are not about the host
-    if device_of is not None:
-        constraints = Constraints()  # which the placement keeps, and which are not about names of reruns
+    if host is not None or device_of is not None:
+        constraints = Constraints()  # which the placement keeps, and which are not about reruns and the host
     return replace(
         problem,
         graph=found.graph,
@@ -187,8 +200,8 @@ def with_reruns(
     )
 
 
-def _moves(
-    problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32], num_weights: int
+def moves_of(
+    problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32], num_weights: int = 0
 ) -> Iterator[Move]:
     """From the runs of the core, in which -1 stands for a tensor that has left or begins to come back, to records.
     num_weights: ops in front that stand for weights, which come back without having left."""

@@ -34,7 +34,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
     link = Link(bandwidth_bytes_per_s=1e12, latency_ns=0)
 
     def fast(of: Machine) -> HostMemory | None:
-        return HostMemory(there=link, back=link) if of.num_devices == 1 else None
+        return HostMemory(there=(link,), back=(link,)) if of.num_devices == 1 else None
 
     found = StandIns(1)
     found.install(monkeypatch.setattr)
