@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
@@ -22,7 +26,13 @@ from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
 from placewright.rematerialization.proofs import bound_of_reruns, some_may_move, some_may_run_again
-from placewright.rematerialization.solve import in_order, rematerialize, rerun_evaluations, with_reruns
+from placewright.rematerialization.solve import (
+    in_order,
+    order_of_least_memory,
+    rematerialize,
+    rerun_evaluations,
+    with_reruns,
+)
 from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
@@ -154,8 +164,12 @@ class _Searches:
 
     def within(self, limit: int) -> _Runs:
         run = SearchRun(self.budget, seed=self.seed, on_progress=self.on_progress, interrupted=self.interrupted)
-        again = rematerialize(self.limited(limit), run, self.keep, self.host)
+        again = rematerialize(self.limited(limit), run, self.keep, self.host, [self.order])
         return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns), num_moves=len(again.moves))
+
+    @cached_property
+    def order(self) -> NDArray[np.int32]:
+        return order_of_least_memory(self.problem)
 
     def limited(self, limit: int) -> Problem:
         return replace(self.problem, memory_limits_bytes=(limit,))

@@ -36,7 +36,7 @@ from placewright.rematerialization.several_devices import (
     rematerialize_on_several,
     roomier,
 )
-from placewright.rematerialization.solve import least_memory, rematerialize, rerun_evaluations
+from placewright.rematerialization.solve import least_memory, ops_of, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
@@ -183,7 +183,7 @@ def plan(
         raise InputError("max_slowdown is for ops that run again, which they do on one device where not all are kept")
     run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result = solve(method, problem, run)
-    again = None
+    again, orders = None, [ops_of(result.solution.order)]
     again_at_most = evaluations_on_several(problem) if several else rerun_evaluations(problem)
     if may_run_again and result.metrics.bytes_over_limit and no_runs_fit(problem, host):
         again_at_most = 1  # for what comes near
@@ -191,7 +191,7 @@ def plan(
     # The clock of a run begins when it is made.
     rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
-        again = least_memory(problem, rerun(), slowdown, keep, host)
+        again = least_memory(problem, rerun(), slowdown, keep, host, orders)
     elif may_run_again and several and (result.metrics.bytes_over_limit or limits_cost_time(problem, result)):
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
         solutions = [result.solution]
@@ -202,7 +202,7 @@ def plan(
         if not result.metrics.bytes_over_limit and again.result.metrics.step_time_ns >= result.metrics.step_time_ns:
             again = None
     elif may_run_again and result.metrics.bytes_over_limit:
-        again = rematerialize(problem, rerun(), keep, host)
+        again = rematerialize(problem, rerun(), keep, host, orders)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)
     options = {
         **recorded_options(model, dims, limits),

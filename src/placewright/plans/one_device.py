@@ -104,7 +104,8 @@ def _rematerialized(
         return None
     budget = Budget(evaluations=solve.rerun_evaluations(alone), seconds=seconds)
     run = SearchRun(budget, seed=seed, interrupted=interrupted)
-    metrics = solve.rematerialize(alone, run, keep, host).result.metrics
+    orders = [solve.order_of_least_memory(alone)]
+    metrics = solve.rematerialize(alone, run, keep, host, orders).result.metrics
     if metrics.bytes_over_limit:
         return None
 

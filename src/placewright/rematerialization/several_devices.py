@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, ops_in_order, reordered
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph
 from placewright.machines.host import HostMemory
 from placewright.machines.topology import only
 from placewright.problem import Problem
@@ -25,7 +25,9 @@ from placewright.rematerialization.solve import (
     NAME,
     Rematerialized,
     in_order,
+    in_other_order,
     moves_of,
+    ops_of,
     pieces_of,
     rerun_evaluations,
     reruns_of,
@@ -71,7 +73,7 @@ def rematerialize_on_several(
     check_names(problem.graph, moves=host is not None)
     cuts = ((each.device_of, each.order) for each in ContiguousSplit().candidates(problem))
     pairs = chain(((each.device_of, each.order) for each in solutions), cuts)
-    plans = {(device_of.tobytes(), _ops_of(order).tobytes()): (device_of, _ops_of(order)) for device_of, order in pairs}
+    plans = {(device_of.tobytes(), ops_of(order).tobytes()): (device_of, ops_of(order)) for device_of, order in pairs}
     starts: list[_Start] = []
     for each in plans.values():
         if not starts or run.reason_to_stop() is None:
@@ -124,11 +126,6 @@ def evaluations_on_several(problem: Problem) -> int:
     return problem.machine.num_devices * rerun_evaluations(problem)
 
 
-def _ops_of(order: Int32) -> Int32:
-    """Of an order of ops, or of ops and transfers, the ops."""
-    return order if order.ndim == 1 else order[order[:, 1] < 0, 0]
-
-
 def _started(problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str], host: HostMemory | None) -> _Start:
     start = _Start(problem, device_of, ops, keep, host)
     if host is None:
@@ -159,15 +156,7 @@ class _Start:
     def __init__(
         self, problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str], host: HostMemory | None
     ) -> None:
-        graph, scheduled = problem.graph, problem.lowered.graph_op
-        order = ops_in_order(graph, [graph.ops[op].name for op in scheduled[ops]])
-        origin = problem.time_origin
-        self.problem = replace(
-            problem,
-            graph=reordered(graph, order),
-            time_ns=np.ascontiguousarray(problem.time_ns[order]),
-            time_origin=None if origin is None else np.ascontiguousarray(origin[order]),
-        )
+        self.problem = in_other_order(problem, ops)
         self.device_of = device_of[ops]
         self._ops, self._begins = ops, problem.lowered.output_begin
         self.until = again_before(self.problem)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.bounds import least_limit
-from placewright.graph import HOST_TARGET
+from placewright.graph import HOST_TARGET, ops_in_order, reordered
 from placewright.machines.host import HostMemory, with_host
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
@@ -20,7 +20,7 @@ from placewright.problem.running_again import again_before, may_move
 from placewright.problem.streaming import with_weights_made
 from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
 from placewright.rematerialization.reruns import Move, Rerun, check_names, names_of_runs, of_runs, rewritten
-from placewright.search.constructive.one_device import INPUT_ORDER
+from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution, measure
 from placewright.search.run.search_run import SearchRun
@@ -29,6 +29,8 @@ from placewright.support.quantities import QUANTITY_LIMIT
 NAME = "rematerialization"
 #: For the least memory at a price: how often the gap between limits is halved, and the least gap, of the peak.
 _HALVINGS, _LEAST_STEP = 12, 0.002
+#: Of the run, what each order of first runs gets; with fewer evaluations for each there is one order only.
+_SHARE, _LEAST_SHARED = 0.25, 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,23 +53,83 @@ def rerun_evaluations(problem: Problem) -> int:
 
 
 def rematerialize(
-    problem: Problem, run: SearchRun, keep: Sequence[str] = (), host: HostMemory | None = None
+    problem: Problem,
+    run: SearchRun,
+    keep: Sequence[str] = (),
+    host: HostMemory | None = None,
+    orders: Sequence[NDArray[np.int32]] = (),
 ) -> Rematerialized:
     """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
 
-    problem: of one device; first runs are in the order of its graph. keep: as `kept` takes it, which says what it
-    raises. host: where tensors may be moved to.
+    problem: of one device. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
+    orders: of the scheduled ops, int32 [num scheduled ops] each, for first runs; besides that of the graph, unless too
+    few evaluations are left to share, which go to the last of them.
     """
-    search, searched, weights = core_search(problem, run.seed, keep, host)
-    reason = drive(run, search, NAME)
-    runs, kept_bits, moved = search.best()
-    is_run = runs >= weights
-    reruns = tuple(reruns_of(searched, runs[is_run], kept_bits[is_run]))
-    is_told = is_run | (runs < 0)
-    moves = tuple(moves_of(searched, runs[is_told], kept_bits[is_told], moved[is_told], weights))
-    again = with_reruns(problem, reruns, moves, host)
-    result = run.result(again, NAME, in_order(again), stopped_because=reason)
+    given = np.arange(problem.core.num_ops, dtype=np.int32)
+    distinct = {order.tobytes(): order for order in (given, *orders)}
+    starts = [problem if order is given else in_other_order(problem, order) for order in distinct.values()]
+    if run.evaluations_left < _LEAST_SHARED * len(starts):
+        starts = starts[-1:]
+    found: list[_Searched] = []
+    for number, start in enumerate(starts if len(starts) > 1 else ()):
+        if not found or run.reason_to_stop() is None:
+            found.append(_Searched(start, run.part(_SHARE / (1 - number * _SHARE)), keep, host))
+    if not found or run.reason_to_stop() is None:
+        start = min(found, key=_Searched.fitness).problem if found else starts[0]
+        found.append(_Searched(start, run.part() if found else run, keep, host))
+    best = min(found, key=_Searched.fitness)
+    reruns, moves = best.told()
+    again = with_reruns(best.problem, reruns, moves, host)
+    result = run.result(again, NAME, in_order(again), stopped_because=found[-1].reason)
     return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
+
+
+class _Searched:
+    """A search that has ended. problem: first runs are in the order of its graph. reason: why it ended."""
+
+    def __init__(self, problem: Problem, run: SearchRun, keep: Sequence[str], host: HostMemory | None) -> None:
+        self.problem = problem
+        self.search, self.searched, self.weights = core_search(problem, run.seed, keep, host)
+        self.reason = drive(run, self.search, NAME)
+
+    def fitness(self) -> tuple[int, int]:
+        return self.search.best_bytes_over_limit, self.search.best_objective
+
+    def told(self) -> tuple[tuple[Rerun, ...], tuple[Move, ...]]:
+        """The best reruns and moves."""
+        runs, kept_bits, moved = self.search.best()
+        is_run = runs >= self.weights
+        is_told = is_run | (runs < 0)
+        moves = moves_of(self.searched, runs[is_told], kept_bits[is_told], moved[is_told], self.weights)
+        return tuple(reruns_of(self.searched, runs[is_run], kept_bits[is_run])), tuple(moves)
+
+
+def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
+    """The problem whose graph has the scheduled ops in an order, which is topological."""
+    graph, origin = problem.graph, problem.time_origin
+    order = ops_in_order(graph, [graph.ops[op].name for op in problem.lowered.graph_op[ops]])
+    return replace(
+        problem,
+        graph=reordered(graph, order),
+        time_ns=np.ascontiguousarray(problem.time_ns[order]),
+        time_origin=None if origin is None else np.ascontiguousarray(origin[order]),
+    )
+
+
+def order_of_least_memory(problem: Problem) -> NDArray[np.int32]:
+    """Of the orders of compilers and the graph's own, the one with the least peak on one device."""
+    return min((each.order(problem) for each in ORDERS), key=lambda order: peak_in_order(problem, order))
+
+
+def peak_in_order(problem: Problem, ops: NDArray[np.int32]) -> int:
+    """In bytes, of one device that runs each op once."""
+    steps = np.stack([ops, np.full_like(ops, -1)], axis=1)
+    return measure(problem, Solution(device_of=np.zeros_like(ops), order=steps)).peak_memory_bytes
+
+
+def ops_of(order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Of an order of ops, or of ops and transfers, the ops."""
+    return order if order.ndim == 1 else order[order[:, 1] < 0, 0]
 
 
 def core_search(
@@ -120,24 +182,31 @@ def search_beside(
 
 
 def least_memory(
-    problem: Problem, run: SearchRun, max_slowdown: float, keep: Sequence[str] = (), host: HostMemory | None = None
+    problem: Problem,
+    run: SearchRun,
+    max_slowdown: float,
+    keep: Sequence[str] = (),
+    host: HostMemory | None = None,
+    orders: Sequence[NDArray[np.int32]] = (),
 ) -> Rematerialized | None:
     """The runs of least peak memory that are found within a step time; None where nothing is found below the peak of
-    the graph's own order, each op running once.
+    the graph's own order and of others, each op running once.
 
     Limits between what is proven to be needed and the least that is found are halved; each gets an equal part of the
-    run. max_slowdown: how much longer the step may take than in that order, as a share. problem, keep, host: as
-    `rematerialize` takes them.
+    run. max_slowdown: how much longer the step may take than in the graph's order, as a share. problem, keep, host,
+    orders: as `rematerialize` takes them.
     """
     once = measure(problem, in_order(problem))
     longest_ns = once.step_time_ns * (1 + max_slowdown)
-    low, high, best = least_limit(problem, host)[0], once.peak_memory_bytes, None
+    low, best = least_limit(problem, host)[0], None
+    high = min([once.peak_memory_bytes, *(peak_in_order(problem, order) for order in orders)])
     for halving in range(_HALVINGS):
         if high - low <= once.peak_memory_bytes * _LEAST_STEP:
             break
         limit = (low + high) // 2
         part = run.part(1 / (_HALVINGS - halving))
-        found = rematerialize(replace(problem, objective="step-time", memory_limits_bytes=(limit,)), part, keep, host)
+        limited = replace(problem, objective="step-time", memory_limits_bytes=(limit,))
+        found = rematerialize(limited, part, keep, host, orders)
         metrics = found.result.metrics
         if metrics.bytes_over_limit == 0 and metrics.step_time_ns <= longest_ns:
             best, high = found, metrics.peak_memory_bytes
