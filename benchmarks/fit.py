@@ -109,15 +109,15 @@ def in_order_of(graph: Graph, baseline: str) -> Graph:
     return replace(graph, ops=tuple(ops))
 
 
-def rows_on_several(name: str, devices: str) -> Iterator[Row]:
-    """Plans for several devices, with and without reruns."""
+def rows_on_several(name: str, devices: str, *, moves: bool = False) -> Iterator[Row]:
+    """Plans for several devices, with and without reruns. moves: whether tensors may be moved to the host as well."""
     graph = training_step(name)
     free = placewright.plan(graph, devices)
     for share in SHARES_ON_SEVERAL:
         limit = int(share * max(free.peak_bytes))
         once = placewright.plan(graph, devices, memory_limit=limit, keep=["*"])
         began = time.perf_counter()
-        found = placewright.plan(graph, devices, memory_limit=limit)
+        found = placewright.plan(graph, devices, memory_limit=limit, keep=[] if moves else ["move:*"])
         seconds = time.perf_counter() - began
         fits = found.status != "infeasible"
         yield Row(
@@ -129,6 +129,7 @@ def rows_on_several(name: str, devices: str) -> Iterator[Row]:
             floor=found.memory_floor_bytes / max(free.peak_bytes),
             is_proven_impossible=not fits and found.stopped_because == "infeasible",
             num_reruns=len(found.reruns),
+            num_moves=len(found.moves),
             seconds=seconds,
             once=once.step_time_ns / free.step_time_ns - 1 if once.status != "infeasible" else None,
         )
@@ -136,13 +137,14 @@ def rows_on_several(name: str, devices: str) -> Iterator[Row]:
 
 def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
     """Markdown: a line per network and limit."""
-    yield "| network | ops | limit | each op once | with reruns | ops run again | planned in |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| network | ops | limit | each op once | plan | ops run again | moved | planned in |"
+    yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         once = "not found" if row.once is None else f"{row.once:+.1%}"
         extra = _cell(row) if row.extra is None else f"{row.extra:+.1%}"
-        runs = "" if row.extra is None else f"{row.num_reruns}"
-        yield f"| {row.network} | {row.num_ops:,} | {row.share:.0%} | {once} | {extra} | {runs} | {row.seconds:.1f} s |"
+        runs = " | " if row.extra is None else f"{row.num_reruns} | {row.num_moves}"
+        cells = f"| {row.network} | {row.num_ops:,} | {row.share:.0%} | {once} | {extra} | {runs}"
+        yield f"{cells} | {row.seconds:.1f} s |"
 
 
 def rows_of(name: str, *, moves: bool = False, order: str = "") -> Iterator[Row]:
@@ -231,7 +233,7 @@ def main() -> None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     if options.devices:
-                        rows = list(rows_on_several(name, options.devices))
+                        rows = list(rows_on_several(name, options.devices, moves=options.moves))
                     else:
                         rows = list(rows_of(name, moves=options.moves, order=options.order))
             except InputError as error:

@@ -21,9 +21,12 @@ from waiting import wait_until
 
 import placewright
 from placewright import RankError
+from placewright.api import memory_limits
 from placewright.execution.devices import available_cores
 from placewright.importers.torch.trace import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
+from placewright.machine import Link, Machine
+from placewright.machines.host import HostMemory
 
 #: Where the modules of `calls` are divided, whatever their ops take.
 PINS: dict[str, dict[str, int]] = {
@@ -164,6 +167,31 @@ def trains() -> None:
     step.close()
     look.close()
     print("trains: as the module")
+
+
+def moves() -> None:
+    """Ranks that move tensors to the host's memory and back compute what the module computes."""
+    links = (Link(bandwidth_bytes_per_s=1e12),)
+
+    def fast(of: Machine) -> HostMemory:
+        return HostMemory(there=links * of.num_devices, back=links * of.num_devices)
+
+    setattr(memory_limits, "usual_host", fast)  # noqa: B010 (it is imported there)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.Tanh())))
+    x = torch.ones(512, 64)
+    pins = {str(layer): int(layer >= 6) for layer in range(12)}
+    reference = copy.deepcopy(model)
+    options: dict[str, Any] = {"devices": DEVICES, "training": True, "pins": pins, "keep": ["recompute:*"]}
+    step = placewright.compile(model, x, **options, memory_limit="720KB")
+    assert {step.plan.device_of[f"{move.tensor}@leave"] for move in step.plan.moves} == {0, 1}
+    loss = default_loss(reference(x))
+    loss.backward()
+    assert_same(step(x), loss.detach())
+    step.synchronize()
+    assert_same([each.grad for each in model.parameters()], [each.grad for each in reference.parameters()])
+    step.close()
+    print("moves: as the module")
 
 
 def three() -> None:

@@ -1,5 +1,5 @@
-"""Plans of several devices that run ops again within their limits: simulated, checked, kept in files and compared with
-all that can be."""
+"""Plans of several devices that run ops again or move tensors to the host within their limits: simulated, checked, kept
+in files and compared with all that can be."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from training_steps import ONE_DEVICE, training_step
 
 from placewright.analysis.outcome import limit_words
 from placewright.analysis.rerun_explanation import explain_reruns
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph, Op, Tensor, ops_in_order, reordered
 from placewright.machine import Link, Machine
+from placewright.machines.host import HostMemory
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan, write_plan
@@ -24,8 +25,8 @@ from placewright.plans.graph_match import match_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.problem.running_again import again_before
-from placewright.rematerialization.reruns import Rerun
+from placewright.problem.running_again import again_before, may_move
+from placewright.rematerialization.reruns import Move, Rerun, rewritten
 from placewright.rematerialization.several_devices import rematerialize_on_several
 from placewright.rematerialization.solve import in_order, with_reruns
 from placewright.search.constructive.contiguous_split import ContiguousSplit
@@ -86,19 +87,44 @@ def tight_problems(draw: st.DrawFn) -> Problem:
     return replace(problem, memory_limits_bytes=(int(peak * share),) * problem.machine.num_devices)
 
 
-def planned(problem: Problem, evaluations: int = 40, keep: tuple[str, ...] = ()) -> Plan:
+def host_of(count: int, *, there: float = 1e9, back: float = 1e9, memory_bytes: int | None = None) -> HostMemory:
+    """Beside so many devices, over links of these bandwidths."""
+    links = (Link(bandwidth_bytes_per_s=each, latency_ns=0) for each in (there, back))
+    there_links, back_links = ((link,) * count for link in links)
+    return HostMemory(there=there_links, back=back_links, memory_bytes=memory_bytes)
+
+
+def planned(
+    problem: Problem, evaluations: int = 40, keep: tuple[str, ...] = (), host: HostMemory | None = None
+) -> Plan:
     result = make_method("layers").solve(problem, SearchRun())
     anywhere = replace(problem, memory_limits_bytes=(None,) * problem.machine.num_devices)
     run = SearchRun(Budget(evaluations=evaluations))
-    again = rematerialize_on_several(problem, run, (free(anywhere), result.solution), keep)
-    return assemble_plan(problem, result, solver="auto", seconds=0.0, again=again, options={"keep": list(keep)})
+    again = rematerialize_on_several(problem, run, (free(anywhere), result.solution), keep, host)
+    options = {"keep": list(keep)}
+    return assemble_plan(problem, result, solver="auto", seconds=0.0, again=again, options=options, host=host)
+
+
+def checked(plan: Plan, problem: Problem) -> list[str]:
+    """What is wrong with a plan. Ops take no time at the host."""
+    beside = plan.machine.num_devices - problem.machine.num_devices
+    return check_plan(plan, problem.graph, np.pad(problem.time_ns, ((0, 0), (0, beside))))
 
 
 @settings(max_examples=40)
-@given(problem=tight_problems())
-def test_plans_are_right_and_kept_in_files(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> None:
-    plan, path = planned(problem), tmp_path_factory.mktemp("plan") / "plan.json"
-    assert check_plan(plan, problem.graph, problem.time_ns) == []
+@given(
+    problem=tight_problems(),
+    bandwidth=st.sampled_from([None, 1e9, 3e9, 100e9]),
+    memory_bytes=st.sampled_from([None, None, 40]),
+)
+def test_plans_are_right_and_kept_in_files(
+    problem: Problem, bandwidth: float | None, memory_bytes: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    host = None
+    if bandwidth is not None and problem.control == "signal" and problem.machine.transfer_model == "overlapped":
+        host = host_of(problem.machine.num_devices, there=bandwidth, back=2 * bandwidth, memory_bytes=memory_bytes)
+    plan, path = planned(problem, host=host), tmp_path_factory.mktemp("plan") / "plan.json"
+    assert checked(plan, problem) == []
     assert match_graph(plan, problem.graph) == []
     write_plan(plan, path)
     assert read_plan(path) == plan
@@ -232,3 +258,172 @@ def test_no_pattern_is_about_a_rerun() -> None:
     plan = planned(named)
     assert [rerun.name for rerun in plan.reruns] == ["a@2"]
     assert check_plan(plan, named.graph, named.time_ns) == []
+
+
+def test_what_another_device_reads_is_sent_and_moved() -> None:
+    # As above, but a may not run again. It goes to cpu1 from 1 to 3, and beside that to the host, whose link takes 2 ns
+    # for it as well. While c runs there is no room; a is back from 6 to 8, d runs until 12 and e from 13. The host
+    # holds a, and a on its way back.
+    problem = sending(31)
+    plan = planned(problem, keep=("recompute:*",), host=host_of(2, there=5e9, back=5e9))
+    assert plan.moves == (Move(tensor="a", leaves_before="c", returns_before=("d",)),)
+    assert (plan.reruns, plan.peak_bytes, plan.step_time_ns) == ((), (31, 12, 20), 13 + 5)
+    assert [(t.tensor, t.source, t.destination, t.start_ns) for t in plan.transfers[:2]] == [
+        ("a", 0, 1, 1),
+        ("a", 0, 2, 1),
+    ]
+    assert checked(plan, problem) == []
+    assert limit_words(plan) == "fits by moving 1 tensor to the host"
+    # It takes less time to run it again.
+    free_to_choose = planned(problem, host=host_of(2, there=5e9, back=5e9))
+    assert (free_to_choose.moves, free_to_choose.step_time_ns) == ((), 17)
+
+
+def test_what_is_still_to_be_sent_leaves_behind_that() -> None:
+    # With a link of 1 byte/ns a is sent until 11 to cpu1, when c has long run: 40 are needed on cpu0, whatever moves.
+    problem = sending(31)
+    slow = replace(problem, machine=devices(2, Link(bandwidth_bytes_per_s=1e9, latency_ns=0)))
+    plan = planned(slow, keep=("recompute:*",), host=host_of(2, there=100e9, back=100e9))
+    assert plan.status == "infeasible"
+    assert checked(plan, slow) == []
+
+
+def waiting() -> Problem:
+    """On cpu0 a of 10 bytes, then p; on cpu1 q reads p for 100 ns; on cpu0 r reads q and works in 25 bytes, and t and s
+    follow, which reads a. All but a make 1 byte."""
+    reads = {"a": (), "p": (), "q": (1,), "r": (2,), "t": (3,), "s": (0, 4)}
+    times = {"a": 3, "p": 1, "q": 100, "r": 1, "t": 20, "s": 1}
+    graph = Graph(
+        name="waiting",
+        ops=tuple(
+            Op(
+                name=name,
+                kind="elementwise",
+                inputs=inputs,
+                outputs=(place,),
+                time_ns=times[name],
+                workspace_bytes=25 if name == "r" else 0,
+            )
+            for place, (name, inputs) in enumerate(reads.items())
+        ),
+        tensors=tuple(Tensor(name=name, size_bytes=10 if name == "a" else 1, role="activation") for name in reads),
+    )
+    problem = on_machine(graph, devices(2, Link(bandwidth_bytes_per_s=1e9, latency_ns=0)))
+    pins = (("[aprts]", "cpu0"), ("q", "cpu1"))
+    return replace(problem, constraints=Constraints(pins=pins), memory_limits_bytes=(30, 30))
+
+
+def test_tensors_move_while_a_device_waits_for_another() -> None:
+    # r takes 25, 1 for q and 1 of its own, so that a is gone then. Between p and r, a moves in 10 ns; it is back while
+    # t runs. A rerun would take 3 ns.
+    problem = waiting()
+    plan = planned(problem, host=host_of(2))
+    once = measure(problem, free(replace(problem, memory_limits_bytes=(None, None)), "layers"))
+    assert [move.tensor for move in plan.moves] == ["a"]
+    assert (plan.reruns, plan.step_time_ns, plan.status) == ((), once.step_time_ns, "feasible")
+    assert checked(plan, problem) == []
+
+
+def two_chains(memory_bytes: int | None) -> Plan:
+    """On each of two devices a chain in which the first result, of 10 bytes, is read again at the end, within limits
+    that do not hold it throughout. memory_bytes: of the host."""
+    ops: list[Op] = []
+    tensors: list[Tensor] = []
+    for device in range(2):
+        first = len(tensors)
+        for place, reads in enumerate([(), (0,), (1,), (2,), (0, 3)]):
+            name = f"{'abcde'[place]}{device}"
+            inputs = tuple(first + each for each in reads)
+            ops.append(Op(name=name, kind="elementwise", inputs=inputs, outputs=(len(tensors),), time_ns=50))
+            tensors.append(Tensor(name=name, size_bytes=10 if place != 4 else 1, role="activation"))
+    graph = Graph(name="chains", ops=tuple(ops), tensors=tuple(tensors))
+    problem = on_machine(graph, devices(2, Link(bandwidth_bytes_per_s=1e9, latency_ns=0)))
+    pins = tuple((f"?{device}", f"cpu{device}") for device in range(2))
+    problem = replace(problem, constraints=Constraints(pins=pins), memory_limits_bytes=(21, 21))
+    plan = planned(problem, 200, keep=("recompute:*",), host=host_of(2, memory_bytes=memory_bytes))
+    assert checked(plan, problem) == []
+    return plan
+
+
+def test_devices_share_the_hosts_memory() -> None:
+    # While c and d run a is gone; e waits 10 ns for it. The search leaves room for a of each device and, on its way
+    # back, for a once more. At the host a makes room for what begins to come back, first for one device.
+    plan = two_chains(40)
+    assert sorted(move.tensor for move in plan.moves) == ["a0", "a1"]
+    assert (plan.status, plan.step_time_ns, plan.peak_bytes) == ("feasible", 260, (21, 21, 30))
+    # Within less one of them would have room, and no plan within the limits is given.
+    assert two_chains(39).status == "infeasible"
+
+
+def test_what_a_device_did_not_make_does_not_leave_it() -> None:
+    graph, on = sending_chain(), dict.fromkeys("abcd", 0) | {"e": 1}
+    move = Move(tensor="a", leaves_before="c", returns_before=("e",))
+    with pytest.raises(InputError, match="names the op 'e', which runs on another device than what makes it"):
+        rewritten(graph, (), (move,), on)
+
+
+def test_weights_stay_where_several_devices_run_ops() -> None:
+    graph = sending_chain()
+    move = Move(tensor="x", leaves_before=None, returns_before=("a",))
+    assert len(rewritten(graph, (), (move,)).graph.ops) == 6
+    with pytest.raises(InputError, match="the weight 'x' is at the host, which it is beside one device only"):
+        rewritten(graph, (), (move,), dict.fromkeys("abcd", 0) | {"e": 1})
+
+
+@pytest.mark.parametrize(
+    ("op", "device", "says"),
+    [
+        ("a@host", 0, "op 'a@host' is on device 0, and belongs to the host's memory"),
+        ("e", 2, "op 'e' is on device 2, which is the host's memory"),
+        ("a@leave", 1, "op 'a@leave' is on device 1, which does not make what leaves"),
+    ],
+)
+def test_moves_happen_where_they_must(op: str, device: int, says: str) -> None:
+    problem = sending(31)
+    plan = planned(problem, keep=("recompute:*",), host=host_of(2, there=5e9, back=5e9))
+    moved = replace(plan, ops=tuple(replace(each, device=device) if each.name == op else each for each in plan.ops))
+    assert checked(moved, problem) == [says]
+
+
+def every_move(problem: Problem, device_of: Sequence[int]) -> Iterator[Move]:
+    """Each tensor that may be moved leaves its device once, and comes back once."""
+    graph, lowered = problem.graph, problem.lowered
+    names = [graph.ops[op].name for op in lowered.graph_op]
+    for tensor in np.flatnonzero(may_move(problem)).tolist():
+        maker = int(lowered.producer[tensor])
+        later = [name for place, name in enumerate(names) if place > maker and device_of[place] == device_of[maker]]
+        for number, leaves in enumerate(later):
+            for returns in later[number:]:
+                yield Move(
+                    tensor=graph.tensors[lowered.graph_tensor[tensor]].name,
+                    leaves_before=leaves,
+                    returns_before=(returns,),
+                )
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 10])
+def test_no_move_is_better(seed: int) -> None:
+    # Every move of one tensor on a placement in layers; more may be found, but nothing slower.
+    problem = on_machine(training_step(seed, 4), devices(2, Link(bandwidth_bytes_per_s=10e9, latency_ns=0)))
+    names = [problem.graph.ops[op].name for op in problem.lowered.graph_op]
+    placed = next(iter(ContiguousSplit().candidates(problem)))
+    on = dict(zip(names, placed.device_of.tolist(), strict=True))
+    peak = max(measure(problem, in_order(problem, placed.device_of)).peak_bytes)
+    pins = tuple((name, f"cpu{device}") for name, device in on.items())
+    limited = replace(problem, memory_limits_bytes=(int(0.85 * peak),) * 2, constraints=Constraints(pins=pins))
+    host = host_of(2, there=3e9, back=3e9)
+    plan = planned(limited, evaluations=200, keep=("recompute:*",), host=host)
+    # In the order of the plan: the host works off in it what leaves and comes back.
+    order = ops_in_order(problem.graph, [op.name for op in plan.ops if op.name in on])
+    in_turn = replace(limited, graph=reordered(problem.graph, order), time_ns=problem.time_ns[order])
+    scheduled = [in_turn.graph.ops[op].name for op in in_turn.lowered.graph_op]
+    times = []
+    for move in every_move(in_turn, [on[name] for name in scheduled]):
+        again = with_reruns(in_turn, (), (move,), host, on)
+        where = on | {f"{move.tensor}@leave": on[move.leaves_before or ""]}
+        runs = [where.get(again.graph.ops[run].name, 2) for run in again.lowered.graph_op]
+        metrics = measure(again, in_order(again, np.array(runs, np.int32)))
+        times += [metrics.step_time_ns] if metrics.bytes_over_limit == 0 else []
+    assert times
+    assert plan.status != "infeasible"
+    assert plan.step_time_ns <= min(times)

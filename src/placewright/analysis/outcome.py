@@ -209,14 +209,14 @@ def _more_words(extra: float) -> str:
 
 
 def limit_words(plan: Plan) -> str:
-    """What a memory limit changes that was given for one device, or by which ops run again on several; empty where none
-    was, or none is kept."""
+    """What a memory limit changes that was given for one device, or what runs again or is moved on several; empty where
+    none was, or none is kept."""
     one = plan.one_device
     several = parted(plan.machine)[0].num_devices > 1
     if plan.status == "infeasible":
         return ""
     if several or not plan.configuration.get("memory_limit"):
-        return rerun_words(plan) if several and plan.reruns else ""
+        return rerun_words(plan) if several and (plan.reruns or plan.moves) else ""
     if plan.reruns or plan.moves:
         return rerun_words(plan)
     if one is None or one.order != "input-order":

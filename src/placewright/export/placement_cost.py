@@ -40,9 +40,7 @@ def unconstrained_problem(plan: Plan, graph: Graph, measured: Path | None) -> Pr
     Raises InputError for a plan that moves tensors to the host, which no placement of whole modules says.
     """
     if plan.moves:
-        raise InputError(
-            "the plan moves tensors of one device to the host's memory; neither device maps nor pipelines do"
-        )
+        raise InputError("the plan moves tensors to the host's memory; neither device maps nor pipelines do")
     costs = estimate_costs(graph, plan.machine, measured)
     ops = tuple(replace(op, name=f"op {index}", module="") for index, op in enumerate(graph.ops))
     return Problem(

@@ -3,7 +3,7 @@ them, and control dependencies become order edges or tensors of size 0, as the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import HOST_TARGET, Graph
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph
 from placewright.support.arrays import sorted_unique
 from placewright.support.garbage import collection_paused
 
@@ -147,7 +147,7 @@ def lower(graph: Graph, control: str) -> Lowered:
         graph_resident=graph_resident.astype(np.int32),
         resident_bytes=arrays.held[graph_resident],
         workspace_bytes=np.array([op.workspace_bytes for op in graph.ops], np.int64)[arrays.scheduled],
-        together=tuple(_in_place_pairs(arrays, residents)),
+        together=(*_in_place_pairs(arrays, residents), *_leaving_pairs(arrays)),
     )
 
 
@@ -273,6 +273,13 @@ def _in_place_pairs(arrays: _Arrays, residents: Pairs) -> Iterable[tuple[int, in
         if producer < 0:
             # They share a device now; who overwrites the parameter later needs to join one of them only.
             holders[base] = together[:1]
+
+
+def _leaving_pairs(arrays: _Arrays) -> Iterator[tuple[int, int]]:
+    """A tensor that is moved to the host leaves the device of the op that makes it."""
+    for index, op in enumerate(arrays.graph.ops):
+        if op.target == LEAVE_TARGET:
+            yield int(arrays.op_of[index]), int(arrays.op_of[arrays.graph.producer_of[op.inputs[0]]])
 
 
 def _control_successors(arrays: _Arrays, touched: Pairs) -> Pairs:

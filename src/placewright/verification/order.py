@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from placewright.graph import Graph
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.errors import InputError
 from placewright.verification.evidence import about_configuration
@@ -45,7 +45,7 @@ def _about_header(plan: Plan, graph: Graph) -> list[str]:
 
 
 def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
-    """Every op once, on a device there is, in-place results where their memory is."""
+    """Every op once, on a device there is, in-place results where their memory is, moves where they happen."""
     count = Counter(op.name for op in plan.ops)
     expected = [graph.ops[op].name for op in wanted.reads]
     problems = [
@@ -59,6 +59,8 @@ def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
         return problems
     device_of = plan.device_of
     device = {op: device_of[graph.ops[op].name] for op in wanted.reads}
+    if problems := [*_about_hosts(plan, graph, device)]:
+        return problems
     return [
         f"op '{graph.ops[op].name}' writes in place on device {device[op]}, but op '{graph.ops[other].name}', which "
         f"shares that memory, is on device {device[other]}"
@@ -68,6 +70,18 @@ def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
         for other in sharers
         if device[op] != device[other]
     ]
+
+
+def _about_hosts(plan: Plan, graph: Graph, device: Mapping[int, int]) -> Iterator[str]:
+    """At the host is what moves have there and nothing else; a tensor leaves the device of the op that makes it."""
+    for index, where in device.items():
+        op = graph.ops[index]
+        if plan.machine.devices[where].is_host != (op.target == HOST_TARGET):
+            yield f"op '{op.name}' is on device {where}, " + (
+                "which is the host's memory" if op.target != HOST_TARGET else "and belongs to the host's memory"
+            )
+        elif op.target == LEAVE_TARGET and where != device[graph.producer_of[op.inputs[0]]]:
+            yield f"op '{op.name}' is on device {where}, which does not make what leaves"
 
 
 def _about_tensor_names(plan: Plan, graph: Graph) -> list[str]:

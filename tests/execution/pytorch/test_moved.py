@@ -28,17 +28,18 @@ OPTIONS: dict[str, Any] = {"devices": "cuda:0", "training": True, "loss": square
 INFERENCE: dict[str, Any] = {"devices": "cuda:0", "evaluations": 20}
 
 
+def fast_host(of: Machine) -> HostMemory:
+    """Beside any machine."""
+    links = (Link(bandwidth_bytes_per_s=1e12, latency_ns=0),) * of.num_devices
+    return HostMemory(there=links, back=links)
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
     """A stand-in that objects to what a GPU would do wrong, beside the memory of the host over a fast link."""
-    link = Link(bandwidth_bytes_per_s=1e12, latency_ns=0)
-
-    def fast(of: Machine) -> HostMemory | None:
-        return HostMemory(there=(link,), back=(link,)) if of.num_devices == 1 else None
-
     found = StandIns(1)
     found.install(monkeypatch.setattr)
-    monkeypatch.setattr(memory_limits, "usual_host", fast)
+    monkeypatch.setattr(memory_limits, "usual_host", fast_host)
     return found
 
 
@@ -260,3 +261,25 @@ def test_weights_that_lie_on_the_gpu_stay_there(gpu: StandIns) -> None:
         brought_to(gpu.devices[0], model)
         with pytest.raises(placewright.InputError, match=r"no room for the weight '.*' on cuda:0, where it"):
             planned(x)
+
+
+@pytest.mark.parametrize("devices", ["cpu:0,cpu:1", "cuda:0,cuda:1"])
+def test_a_step_of_two_devices_that_moves_tensors_is_the_modules_step(
+    devices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StandIns(2).install(monkeypatch.setattr)
+    monkeypatch.setattr(memory_limits, "usual_host", fast_host)
+    cores = (available_cores() * 2)[:2]
+    for module in (host, machine):
+        monkeypatch.setattr(module, "available_cores", lambda: cores)
+    torch.manual_seed(0)
+    layers = [layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.Tanh())]
+    model, x = nn.Sequential(*layers, nn.Dropout(0.2)), torch.randn(512, 64)
+    pins = {str(number): int(number >= 6) for number in range(13)}
+    ours, eager = copy.deepcopy(model), copy.deepcopy(model)
+    options: dict[str, Any] = {**OPTIONS, "devices": devices, "pins": pins, "keep": ["recompute:*"]}
+    with placewright.compile(ours, (x,), **options, memory_limit=720_000) as planned:
+        assert {planned.plan.device_of[f"{move.tensor}@leave"] for move in planned.plan.moves} == {0, 1}
+        assert max(planned.plan.peak_bytes[:2]) <= 720_000
+        for seed in range(2):
+            check_step(planned, ours, eager, x, seed)

@@ -45,7 +45,7 @@ def started(*cases: str, count: int = 2, devices: str = "ranks") -> list[subproc
 @pytest.fixture(scope="module")
 def said() -> list[str]:
     """What each of two ranks prints that end well, in one group: starting one takes longer than what they do."""
-    return ended_well("equal", "trains", "survives")
+    return ended_well("equal", "trains", "moves", "survives")
 
 
 def ended_well(*cases: str, count: int = 2, devices: str = "ranks") -> list[str]:
@@ -61,7 +61,7 @@ def ended_well(*cases: str, count: int = 2, devices: str = "ranks") -> list[str]
 
 def test_two_ranks_compute_what_the_module_computes(said: list[str]) -> None:
     for output in said:
-        assert output.startswith("equal: as the module\ntrains: as the module\n")
+        assert output.startswith("equal: as the module\ntrains: as the module\nmoves: as the module\n")
 
 
 def test_two_ranks_on_gpus_compute_what_the_module_computes() -> None:

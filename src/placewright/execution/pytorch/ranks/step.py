@@ -26,6 +26,7 @@ from placewright.execution.pytorch.residents import Residents
 from placewright.execution.pytorch.sites import Site, Sites
 from placewright.execution.pytorch.step import check_inputs, naming_the_op
 from placewright.execution.steps import HandOver, Send, Signal, steps_of
+from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 
@@ -46,7 +47,7 @@ class RankStep:
         self._sent = {peer: messages(self._steps.steps, ranks.rank, peer) for peer in ranks.peers}
         self._received = {peer: messages(self._steps.steps, peer, ranks.rank) for peer in ranks.peers}
         #: To this rank all others are threads of its host, which send and receive.
-        places = [Place(name=device.name) for device in plan.machine.devices]
+        places = [Place(name=device.name) for device in parted(plan.machine)[0].devices]
         places[ranks.rank] = ranks.place
         own = self._steps.of_rank(ranks.rank)
         alone = tuple(steps if rank == ranks.rank else () for rank, steps in enumerate(own.of_device))
