@@ -154,14 +154,14 @@ tables: $(VENV)/dev
 	$(RUN)/synthetic-peak-memory.toml --take 5 --solvers cp-sat-cold --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
-	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-leanings-lazy,rule:rule-runtime-zoo-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
+	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-affinity-lazy,rule:rule-runtime-zoo-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
 	$(RUN)/zoo.toml --out out/tables/zoo \
 	  --solvers regal:$(POLICIES)/runtime-zoo-paper-200-ops/best.safetensors,gas:$(POLICIES)/runtime-zoo-sequence-paper-200-ops/best.safetensors
 	$(RUN)/zoo.toml --solvers regal,brkga --evaluations 1000,10000 --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo-16gib.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-16gib
-	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-leanings-evict,rule:rule-peak-memory-zoo-evict,brkga-evict --out out/tables/zoo-peak-memory
+	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-affinity-evict,rule:rule-peak-memory-zoo-evict,brkga-evict --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
 	  --solvers regal:$(POLICIES)/peak-memory-placement/best.safetensors,regal:$(POLICIES)/peak-memory-scheduling/best.safetensors,rule:rule-peak-memory-zoo-scheduling
 	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
@@ -181,9 +181,9 @@ tables: $(VENV)/dev
 	$(BIN)/placewright bench run out/large/synthetic-10x.toml --solvers brkga,auto --seeds 2 --out out/tables/synthetic-10x
 	$(BIN)/placewright bench run out/large/synthetic-10x.toml --out out/tables/synthetic-10x \
 	  --solvers regal,gas,rule:rule-runtime-synthetic,etf$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2)
-	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-leanings,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
+	$(RUN)/libraries.toml --solvers brkga,tuned-brkga,regal:runtime-zoo-affinity,rule:rule-runtime-zoo,rule:rule-runtime-libraries,etf,auto \
 	  --out out/tables/libraries
-	$(RUN)/libraries-peak-memory.toml --solvers brkga,regal:peak-memory-zoo-leanings,rule:rule-peak-memory-zoo,rule:rule-peak-memory-libraries,etf,auto \
+	$(RUN)/libraries-peak-memory.toml --solvers brkga,regal:peak-memory-zoo-affinity,rule:rule-peak-memory-zoo,rule:rule-peak-memory-libraries,etf,auto \
 	  --out out/tables/libraries-peak-memory
 	for suite in zoo zoo-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 12 --solvers $(TIMED) --time-limit 0.1s,1s,10s --out out/tables/$$suite || exit 1; done
@@ -216,7 +216,7 @@ tables-real: $(VENV)/dev
 	  $(RUN)/$$suite.toml --solvers $(KEY_SEARCHES) $(LIMITS) --out out/tables/$$suite && \
 	  $(RUN)/$$suite.toml --solvers $(LONG_SEARCHES) --time-limit 10s --out out/tables/$$suite || exit 1; done
 	for suite in real-nvlink-2 real-pcie-2; do \
-	  $(RUN)/$$suite.toml --solvers regal:runtime-zoo-leanings,regal:runtime-zoo-leanings-lazy --out out/tables/$$suite || exit 1; done
+	  $(RUN)/$$suite.toml --solvers regal:runtime-zoo-affinity,regal:runtime-zoo-affinity-lazy --out out/tables/$$suite || exit 1; done
 	for suite in real-nvlink-4 real-pcie-4; do $(RUN)/$$suite.toml --solvers auto --time-limit 60s --out out/tables/$$suite || exit 1; done
 	$(RUN)/one-device.toml --solvers $(ORDERS),auto $(LIMITS),10s --out out/tables/one-device
 	for suite in $(REAL) one-device; do \

@@ -53,7 +53,7 @@ MAX_OPS = 2500
 #: Of the list from which the sets to learn from are the first so many.
 SHUFFLE_SEED = 0
 SUITES = {"step-time": "libraries", "peak-memory": "libraries-peak-memory"}
-CONFIGURATIONS = {"step-time": "runtime-zoo-leanings", "peak-memory": "peak-memory-zoo-leanings"}
+CONFIGURATIONS = {"step-time": "runtime-zoo-affinity", "peak-memory": "peak-memory-zoo-affinity"}
 RULES = {"step-time": "rule-runtime-libraries", "peak-memory": "rule-peak-memory-libraries"}
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +13,11 @@ from strategies import problems
 from placewright import _core
 from placewright.analysis.explain import explain
 from placewright.analysis.launches import launches_of
-from placewright.api.functions import save
 from placewright.bounds import launches, launches_and_work, lower_bound
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine
 from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
-from placewright.plans.file import read_plan
 from placewright.plans.record import WAITS_FOR_LAUNCH, ScheduledOp, Transfer
 from placewright.problem import Problem
 from placewright.search.run.budget import Budget
@@ -159,19 +155,3 @@ def test_the_checker_finds_a_launch_that_does_not_explain_the_start() -> None:
         ops[index] = replace(ops[index], waits_for=WAITS_FOR_LAUNCH)
         found = check_plan(replace(plan, ops=tuple(ops)), graph, problem.time_ns)
         assert "waiting for position -2 does not explain" in " ".join(found)
-
-
-def test_a_plan_from_before_launches_were_told_apart_reads_as_devices_that_launch_themselves(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    _, problem, solution = chain_plan("graphs")
-    save(plan_of(problem, solution), path)
-    document = json.loads(path.read_text())
-    document["schema_version"] = 1
-    del document["machine"]["launch"]
-    for device in document["machine"]["devices"]:
-        del device["kernel_gap_ns"], device["launches_itself"]
-    path.write_text(json.dumps(document))
-    read = read_plan(path)
-    assert [(d.launches_itself, d.kernel_gap_ns, d.launch_overhead_ns) for d in read.machine.devices] == [(True, 0, 5)]
-    assert read.machine.hosts == (-1,)
-    assert check_plan(read, problem.graph, problem.time_ns) == []

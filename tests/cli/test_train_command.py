@@ -58,7 +58,7 @@ def test_a_training_that_is_ended_by_signal_says_nothing(data: Path, tmp_path: P
 
 
 def test_fewer_steps_than_imitate_all_imitate(data: Path, tmp_path: Path) -> None:
-    short = ["--config", "runtime-zoo-leanings", "--steps", "1", "--processes", "1"]
+    short = ["--config", "runtime-zoo-affinity", "--steps", "1", "--processes", "1"]
     assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), *short]) == 0
     assert read_policy(tmp_path / "run" / "best.safetensors").record["training"]["imitation_steps"] == 1
 

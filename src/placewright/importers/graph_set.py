@@ -18,7 +18,7 @@ from typing import Any
 from placewright.graph import Graph
 from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, serialize_graph, unpack
 from placewright.importers.load import load_file
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, other_version, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.quantities import counted
 
@@ -198,8 +198,7 @@ def _metadata(header: bytes, path: Path) -> Mapping[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
         raise InputError(f"'{shown(path)}' is not a set of graphs: its first line is not the header of one")
     if document.get("schema_version") != SCHEMA_VERSION:
-        found = shown(document.get("schema_version"))
-        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads version {SCHEMA_VERSION}")
+        raise InputError(f"'{shown(path)}' {other_version(document.get('schema_version'), SCHEMA_VERSION)}")
     metadata: dict[str, Any] = document["metadata"]
     return metadata
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.builder import GraphBuilder
-from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.errors import InputError, other_version, parser_message, shown
 from placewright.support.files import write_atomically
 from placewright.support.quantities import QUANTITY_LIMIT
 
@@ -67,8 +67,7 @@ def parse_json_graph(data: bytes, name: str) -> Graph:
     document = decode_object(unpack(data, name), name)
     _check_keys(document, _GRAPH_FIELDS, f"'{name}'", required=("schema_version", "name", "ops", "tensors"))
     if document["schema_version"] != SCHEMA_VERSION:
-        found = document["schema_version"]
-        raise InputError(f"'{name}' has schema_version {shown(found)}; this placewright reads version {SCHEMA_VERSION}")
+        raise InputError(f"'{name}' {other_version(document['schema_version'], SCHEMA_VERSION)}")
     builder = GraphBuilder(document["name"])
     tensor_index = _add_tensors(builder, document["tensors"], name)
     _add_ops(builder, document["ops"], tensor_index, name)

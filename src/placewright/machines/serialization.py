@@ -22,26 +22,23 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 
 
 def machine_from_json(data: object) -> Machine:
-    """The machine that `machine_to_json` described. Raises InputError for missing, unknown or impossible values.
-
-    Without "launch" it was written when every device's launch overhead was time of the device: each launches itself.
-    """
+    """The machine that `machine_to_json` described. Raises InputError for missing, unknown or impossible values."""
     fields = Fields(data)
     name = required("name", fields.text("name"))
     transfer_model = required("transfer_model", fields.text("transfer_model"))
-    launch = fields.text("launch")
+    launch = required("launch", fields.text("launch"))
     tables = required("devices", fields.rows("devices"))
     bandwidths = _matrix(fields, "link_bandwidth_bytes_per_s", len(tables))
     latencies = _matrix(fields, "link_latency_ns", len(tables))
     fields.finish()
     return Machine(
         name=name,
-        devices=tuple(_device_from_json(table, f"devices[{i}]", launch is None) for i, table in enumerate(tables)),
+        devices=tuple(_device_from_json(table, f"devices[{i}]") for i, table in enumerate(tables)),
         links=tuple(
             tuple(_link(*pair) for pair in zip(*rows, strict=True)) for rows in zip(bandwidths, latencies, strict=True)
         ),
         transfer_model=cast(TransferModel, transfer_model),
-        launch=cast(LaunchMode, launch or "host-thread"),
+        launch=cast(LaunchMode, launch),
     )
 
 
@@ -60,11 +57,9 @@ def _device_to_json(device: Device) -> dict[str, Any]:
     }
 
 
-def _device_from_json(table: object, place: str, launches_itself: bool) -> Device:
-    """launches_itself: where the table says nothing of it."""
+def _device_from_json(table: object, place: str) -> Device:
     with placing(place):
         fields = Fields(table)
-        stated = fields.flag("launches_itself")
         device = Device(
             name=required("name", fields.text("name")),
             kind=required("kind", fields.text("kind")),
@@ -72,8 +67,8 @@ def _device_from_json(table: object, place: str, launches_itself: bool) -> Devic
             peak_flops_per_s=required("peak_flops_per_s", fields.numbers("peak_flops_per_s")),
             memory_bandwidth_bytes_per_s=fields.number("memory_bandwidth_bytes_per_s"),
             launch_overhead_ns=required("launch_overhead_ns", fields.integer("launch_overhead_ns")),
-            kernel_gap_ns=fields.integer("kernel_gap_ns") or 0,
-            launches_itself=launches_itself if stated is None else stated,
+            kernel_gap_ns=required("kernel_gap_ns", fields.integer("kernel_gap_ns")),
+            launches_itself=required("launches_itself", fields.flag("launches_itself")),
             compute_efficiency=required("compute_efficiency", fields.number("compute_efficiency")),
             bandwidth_efficiency=required("bandwidth_efficiency", fields.number("bandwidth_efficiency")),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from placewright.importers.json_graph import unpack
 from placewright.memory_levels.chip import Chip, MemoryLevel
 from placewright.memory_levels.record import SCHEMA_VERSION, MappedOp, MappedTensor, MemoryMap
-from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.errors import InputError, other_version, parser_message, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.quantities import QUANTITY_LIMIT
 
@@ -84,9 +84,7 @@ def _document(path: str | Path) -> dict[str, Any]:
         raise InputError(f"'{name}' is not a memory map")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        raise InputError(
-            f"'{name}' has schema_version {shown(version)}; this placewright reads memory maps of version 1"
-        )
+        raise InputError(f"'{name}' {other_version(version, SCHEMA_VERSION)}")
     return document
 
 

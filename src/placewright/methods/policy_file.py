@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.methods.policies import NAMED_POLICIES, Policy, family_of
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, other_version, shown
 from placewright.support.extensions import lacking, load_extensions
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.suggestion import did_you_mean
 
 SUFFIX = ".safetensors"
 SCHEMA_VERSION = 2
-#: Version 1 knew one family.
-_FAMILY_BEFORE = "regal"
 #: Of the header's metadata, whose values are strings: JSON in our case.
 _KEY = "placewright"
 _ALIGNMENT = 8
@@ -78,7 +76,7 @@ def read_policy(path: str | Path) -> Policy:
             raise InputError("a policy whose record is no JSON object")
         if not isinstance(configuration, dict):
             raise InputError("a policy whose configuration is no JSON object")
-        family = family_of(about.get("family", _FAMILY_BEFORE))
+        family = family_of(about["family"])
         return family.read(name=name, configuration=configuration, weights=weights, record=record)
     except InputError as error:
         raise InputError(f"'{shown(path)}': {error}") from None
@@ -103,9 +101,9 @@ def _about(header: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata, dict) or _KEY not in metadata:
         raise InputError("a safetensors file, but not a policy of placewright")
     about = json.loads(metadata[_KEY])
-    if not isinstance(about, dict) or about.get("schema_version") not in (1, SCHEMA_VERSION):
+    if not isinstance(about, dict) or about.get("schema_version") != SCHEMA_VERSION:
         version = about.get("schema_version") if isinstance(about, dict) else None
-        raise InputError(f"a policy of schema version {shown(version)}; this placewright reads 1 and {SCHEMA_VERSION}")
+        raise InputError(f"a policy that {other_version(version, SCHEMA_VERSION, 'placewright train')}")
     return about
 
 

@@ -31,7 +31,7 @@ from placewright.plans.record import (
 )
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.reruns import Move, Rerun
-from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.errors import InputError, other_version, parser_message, shown
 from placewright.support.files import read_bytes, write_atomically
 from placewright.support.garbage import collection_paused
 from placewright.support.quantities import QUANTITY_LIMIT
@@ -47,20 +47,11 @@ _COLUMNS: Mapping[str, type] = {
     "reruns": Rerun,
     "moves": Move,
 }
-#: What the plans of earlier versions do not say, with what stands for it.
-_ADDED: Mapping[str, Any] = {
-    "time_sources": None,
-    "one_device": None,
-    "input_order_memory": None,
-    "reruns": None,
-    "memory_floor_op": "",
-    "moves": None,
-}
+#: Left out where they are empty, with what stands for them.
+_OPTIONAL: Mapping[str, Any] = {"reruns": None, "moves": None, "memory_floor_op": ""}
 #: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
 #: which may be the whole file.
 _ABSENT = object()
-#: In version 1 a machine said nothing of who launches work (`machine_from_json`); the rest was as now.
-_READABLE = (1, SCHEMA_VERSION)
 
 
 @collection_paused()
@@ -93,7 +84,7 @@ def read_plan(path: str | Path) -> Plan:
             raise InputError(f"'{name}' is not a whole plan: '{lacking}' is missing") from None
         raise InputError(_sentence(error, data, name)) from None
     values = dict(read)
-    if values["schema_version"] not in _READABLE or b"NaN" in data or b"Infinity" in data:
+    if values["schema_version"] != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:
         _check_version(data, name)
     if absent := next(_absent(read), None):
         raise InputError(f"'{name}' is not a whole plan: '{absent}' is missing")
@@ -131,7 +122,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
         value = getattr(plan, field.name)
-        if field.name in ("reruns", "moves", "memory_floor_op") and not value:
+        if field.name in _OPTIONAL and not value:
             continue
         if field.name in _COLUMNS:
             columns = [column.name for column in fields(_COLUMNS[field.name])]
@@ -196,7 +187,7 @@ def _model() -> type[BaseModel]:
     columns: dict[str, Any] = {key: _record(kind, columns=True) for key, kind in _COLUMNS.items()}
     columns |= {key: columns[key] | None for key in ("reruns", "moves")}
     replaced = {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns}
-    return _record(Plan, replaced, added=_ADDED)
+    return _record(Plan, replaced, optional=_OPTIONAL)
 
 
 def _record(
@@ -204,10 +195,10 @@ def _record(
     replaced: Mapping[str, Any] | None = None,
     *,
     columns: bool = False,
-    added: Mapping[str, Any] = MappingProxyType({}),
+    optional: Mapping[str, Any] = MappingProxyType({}),
 ) -> type[BaseModel]:
-    """The fields of a dataclass, strictly: no other keys, no other types, no absurd numbers. added: what may be absent,
-    with what stands for it then."""
+    """The fields of a dataclass, strictly: no other keys, no other types, no absurd numbers. optional: what may be
+    absent, with what stands for it then."""
     from pydantic import ConfigDict, FailFast, create_model
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -215,7 +206,7 @@ def _record(
     limited = {name: _limited(name, hint) for name, hint in hints.items()}
     if columns:
         limited = {name: Annotated[list[hint], FailFast()] for name, hint in limited.items()}  # type: ignore[valid-type]
-    described: dict[str, Any] = {name: (hint, added.get(name, _ABSENT)) for name, hint in limited.items()}
+    described: dict[str, Any] = {name: (hint, optional.get(name, _ABSENT)) for name, hint in limited.items()}
     return create_model(kind.__name__, __config__=config, **described)
 
 
@@ -269,10 +260,9 @@ def _check_version(data: bytes, name: str) -> None:
     if not isinstance(document, dict) or "schema_version" not in document:
         raise InputError(f"'{name}' is not a plan: it has no schema_version")
     found = document["schema_version"]
-    if found not in _READABLE or isinstance(found, bool):
-        found_text = shown(found) if isinstance(found, int) and not isinstance(found, bool) else _dumps(found)
-        known = " and ".join(map(str, _READABLE))
-        raise InputError(f"'{name}' has schema_version {found_text}; this placewright reads versions {known}")
+    if found != SCHEMA_VERSION or isinstance(found, bool):
+        found = found if isinstance(found, int) and not isinstance(found, bool) else _dumps(found)
+        raise InputError(f"'{name}' {other_version(found, SCHEMA_VERSION, 'placewright plan')}")
 
 
 def _sentence(error: ValidationError, data: bytes, name: str) -> str:

@@ -19,6 +19,12 @@ def shown(text: object, max_length: int = 120) -> str:
     return whole if len(whole) <= max_length else f"{whole[: max_length - 20]}... ({len(whole):,} characters)"
 
 
+def other_version(found: object, known: int, anew: str = "") -> str:
+    """Why a file of another `schema_version` is not read; anew: the command that makes the file in the known one."""
+    why = f"has schema_version {shown(found)}; this placewright reads version {known}"
+    return f"{why}, and `{anew}` makes a file of an earlier version anew" if anew else why
+
+
 def parser_message(error: Exception) -> str:
     """What one of Python's own parsers complains of, in words for the file's author."""
     if "int_max_str_digits" in str(error):

@@ -45,6 +45,8 @@ def row(graph: str, solver: str, objective: int, evaluations: int | None = None,
         found_by=solver,
         stopped_because="done",
         version="0.1",
+        code="unknown",
+        trained="",
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 

@@ -156,7 +156,7 @@ def test_for_memory_the_best_of_what_is_tried_is_taught_and_counts_by_its_gain(
 
 
 RULE = "rule-runtime-libraries"
-IMITATING = RegalTraining(policy=CONFIGURATIONS["runtime-zoo-leanings"], imitation_steps=1, expert_rule=RULE)
+IMITATING = RegalTraining(policy=CONFIGURATIONS["runtime-zoo-affinity"], imitation_steps=1, expert_rule=RULE)
 
 
 def test_a_rule_in_the_place_of_the_expert_is_imitated_as_it_is() -> None:

@@ -20,8 +20,7 @@ from placewright.methods.policy_file import find_policy
         ({"step": 100, "training": {"imitation_steps": 0}}, "REINFORCE"),
         ({"step": 100, "training": {"imitation_steps": 300}}, "imitation"),
         ({"step": 100, "training": {"imitation_steps": 99}}, "imitation, then REINFORCE"),
-        ({"step": 100, "training": {"taught_steps": 300}}, "imitation"),  # the name of before
-        ({"step": 100, "training": {}}, "REINFORCE"),  # of before there was imitation
+        ({"step": 100, "training": {}}, "not recorded"),
         ({"step": 100}, "not recorded"),
         ({"training": {"imitation_steps": 0}}, "not recorded"),
         ({"step": 100, "training": {"imitation_steps": "many"}}, "not recorded"),
@@ -32,8 +31,8 @@ def test_a_record_says_how_a_policy_was_trained(record: dict[str, Any], trained:
 
 
 def test_shipped_policies_say_how_they_were_trained() -> None:
-    trained = {name: training_of(find_policy(name)) for name in ("runtime-synthetic", "runtime-zoo-leanings-lazy")}
-    assert trained == {"runtime-synthetic": "REINFORCE", "runtime-zoo-leanings-lazy": "imitation"}
+    trained = {name: training_of(find_policy(name)) for name in ("runtime-synthetic", "runtime-zoo-affinity-lazy")}
+    assert trained == {"runtime-synthetic": "REINFORCE", "runtime-zoo-affinity-lazy": "imitation"}
 
 
 def test_a_family_has_an_algorithm_of_its_own() -> None:

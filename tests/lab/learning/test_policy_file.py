@@ -72,7 +72,15 @@ def _entry(change: dict[str, Any]) -> Callable[[bytes], bytes]:
         (lambda data: b"\xff" * 100, "ends before its header"),
         (lambda data: _with_header(data, lambda header: header.pop("__metadata__")), "not a policy of placewright"),
         (lambda data: _with_header(data, lambda header: header.pop("act.out.bias")), "see 'act.out.bias'"),
-        (_about(lambda about: about.update(schema_version=3)), "schema version 3; this placewright reads 1 and 2"),
+        (
+            _about(lambda about: about.update(schema_version=3)),
+            "has schema_version 3; this placewright reads version 2",
+        ),
+        (
+            _about(lambda about: about.update(schema_version=1)),
+            "`placewright train` makes a file of an earlier version",
+        ),
+        (_about(lambda about: about.pop("family")), "is not a policy: 'family'"),
         (_about(lambda about: about.pop("name")), "not a policy: 'name'"),
         (_about(lambda about: about.update(name=5)), "a policy whose name is 5"),
         (_about(lambda about: about.update(name="two\nlines")), "a policy whose name is"),

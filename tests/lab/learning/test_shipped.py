@@ -23,10 +23,10 @@ SCORES = [
     ("runtime-synthetic", "synthetic", 40, 6.0),
     ("runtime-synthetic-sequence", "synthetic", 40, 6.0),
     ("runtime-synthetic-lazy", "synthetic", 40, 13.0),
-    ("runtime-zoo-leanings", "zoo", 49, 0.5),
-    ("runtime-zoo-leanings-lazy", "zoo", 49, 4.0),
-    ("peak-memory-zoo-leanings", "zoo-peak-memory", 49, 0.5),
-    ("peak-memory-zoo-leanings-evict", "zoo-peak-memory", 49, 1.5),
+    ("runtime-zoo-affinity", "zoo", 49, 0.5),
+    ("runtime-zoo-affinity-lazy", "zoo", 49, 4.0),
+    ("peak-memory-zoo-affinity", "zoo-peak-memory", 49, 0.5),
+    ("peak-memory-zoo-affinity-evict", "zoo-peak-memory", 49, 1.5),
 ]
 #: By suite: a search with evicting takes a second of each graph.
 MARKS: dict[str, Any] = {"synthetic": (), "zoo": pytest.mark.heavy, "zoo-peak-memory": pytest.mark.long}
@@ -46,8 +46,8 @@ def test_every_shipped_policy_has_a_score() -> None:
 
 def test_of_several_policies_for_a_problem_the_one_of_the_best_validation_is_taken() -> None:
     problem = read_suite(SUITES / "zoo.toml").problem(random_graph(0, 0))
-    taken, other = shipped_policy(problem, "graph"), find_policy("runtime-zoo-leanings")
-    assert taken.name == "runtime-zoo-leanings-lazy"
+    taken, other = shipped_policy(problem, "graph"), find_policy("runtime-zoo-affinity")
+    assert taken.name == "runtime-zoo-affinity-lazy"
     assert taken.record["improvement_percent"] > other.record["improvement_percent"]
 
 

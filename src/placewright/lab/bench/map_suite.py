@@ -114,6 +114,7 @@ def _row_of(found: MemoryMap, label: str, run: Run) -> Row:
         stopped_because=found.stopped_because,
         version=found.version,
         code=run.code,
+        trained="",
     )
 
 

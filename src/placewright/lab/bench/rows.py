@@ -6,17 +6,15 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from placewright.importers.json_graph import unpack
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, other_version, shown
 from placewright.support.files import lock_folder, make_folder, read_bytes, write_atomically
 
 SCHEMA_VERSION = 2
-#: Of version 1 are rows that say neither their code nor a training.
-_READ_VERSIONS = (1, SCHEMA_VERSION)
 ROWS_NAME, HEADER_NAME, DAMAGED_NAME, STALE_NAME = "rows.jsonl", "run.json", "rows.damaged", "rows.stale"
 
 #: Graph, solver, evaluations limit, time limit and seed: what makes a row the only one of its kind.
@@ -31,7 +29,7 @@ class Row:
     evaluations_limit, time_limit_s: None where there was none. seed: 0 for methods that use none.
     objective: step time in ns or peak memory in bytes, as the suite asks. bound: proven, same unit.
     status, found_by, stopped_because: as in Plan. seconds: of processor time that the method took. code: of the method
-    (code_version.py); "" in rows of before there was one. trained: how the policy was that guided it; "" for none.
+    (code_version.py), or "unknown". trained: how the policy was that guided it; "" for none.
     """
 
     graph: str
@@ -51,8 +49,8 @@ class Row:
     found_by: str
     stopped_because: str
     version: str
-    code: str = ""
-    trained: str = ""
+    code: str
+    trained: str
 
     @property
     def key(self) -> Key:
@@ -198,7 +196,6 @@ def _claim(folder: Path, header: Header) -> None:
                 f"'{shown(folder)}' holds results with another {name} ({shown(present[name])}, not {shown(value)});"
                 " choose another folder"
             )
-    _write_header(path, kept)  # Rows of this version come to those of an older one.
 
 
 def _write_header(path: Path, header: Header) -> None:
@@ -209,13 +206,11 @@ def _read_header(path: Path) -> Header:
     try:
         document = json.loads(read_bytes(path))
         version = document.pop("schema_version")
-        header = _record(Header, document) if version in _READ_VERSIONS else None
+        header = _record(Header, document) if version == SCHEMA_VERSION else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"'{shown(path)}' is not the header of benchmark results") from error
     if header is None:
-        found = shown(version)
-        known = " and ".join(map(str, _READ_VERSIONS))
-        raise InputError(f"'{shown(path)}' has schema_version {found}; this placewright reads versions {known}")
+        raise InputError(f"'{shown(path)}' {other_version(version, SCHEMA_VERSION, 'placewright bench run')}")
     return header
 
 
@@ -245,13 +240,11 @@ def _row(line: bytes) -> Row:
 
 
 def _record(kind: type[_Record], document: object) -> _Record:
-    """The dataclass from a JSON object with exactly its fields, of which those with a default may be absent. Raises
-    ValueError otherwise."""
-    needed = {one.name for one in fields(kind) if one.default is MISSING}
-    if not isinstance(document, Mapping) or not needed <= set(document) <= {one.name for one in fields(kind)}:
+    """The dataclass from a JSON object with exactly its fields. Raises ValueError otherwise."""
+    if not isinstance(document, Mapping) or set(document) != {one.name for one in fields(kind)}:
         raise ValueError("other keys than expected")
     for one in fields(kind):
-        if one.name in document and not _fits(document[one.name], str(one.type)):
+        if not _fits(document[one.name], str(one.type)):
             raise ValueError(f"{one.name} is no {one.type}")
     return kind(**dict(document))
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import PurePath
 
 from placewright.lab.bench.rows import Row
-from placewright.lab.learning.how_trained import UNKNOWN, training_of
-from placewright.lab.learning.shipped import shipped_names
-from placewright.lab.methods import GUIDED
-from placewright.methods.policy_file import find_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +50,6 @@ class SolverSetting:
 BEST_HEURISTIC = SolverSetting("best heuristic")
 #: Everything on one device, in the best of the simple orders.
 ONE_DEVICE = SolverSetting("single-device")
-
-
-#: What stands for the code of rows that name none.
-UNKNOWN_CODE = "unknown"
-
-
-def code_name(code: str) -> str:
-    """The code of a row as readers see it."""
-    return code or UNKNOWN_CODE
-
-
-def trained_of(row: Row) -> str:
-    """How the policy that guided a row was trained; of a row of before rows said it, as the shipped policy of the title
-    that the row has does."""
-    name, colon, title = row.found_by.partition(": ")
-    if row.trained or name not in GUIDED or not colon:
-        return row.trained
-    return _trained_by_title().get(title, UNKNOWN)
-
-
-@cache
-def _trained_by_title() -> dict[str, str]:
-    policies = [find_policy(name) for name in shipped_names()]
-    return {policy.title: training_of(policy) for policy in policies}
 
 
 def setting_of(row: Row) -> SolverSetting:

@@ -15,9 +15,7 @@ from placewright.lab.bench.solver_setting import (
     BEST_HEURISTIC,
     ONE_DEVICE,
     SolverSetting,
-    code_name,
     setting_of,
-    trained_of,
 )
 from placewright.lab.bench.statistics import Mean, clustered_mean
 from placewright.support.errors import InputError, shown
@@ -210,7 +208,7 @@ def _entry(setting: SolverSetting, rows: Sequence[Row]) -> Entry:
         seconds={graph: fmean(own) for graph, own in seconds.items()},
         num_infeasible=num_infeasible,
         code=_code_of(setting, rows),
-        trained=", ".join(sorted({trained_of(row) for row in rows} - {""})),
+        trained=", ".join(sorted({row.trained for row in rows} - {""})),
     )
 
 
@@ -218,7 +216,7 @@ def _code_of(setting: SolverSetting, rows: Iterable[Row]) -> str:
     """A mean over rows of different code would be nobody's figure."""
     count = Counter(row.code for row in rows)
     if len(count) > 1:
-        told = " and ".join(f"{counted(number, 'row')} of {shown(code_name(code))}" for code, number in count.items())
+        told = " and ".join(f"{counted(number, 'row')} of {shown(code)}" for code, number in count.items())
         raise InputError(
             f"rows of '{shown(setting.label)}' were made by different code: {told}; `bench run` with the same options"
             " makes them alike, or leave out the folder with the older ones"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from placewright.lab.bench.columns import BenchTable, Column
 from placewright.lab.bench.paper import paper_row
 from placewright.lab.bench.result_set import ResultSet
-from placewright.lab.bench.solver_setting import code_name
 from placewright.lab.bench.summaries import Summary, num_proven
 from placewright.support.quantities import counted, format_time_ns
 
@@ -201,7 +200,7 @@ _CODE = Column[Summary](
     name="code",
     heading="code",
     meaning="digest of what the method does with some small problems; unknown: of rows that do not say what made them",
-    value=lambda summary: code_name(summary.entry.code),
+    value=lambda summary: summary.entry.code,
     spare=7,
 )
 _UNAUGMENTED = Column[Summary](

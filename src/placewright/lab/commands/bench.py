@@ -196,7 +196,6 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
     from collections import Counter
 
     from placewright.lab.bench.runner import stale_keys
-    from placewright.lab.bench.solver_setting import code_name
     from placewright.support.errors import shown
     from placewright.support.quantities import counted
 
@@ -206,7 +205,7 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
     results.set_aside(stale)
     for (solver, code), number in sorted(count.items()):
         rows = counted(number, "row")
-        were = f"of '{shown(solver)}' {'was' if number == 1 else 'were'} made by other code ({shown(code_name(code))}, "
+        were = f"of '{shown(solver)}' {'was' if number == 1 else 'were'} made by other code ({shown(code)}, "
         _warn(f"{rows} {were}not {code_of[solver]}): set aside in rows.stale and made again")
 
 

@@ -19,8 +19,7 @@ def training_of(policy: Policy) -> str:
     steps = policy.record.get("step")
     if not isinstance(training, dict) or not isinstance(steps, int):
         return UNKNOWN
-    # The first policies' records have the former name, those before imitation neither.
-    imitated = training.get("imitation_steps", training.get("taught_steps", 0))
+    imitated = training.get("imitation_steps")
     if not isinstance(imitated, int):
         return UNKNOWN
     if imitated >= steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -15,9 +14,6 @@ from placewright.support.errors import InputError
 
 Network = Literal["graph", "sequence", "autoregressive"]
 ActionSelection = Literal["sample", "mean"]
-#: What files and titles of policies called keys and values of a configuration before they had the names of today.
-_FORMER_KEYS = {"with_affinities": "with_leanings", "action_selection": "taken", "warm_start": "keeps_best"}
-_FORMER_VALUES = {"sample": "drawn", "mean": "expected"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,25 +91,6 @@ class PolicyConfiguration:
         return num_op_features(self.objective, self.num_devices, self.with_affinities)
 
 
-def under_former_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of some values of a configuration, the keys and values that the first policies' files have."""
-    return {
-        _FORMER_KEYS.get(key, key): _FORMER_VALUES.get(value, value) if key == "action_selection" else value
-        for key, value in values.items()
-    }
-
-
-def under_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The way back; present keys and values stay."""
-    keys = {former: key for key, former in _FORMER_KEYS.items()}
-    chosen = {former: value for value, former in _FORMER_VALUES.items()}
-    renamed = {keys.get(key, key): value for key, value in values.items()}
-    selection = renamed.get("action_selection")
-    if isinstance(selection, str):
-        renamed["action_selection"] = chosen.get(selection, selection)
-    return renamed
-
-
 #: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
 _PAPER = {
     "runtime-synthetic": PolicyConfiguration(objective="step-time", rounds=2, aggregation="mean", update="gru"),
@@ -152,10 +129,10 @@ _AFFINITIES = replace(
 CONFIGURATIONS: dict[str, PolicyConfiguration] = {
     **_PAPER,
     **{name: policy for name, policy in _VARIED.items() if policy not in _PAPER.values()},
-    "runtime-zoo-leanings": _AFFINITIES,
-    "runtime-zoo-leanings-lazy": replace(_AFFINITIES, decoder="lazy", warm_start=True),
-    "peak-memory-zoo-leanings": replace(_AFFINITIES, objective="peak-memory"),
-    "peak-memory-zoo-leanings-evict": replace(_AFFINITIES, objective="peak-memory", decoder="evict", warm_start=True),
+    "runtime-zoo-affinity": _AFFINITIES,
+    "runtime-zoo-affinity-lazy": replace(_AFFINITIES, decoder="lazy", warm_start=True),
+    "peak-memory-zoo-affinity": replace(_AFFINITIES, objective="peak-memory"),
+    "peak-memory-zoo-affinity-evict": replace(_AFFINITIES, objective="peak-memory", decoder="evict", warm_start=True),
 }
 #: Names of REGAL and of GAS on each task.
 IN_THE_PAPER = tuple(f"{name}{variation}" for name in _PAPER for variation in ("", "-sequence"))

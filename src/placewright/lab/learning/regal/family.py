@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from placewright.lab.learning.policy_configuration import configuration_of
-from placewright.lab.learning.regal.configuration import PolicyConfiguration, under_present_names
+from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.regal.trainings import TRAININGS
 from placewright.methods.policies import PolicyFamily, Weights
@@ -14,7 +14,7 @@ from placewright.methods.policies import PolicyFamily, Weights
 
 def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> RegalPolicy:
     """Raises InputError where the weights are not those of such a network."""
-    settings = configuration_of(PolicyConfiguration, under_present_names(configuration))
+    settings = configuration_of(PolicyConfiguration, configuration)
     return RegalPolicy(name=name, configuration=settings, weights=weights, record=record)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placewright.lab.learning.policy_weights import check_weights, title_of
 from placewright.lab.learning.purpose import check_purpose
 from placewright.lab.learning.regal.actions import ActionSpace
-from placewright.lab.learning.regal.configuration import PolicyConfiguration, under_former_names
+from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.lab.learning.regal.forward import Logits, LogitsInOrder, logits_of
 from placewright.problem import Problem
@@ -44,7 +44,6 @@ class RegalPolicy:
         that are as by default do not count, so that a new one changes no title."""
         defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
         varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
-        varied = under_former_names(varied)  # titles stand in rows and plans
         return title_of(self.name, json.dumps(varied), self.weights)
 
     def check(self, problem: object) -> None:
