@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
-from placewright.problem.objective import Objective
+from placewright.problem.objective import Objective, format_objective
 from placewright.search.run.budget import OnProgress, Progress
 from placewright.support.quantities import format_bytes
-from placewright.terminal.text import format_objective, printable
+from placewright.terminal.text import printable
 
 #: Called with what is being done now.
 Show = Callable[[str], None]

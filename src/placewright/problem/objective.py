@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from placewright.machine import Machine
+from placewright.support.quantities import format_bytes, format_time_ns
 
 Objective = Literal["step-time", "peak-memory"]
+#: As sentences name them.
+OBJECTIVE_NAMES: Mapping[Objective, str] = {"step-time": "step time", "peak-memory": "peak memory"}
 #: What a control dependency across devices means (docs/semantics.md).
 ControlMode = Literal["order", "transfer", "signal"]
 Status = Literal["optimal", "feasible", "infeasible"]
@@ -64,6 +67,11 @@ class Metrics:
         """
         values = (self.step_time_ns, self.peak_memory_bytes)
         return (self.bytes_over_limit, *(values if objective == "step-time" else values[::-1]))
+
+
+def format_objective(objective: Objective, value: int) -> str:
+    """A value of the objective with its unit."""
+    return format_time_ns(value) if objective == "step-time" else format_bytes(value)
 
 
 def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) -> Status:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.plans.record import BaselineOutcome, Plan
-from placewright.problem.objective import Metrics
+from placewright.problem.objective import Metrics, format_objective
 from placewright.report.markup import Markup, element, joined
-from placewright.report.summary import format_objective
 from placewright.support.quantities import format_bytes
 
 
@@ -32,7 +31,7 @@ def _note(plan: Plan, answered: Sequence[BaselineOutcome]) -> str:
         return "Bytes over the memory limits, of all devices together."
     note = "Percentages: above the plan."
     if plan.lower_bound:
-        note += f" Dashed line: lower bound, {format_objective(plan, plan.lower_bound)}."
+        note += f" Dashed line: lower bound, {format_objective(plan.objective, plan.lower_bound)}."
     over = any(baseline.metrics.bytes_over_limit for baseline in answered if baseline.metrics)
     return f"{note} Hatched: does not fit in memory." if over else note
 
@@ -64,7 +63,7 @@ def _on_one_device(metrics: Metrics) -> bool:
 def _bar(plan: Plan, names: Sequence[str], metrics: Metrics, widest: int) -> Markup:
     value, over, reached = _value(plan, metrics), metrics.bytes_over_limit, _value(plan, plan.metrics)
     own = metrics is plan.metrics
-    told = format_bytes(value) if plan.status == "infeasible" else format_objective(plan, value)
+    told = format_bytes(value) if plan.status == "infeasible" else format_objective(plan.objective, value)
     hatched = over and plan.status != "infeasible"
     if hatched:
         told += f", {format_bytes(over)} over the limit"

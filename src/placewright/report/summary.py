@@ -19,18 +19,11 @@ from placewright.analysis.outcome import (
 )
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
-from placewright.problem.objective import Metrics, Objective, fullest_first
+from placewright.problem.objective import OBJECTIVE_NAMES, Metrics, Objective, format_objective, fullest_first
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.report.parts import figure
 from placewright.report.time_use import time_use_figure
 from placewright.support.quantities import counted, format_bytes, format_time_ns
-
-_OBJECTIVE_NAMES = {"step-time": "Step time", "peak-memory": "Peak memory"}
-
-
-def format_objective(plan: Plan, value: int) -> str:
-    """A value of the plan's objective with its unit."""
-    return format_time_ns(value) if plan.objective == "step-time" else format_bytes(value)
 
 
 def heading(plan: Plan) -> Markup:
@@ -41,7 +34,7 @@ def heading(plan: Plan) -> Markup:
         counted(parted(machine)[0].num_devices, "device") + (" beside the host" if machine.devices[-1].is_host else ""),
         f"{machine.transfer_model} transfers",
         f"{plan.num_graph_ops:,} ops in the graph, {len(plan.ops):,} scheduled",
-        f"objective: {_OBJECTIVE_NAMES[plan.objective].lower()}",
+        f"objective: {OBJECTIVE_NAMES[plan.objective]}",
     ]
     limited = limit_words(plan)
     status = element("span", plan.status, class_=f"status {plan.status}")
@@ -111,7 +104,7 @@ def _compared(plan: Plan) -> tuple[str, ...]:
 
 def _against(plan: Plan, metrics: Metrics, title: str) -> str:
     value = metrics.objective_value(plan.objective)
-    shown = f"{title} ({format_objective(plan, value)})"
+    shown = f"{title} ({format_objective(plan.objective, value)})"
     over, others_over = plan.metrics.bytes_over_limit, metrics.bytes_over_limit
     if over and others_over:
         return f"{title}: {format_bytes(others_over)}"
@@ -133,7 +126,7 @@ def _bound_figure(plan: Plan) -> Markup:
     if plan.status != "infeasible":
         most = f"{1 - 1 / (1 + plan.gap):.1%}"
         lines.append("Reached: the plan is optimal." if plan.gap == 0 else f"Gap {plan.gap:.1%}: at most {most} less.")
-    title, value = f"lower bound: {plan.bound_reason}", format_objective(plan, plan.lower_bound)
+    title, value = f"lower bound: {plan.bound_reason}", format_objective(plan.objective, plan.lower_bound)
     return figure(claim, value, *lines, kind="figure bound-figure", title=title)
 
 

@@ -10,9 +10,10 @@ from placewright.analysis.basis import basis_words
 from placewright.analysis.comparison import Comparison
 from placewright.analysis.outcome import found_by_words
 from placewright.plans.record import Plan
+from placewright.problem.objective import format_objective
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, format_objective, share, shortened
+from placewright.terminal.text import change, share, shortened
 
 _MAX_MOVES = 10
 _MAX_RENAMED = 4
@@ -49,14 +50,13 @@ def _machines(first: Plan, second: Plan) -> str:
 def _metric_rows(first: Plan, second: Plan) -> Iterator[list[str]]:
     one, two = first.metrics, second.metrics
     pairs = [
-        ("step time", one.step_time_ns, two.step_time_ns, "step-time"),
-        ("peak memory", one.peak_memory_bytes, two.peak_memory_bytes, "peak-memory"),
-        ("moved between devices", one.bytes_moved, two.bytes_moved, "peak-memory"),
-        ("over the memory limits", one.bytes_over_limit, two.bytes_over_limit, "peak-memory"),
+        ("step time", format_time_ns, one.step_time_ns, two.step_time_ns),
+        ("peak memory", format_bytes, one.peak_memory_bytes, two.peak_memory_bytes),
+        ("moved between devices", format_bytes, one.bytes_moved, two.bytes_moved),
+        ("over the memory limits", format_bytes, one.bytes_over_limit, two.bytes_over_limit),
     ]
-    for label, left, right, unit in pairs:
-        texts = [format_time_ns(x) if unit == "step-time" else format_bytes(x) for x in (left, right)]
-        yield [label, *texts, change(right, left)]
+    for label, written, left, right in pairs:
+        yield [label, written(left), written(right), change(right, left)]
     yield [
         "transfers",
         f"{one.num_transfers:,}",

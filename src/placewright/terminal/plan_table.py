@@ -26,10 +26,10 @@ from placewright.analysis.outcome import (
 )
 from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, Plan
-from placewright.problem.objective import Metrics
+from placewright.problem.objective import OBJECTIVE_NAMES, Metrics, format_objective
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 from placewright.terminal.tables import Cell, heading, line, table, width
-from placewright.terminal.text import change, format_objective, printable, share, shortened
+from placewright.terminal.text import change, printable, share, shortened
 
 #: More devices than this are summed up by their extremes.
 MAX_DEVICE_ROWS = 6
@@ -48,7 +48,6 @@ _BOUND_NAMES: Mapping[str, str] = {
     "largest op with its inputs, outputs and parameters": "largest op",
     "parameters and outputs spread over all devices": "parameters spread",
 }
-_NAMES = {"step-time": "step time", "peak-memory": "peak memory"}
 
 
 def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[RenderableType]:
@@ -77,7 +76,7 @@ def headline(plan: Plan) -> str:
     reached = format_objective(plan.objective, plan.metrics.objective_value(plan.objective))
     optimal = ", optimal" if plan.status == "optimal" else ""
     gain = "" if plan.extra_time is not None and plan.gain is None else gain_words(plan)
-    return f"{what}: {_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
+    return f"{what}: {OBJECTIVE_NAMES[plan.objective]} {reached}{optimal}{f', {gain}' if gain else ''}"
 
 
 def _outcomes(plan: Plan) -> Table:
@@ -214,7 +213,7 @@ def _baselines(plan: Plan) -> list[RenderableType]:
     for begin in range(0, len(cells), per_row):
         chunk = cells[begin : begin + per_row]
         grid.add_row(*(f"{name}{value:>{longest - len(name)}}" for name, value in chunk))
-    compared = f"{_NAMES[plan.objective]} above the plan's (! does not fit)"
+    compared = f"{OBJECTIVE_NAMES[plan.objective]} above the plan's (! does not fit)"
     if plan.status == "infeasible":
         compared = "bytes over the memory limits"
     return [line(f"baselines, {compared}", style="dim"), grid]

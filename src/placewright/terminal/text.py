@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.problem.objective import Objective
 from placewright.support.errors import printable as printable
-from placewright.support.quantities import format_bytes, format_time_ns
 
 
 def shortened(text: str, width: int) -> str:
@@ -25,11 +23,6 @@ def format_count(count: int, unit: str = "") -> str:
             return f"{digits} {prefix}{unit}".rstrip()
         value /= 1000
     return f"{value:,.0f} E{unit}"
-
-
-def format_objective(objective: Objective, value: int) -> str:
-    """Nanoseconds or bytes, as the objective has it."""
-    return format_time_ns(value) if objective == "step-time" else format_bytes(value)
 
 
 def share(part: int, whole: int) -> str:
