@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from placewright.memory_levels.problem import MemoryProblem
 
 #: Said of a bound that would hold for each op alone.
@@ -43,8 +41,3 @@ def _alone_ps(problem: MemoryProblem, use: int) -> int:
     held, size = int(problem.size_bytes[problem.use_tensor[use]]), int(problem.use_bytes[use])
     fitting = (level for level in problem.chip.levels if held <= level.capacity_bytes)
     return next(fitting, problem.chip.levels[-1]).transfer_ps(size)
-
-
-def proven_gap(latency_ps: int, bound_ps: int) -> float:
-    """How far a latency is above a bound, relative to the bound; infinite without one."""
-    return latency_ps / bound_ps - 1 if bound_ps > 0 else float(np.inf)

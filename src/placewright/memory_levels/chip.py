@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from placewright.support.errors import InputError, shown
-from placewright.support.quantities import QUANTITY_LIMIT, format_bytes
+from placewright.support.quantities import QUANTITY_LIMIT
 
 #: The core packs what it keeps per level into a few words.
 MAX_LEVELS = 8
@@ -130,8 +130,3 @@ def _check_levels(levels: tuple[MemoryLevel, ...]) -> None:
             )
     if levels[0].is_prefetched:
         raise InputError(f"level '{shown(levels[0].name)}' is the fastest, so nothing can be fetched from it early")
-
-
-def level_words(level: MemoryLevel) -> str:
-    """The level as a reader knows it: "SRAM, 3.50 MiB, 6.8 TB/s"."""
-    return f"{level.name}, {format_bytes(level.capacity_bytes)}, {level.bandwidth_bytes_per_s / 1e9:,.6g} GB/s"

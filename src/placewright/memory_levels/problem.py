@@ -79,10 +79,6 @@ class MemoryProblem:
         return len(self.chip.levels)
 
     @cached_property
-    def op_names(self) -> tuple[str, ...]:
-        return tuple(self.graph.ops[index].name for index in self.graph_op)
-
-    @cached_property
     def core(self) -> _core.LevelProblem:
         """The same for the core. Raises InputError where times or sizes add up to more than it can hold."""
         levels = self.chip.levels
@@ -152,12 +148,6 @@ class MemoryProblem:
         faster = in_use.reshape(self.num_levels - 1, self.num_ops)
         slowest = np.cumsum(total)[:-1] - faster.sum(axis=0)
         return times, np.vstack([faster, slowest[None]])
-
-    def level_index(self, name: str) -> int:
-        """Raises InputError for a level the chip lacks."""
-        if name not in self.chip.level_names:
-            raise InputError(f"chip '{self.chip.name}' has no level '{shown(name)}'")
-        return self.chip.level_names.index(name)
 
     def _checked(self, maps: Levels) -> Levels:
         array = np.asarray(maps)

@@ -63,7 +63,6 @@ TINY = {
     "rerun_budgets": ["--set", "GRAPHS", "--take", "1", "--out", "OUT/rows.jsonl"],
     "saga_schedules": ["--count", "1", "--seconds", "0.05"],
     "scale": ["random", "1000"],
-    "seeds": ["LINKED", "--seeds", "2", "--evaluations", "200"],
     "small_graphs": ["--seconds", "1", "--auto-seconds", "0.05", "--sizes", "10", "--models", "memory, 1 device"],
     "starts": ["LINKED", "--seconds", "0.1", "--search-seconds", "0.1", "--above", "20"],
     "stg": ["STG", "OUT"],
