@@ -27,9 +27,8 @@ from placewright.export import TARGETS, export_plan
 from placewright.export.csv import to_bytes as to_csv
 from placewright.export.device_map import device_map
 from placewright.export.dot import to_bytes as to_dot
-from placewright.export.perfetto import _microseconds
+from placewright.export.perfetto import _microseconds, write_run_trace
 from placewright.export.perfetto import to_bytes as to_perfetto
-from placewright.export.run_trace import write_run_trace
 from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device
 from placewright.machines import load_machine

@@ -184,7 +184,7 @@ def _run_onnx(
     show: Show,
 ) -> Run:
     import placewright
-    from placewright.execution.onnx_runtime.npz import read_feeds
+    from placewright.execution.onnx_runtime.feeds import read_feeds
     from placewright.terminal.onnx_run_table import onnx_run_table
 
     given = None if feeds is None else read_feeds(feeds)
@@ -199,7 +199,7 @@ def _run_onnx(
 
 
 def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> None:
-    from placewright.export.run_trace import write_run_trace
+    from placewright.export.perfetto import write_run_trace
     from placewright.report import write_report
 
     if report is not None:

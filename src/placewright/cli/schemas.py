@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
 from placewright.cli import extensions
-from placewright.cli.key_descriptions import with_key_descriptions
 from placewright.execution.comparison import OnnxComparison, RunComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
@@ -170,3 +170,23 @@ def schema_of(command: str) -> dict[str, Any]:
     if command not in types:
         raise InputError(f"there is no schema of '{command}'{did_you_mean(command, types)}")
     return with_key_descriptions(TypeAdapter(types[command]).json_schema(mode="serialization"))
+
+
+_SECTION = "\n\nAttributes\n----------\n"
+
+
+def with_key_descriptions(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same JSON Schema, whose properties have the descriptions that stood in those of their objects."""
+    for record in (schema, *schema.get("$defs", {}).values()):
+        summary, section, attributes = record.get("description", "").partition(_SECTION)
+        if section:
+            record["description"] = summary
+            for key, meaning in _explained(attributes):
+                record["properties"][key]["description"] = meaning
+    return schema
+
+
+def _explained(attributes: str) -> Iterator[tuple[str, str]]:
+    """Each name and its meaning, from lines like "a, b" with indented text below."""
+    for names, text in re.findall(r"^(\S.*)\n((?:[ ]+.*(?:\n|\Z))+)", attributes, re.MULTILINE):
+        yield from ((name, " ".join(text.split())) for name in names.split(", "))

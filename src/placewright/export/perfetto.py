@@ -7,10 +7,12 @@ stands for the idle task there; thread ids are unique across processes.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator
 from itertools import count, groupby
+from pathlib import Path
 from typing import Any
 
 from placewright.analysis.critical_path import critical_path
@@ -18,6 +20,7 @@ from placewright.analysis.memory_events import memory_events
 from placewright.execution.run_rows import AnyRun
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
+from placewright.support.files import write_atomically
 from placewright.support.garbage import collection_paused
 from placewright.support.quantities import format_bytes
 from placewright.verification.replay import demands
@@ -47,6 +50,16 @@ def to_bytes(plan: Plan, graph: Graph | None = None, run: AnyRun | None = None) 
         "traceEvents": events,
     }
     return json.dumps(trace, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def write_run_trace(plan: Plan, path: str | Path, run: AnyRun) -> None:
+    """Writes a trace of a plan and of what was measured when it ran, compressed when its name ends in .gz.
+
+    run: what `compare` of a compiled module or ONNX model found of this plan. Raises InputError when the file cannot be
+    written.
+    """
+    data = to_bytes(plan, run=run)
+    write_atomically(path, gzip.compress(data, compresslevel=6, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def _process(device: int) -> int:

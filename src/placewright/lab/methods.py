@@ -27,7 +27,7 @@ from placewright.lab.learning.placers.post import Post
 from placewright.lab.learning.placers.spotlight import Spotlight
 from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.lab.peers.annealing import Annealing
-from placewright.lab.peers.brkga import BRKGA_BY_DECODER, Brkga
+from placewright.lab.peers.brkga import BRKGA_BETAS, BRKGA_BY_DECODER, TUNED_BRKGA, Brkga
 from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.lab.peers.graph_partition import GP_DFS, METIS_DFS
 from placewright.lab.peers.local_search import STRONG_LOCAL_SEARCH, LocalSearch
@@ -35,7 +35,6 @@ from placewright.lab.peers.m_etf import MemoryEtf
 from placewright.lab.peers.m_sct import MemorySct
 from placewright.lab.peers.m_topo import MemoryTopo
 from placewright.lab.peers.random_search import RandomSearch
-from placewright.lab.peers.tuned_brkga import BRKGA_BETAS, TUNED_BRKGA
 from placewright.methods.built_in import MethodEntry, paper_evaluations
 from placewright.methods.policies import Policy
 from placewright.problem import Problem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,13 @@ import numpy as np
 
 from placewright.execution.comparison import DeviceTimes, OnnxComparison, OpRun, correlation
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.memory import measured_peak, planned_peak
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.step import OnnxStep, PartTrace
 from placewright.execution.onnx_runtime.submodel import submodel
-from placewright.execution.onnx_runtime.trace import read_trace
-from placewright.execution.onnx_runtime.verify import difference
+from placewright.execution.onnx_runtime.trace import NodeRun, read_trace
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
+from placewright.support.errors import shown
 
 
 class Usual:
@@ -209,3 +208,51 @@ def _as_it_is(cores: frozenset[int]) -> Any:
 def _peak(traces: Sequence[PartTrace], workspaces: Mapping[str, int]) -> int | None:
     (trace,) = traces
     return measured_peak(trace.steps, workspaces)
+
+
+def planned_peak(plan: Plan, device: int = 0) -> int:
+    """As the plan has it, on one of its devices."""
+    inputs = {op.name for op in plan.ops if op.kind == "input"}
+    events: list[tuple[int, int]] = []
+    for buffer in plan.buffers:
+        if buffer.device == device and buffer.kind != "resident" and buffer.op not in inputs:
+            events += [(buffer.allocated_ns, buffer.size_bytes), (buffer.freed_ns, -buffer.size_bytes)]
+    peak = in_use = 0
+    # At one moment, what ends makes room for what begins.
+    for _, change in sorted(events):
+        in_use += change
+        peak = max(peak, in_use)
+    return peak
+
+
+def measured_peak(steps: Sequence[Sequence[NodeRun]], workspaces: Mapping[str, int]) -> int | None:
+    """Of a session, in the last of several steps: what it had in use after each node beyond what it had before the
+    first of these steps, and the node's workspace, which is given back by then. None where the profile does not
+    tell."""
+    if not steps[0] or steps[0][0].bytes_before is None:
+        return None
+    before = steps[0][0].bytes_before
+    return max(
+        node.bytes_in_use - before + workspaces.get(node.name, 0) for node in steps[-1] if node.bytes_in_use is not None
+    )
+
+
+_PROVIDER = "CPUExecutionProvider"
+
+
+def difference(plan: Plan, model: OnnxModel, traces: Iterable[PartTrace]) -> str | None:
+    """The first difference in one sentence; None where all ran as planned."""
+    for trace in traces:
+        device = plan.machine.devices[trace.part.device].name
+        planned = [model.graph.ops[op].name for op in trace.part.ops if op in model.node_of]
+        for nodes in trace.steps:
+            ran = list(dict.fromkeys(node.name for node in nodes if node.name in set(planned)))
+            if missing := [name for name in planned if name not in set(ran)]:
+                return f"ONNX Runtime did not run '{shown(missing[0])}', which the plan puts on {device}"
+            if ran != planned:
+                first, instead = next(pair for pair in zip(planned, ran, strict=True) if pair[0] != pair[1])
+                return f"on {device} ONNX Runtime ran '{shown(instead)}' where the plan has '{shown(first)}'"
+            for node in nodes:
+                if node.provider != _PROVIDER:
+                    return f"'{shown(node.name)}' ran on {shown(node.provider)}, and the plan puts it on {device}"
+    return None

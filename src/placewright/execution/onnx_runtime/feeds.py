@@ -1,13 +1,24 @@
-"""Random inputs for models that are run without any."""
+"""Inputs of models: from files, or random where a model is run without any."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.support.errors import InputError, shown
+
+
+def read_feeds(path: Path) -> Mapping[str, Any]:
+    """The arrays of an .npz file by name. Raises InputError naming the file where it is none."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise InputError(f"'{shown(path)}' is no .npz file of arrays: {shown(error)}") from error
 
 
 def random_feeds(model: OnnxModel, seed: int = 0) -> dict[str, Any]:

@@ -7,6 +7,7 @@ quantised constant stays as it is stored; what dequantises it is an op, or part 
 
 from __future__ import annotations
 
+import ast
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -18,10 +19,10 @@ from placewright.importers.onnx.attributes import NodeView, attributes_of
 from placewright.importers.onnx.bodies import work_of
 from placewright.importers.onnx.dequantised import StoredWeights, is_dequantisation
 from placewright.importers.onnx.kinds import kind_of
-from placewright.importers.onnx.origin import origin_of
 from placewright.importers.onnx.records import label_of, newest_opset, node_attributes, subgraphs, values_read
 from placewright.importers.onnx.shapes import Shapes, dtype_name
 from placewright.importers.onnx.values import MAX_ELEMENTS
+from placewright.importers.source_lines import source_of_frames
 from placewright.support.errors import InputError, shown
 
 #: Kinds whose ops are kept even when all they read is constant.
@@ -288,3 +289,34 @@ def _initializers_inside(node: Any) -> Iterable[Any]:
         yield from graph.initializer
         for inner in graph.node:
             yield from _initializers_inside(inner)
+
+
+#: Longer texts are no list of the layers around a call.
+_MAX_CHARACTERS = 10_000
+
+
+def origin_of(node: Any) -> tuple[str, str]:
+    """Dotted path of the layer, and "file.py:line"; each empty where the node does not say.
+
+    Today's exporter writes the layers around a call and its stack trace into the node's metadata; the older one puts
+    the layers into the node's name, "/encoder/layer.0/attention/MatMul".
+    """
+    written = {entry.key.rpartition(".")[2]: entry.value for entry in node.metadata_props if _is_text(entry)}
+    scopes = _list(written.get("name_scopes", ""))
+    parts = [part for part in node.name.split("/") if part] if "/" in node.name else [""]
+    module = scopes[-2] if len(scopes) > 1 else ".".join(parts[:-1])
+    return module, source_of_frames(written.get("stack_trace", ""))
+
+
+def _is_text(entry: Any) -> bool:
+    """The protobuf package hands out bytes where a text is not UTF-8."""
+    return isinstance(entry.key, str) and isinstance(entry.value, str) and entry.key.startswith("pkg.torch.onnx.")
+
+
+def _list(text: str) -> list[str]:
+    """A list of texts from how Python prints it; empty when it is none."""
+    try:
+        value = ast.literal_eval(text) if len(text) <= _MAX_CHARACTERS else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return []
+    return value if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else []
