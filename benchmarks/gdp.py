@@ -20,6 +20,8 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from placers import whole_rows
+
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
 from placewright.lab.datasets.synthetic import random_graph
@@ -180,15 +182,6 @@ def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
         for network in comparison.graphs:
             yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
             yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)
-
-
-def whole_rows(path: Path) -> list[Row]:
-    """A kill may have cut the last, which is then removed."""
-    if not path.exists():
-        return []
-    lines = path.read_text().split("\n")
-    path.write_text("".join(line + "\n" for line in lines[:-1]))
-    return [json.loads(line) for line in lines[:-1]]
 
 
 def row_of(problem: Problem, method: Method, evaluations: int, seed: int) -> Row:

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from placewright.lab.learning.egrl.policy import EGRL
 from placewright.lab.learning.egrl.solvers import MAP_LEARNERS, learner_with, zero_shot
-from placewright.lab.learning.gdp.family import GDP
-from placewright.lab.learning.learned_list.family import LEARNED_LIST
-from placewright.lab.learning.regal.family import REGAL
+from placewright.lab.learning.gdp import policy as gdp
+from placewright.lab.learning.gdp import trainings as gdp_trainings
+from placewright.lab.learning.learned_list import policy as learned_list
+from placewright.lab.learning.learned_list.solver import LearnedList
+from placewright.lab.learning.regal import policy as regal
+from placewright.lab.learning.regal import trainings as regal_trainings
 from placewright.lab.learning.rule.policy import found_rule, rule_names
 from placewright.lab.learning.shipped import named_policy, shipped_names
 from placewright.lab.methods import ENTRIES
 from placewright.memory_levels.solvers.table import MAP_SOLVERS, MAP_SOLVERS_OF_POLICIES
-from placewright.methods.policies import NAMED_POLICIES, add_families
+from placewright.methods.policies import NAMED_POLICIES, PolicyFamily, add_families
 from placewright.methods.table import add_methods
 
+
+def _learned_list_trainings() -> Mapping[str, Any]:
+    from placewright.lab.learning.learned_list.trainings import TRAININGS
+
+    return TRAININGS
+
+
 add_methods(ENTRIES)
-add_families(REGAL, GDP, EGRL, LEARNED_LIST)
+add_families(
+    PolicyFamily(name="regal", read=regal.read, trainings=lambda: regal_trainings.TRAININGS),
+    PolicyFamily(name="gdp", read=gdp.read, trainings=lambda: gdp_trainings.TRAININGS, algorithm="PPO"),
+    EGRL,
+    PolicyFamily(
+        name="learned-list",
+        read=learned_list.read,
+        trainings=_learned_list_trainings,
+        algorithm="evolution",
+        first_of_auto=lambda policy: LearnedList(policy=policy),
+    ),
+)
 NAMED_POLICIES.update({name: partial(named_policy, name) for name in shipped_names()})
 NAMED_POLICIES.update({name: partial(found_rule, name) for name in rule_names()})
 MAP_SOLVERS.update({learner.name: learner for learner in MAP_LEARNERS})

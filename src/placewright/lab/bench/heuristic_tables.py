@@ -9,7 +9,7 @@ from placewright.lab.bench.columns import BenchTable, Column, Value
 from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.bench.solver_setting import SolverSetting
 from placewright.lab.bench.summaries import Summary, best_heuristic
-from placewright.lab.bench.tables import CONTESTANT, GAP_BOUND, MS
+from placewright.lab.bench.tables import CONTESTANT, GAP_BOUND, MS, extremes
 
 NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these results"
 
@@ -19,14 +19,15 @@ def heuristics_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable
     best = best_heuristic(results)
     if best is None:
         return NO_HEURISTIC
-    columns = [CONTESTANT, _FEASIBLE, _GAIN, _MAX_GAIN, _LEAST_GAIN, *_share_columns([best, *found]), GAP_BOUND]
-    rows = sorted(found, key=by_gain)
+    columns = [CONTESTANT, _FEASIBLE, _GAIN, *extremes("gain", spare=4)]
+    if any(summary.share for summary in (best, *found)):
+        columns.append(_SHARE)
     return BenchTable(
         name="table-heuristics",
         title="Beside the best of all heuristics",
         results=results,
-        columns=(*columns, _OPTIMAL, MS),
-        rows=(best, *rows),
+        columns=(*columns, GAP_BOUND, _OPTIMAL, MS),
+        rows=(best, *sorted(found, key=by_gain)),
         notes=tuple(_heuristics_notes(results, found)),
     )
 
@@ -79,10 +80,6 @@ def _by_limit(setting: SolverSetting) -> tuple[float, float]:
     return setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0
 
 
-def _share_columns(found: Sequence[Summary]) -> list[Column[Summary]]:
-    return [_SHARE] if any(summary.share for summary in found) else []
-
-
 def _of_graphs(count: Callable[[Summary], int]) -> Callable[[Summary], str]:
     """ "3 of 9": so many of the graphs it ran on."""
     return lambda summary: f"{count(summary):,} of {len(summary.entry.seconds):,}"
@@ -101,22 +98,6 @@ _GAIN = Column[Summary](
     meaning="100 * (1 - objective / objective of the best heuristic of that graph); higher is better",
     value=lambda summary: summary.mean(summary.gain),
     sign="+",
-)
-_MAX_GAIN = Column[Summary](
-    name="highest_gain_percent",
-    heading="best graph",
-    meaning="its highest gain on a graph",
-    value=lambda summary: max(summary.gain.values(), default=None),
-    sign="+",
-    spare=4,
-)
-_LEAST_GAIN = Column[Summary](
-    name="lowest_gain_percent",
-    heading="worst graph",
-    meaning="its lowest gain on a graph",
-    value=lambda summary: min(summary.gain.values(), default=None),
-    sign="+",
-    spare=4,
 )
 _SHARE = Column[Summary](
     name="share_percent",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from placewright.lab.bench.columns import BenchTable, Column
 from placewright.lab.bench.paper import paper_row
@@ -19,8 +20,7 @@ def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]
     if any(summary.entry.num_infeasible for summary in found):
         columns.append(_INFEASIBLE)
     columns += [_improvement(results), *_paper_columns(results)[:1], _GAP_BEST, *_paper_columns(results)[1:], GAP_BOUND]
-    columns += [_matched(results), _HIGHEST, _LOWEST, MS]
-    columns.append(_CODE)
+    columns += [_matched(results), *extremes("improvement", spare=5), MS, _CODE]
     notes = [
         *_reference_notes(results, found),
         f"Proven optimal: the best known on {_of_graphs(num_proven(results), results)}.",
@@ -136,6 +136,22 @@ def _matched(results: ResultSet) -> Column[Summary]:
     )
 
 
+def extremes(what: Literal["improvement", "gain"], spare: int) -> list[Column[Summary]]:
+    """Its best and its worst graph."""
+
+    def column(most: str, end: str, pick: Callable[..., float | None]) -> Column[Summary]:
+        return Column(
+            name=f"{most}_{what}_percent",
+            heading=f"{end} graph",
+            meaning=f"its {most} {what} on a graph",
+            value=lambda summary: pick(getattr(summary, what).values(), default=None),
+            sign="+",
+            spare=spare,
+        )
+
+    return [column("highest", "best", max), column("lowest", "worst", min)]
+
+
 CONTESTANT = Column[Summary](
     name="setting",
     heading="solver",
@@ -166,22 +182,6 @@ GAP_BOUND = Column[Summary](
     heading="% gap bound",
     meaning="100 * (objective / bound - 1), bound: the largest lower bound that any solver proved; lower is better",
     value=lambda summary: summary.mean(summary.gap_bound),
-)
-_HIGHEST = Column[Summary](
-    name="highest_improvement_percent",
-    heading="best graph",
-    meaning="its highest improvement on a graph",
-    value=lambda summary: max(summary.improvement.values(), default=None),
-    sign="+",
-    spare=5,
-)
-_LOWEST = Column[Summary](
-    name="lowest_improvement_percent",
-    heading="worst graph",
-    meaning="its lowest improvement on a graph",
-    value=lambda summary: min(summary.improvement.values(), default=None),
-    sign="+",
-    spare=5,
 )
 MS = Column[Summary](
     name="ms_per_graph",

@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.lab.learning.policy_configuration import configuration_of
 from placewright.lab.learning.policy_weights import check_weights, title_of
 from placewright.lab.learning.purpose import check_purpose
 from placewright.lab.learning.regal.actions import ActionSpace
 from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.lab.learning.regal.forward import Logits, LogitsInOrder, logits_of
+from placewright.methods.policies import Weights
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.support.errors import shown
@@ -60,6 +62,12 @@ class RegalPolicy:
         self.check(problem)
         actions = choose(logits_of(self.weights, self.configuration, observation.features), self.configuration, seed)
         return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
+
+
+def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> RegalPolicy:
+    """The policy that a file holds. Raises InputError where the weights are not those of such a network."""
+    settings = configuration_of(PolicyConfiguration, configuration)
+    return RegalPolicy(name=name, configuration=settings, weights=weights, record=record)
 
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
