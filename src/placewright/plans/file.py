@@ -260,7 +260,8 @@ def _check_version(data: bytes, name: str) -> None:
     if not isinstance(document, dict) or "schema_version" not in document:
         raise InputError(f"'{name}' is not a plan: it has no schema_version")
     found = document["schema_version"]
-    if found != SCHEMA_VERSION or isinstance(found, bool):
+    # A graph has a version of its own, and is told apart by what a plan has and it lacks.
+    if (found != SCHEMA_VERSION or isinstance(found, bool)) and "graph_name" in document:
         found = found if isinstance(found, int) and not isinstance(found, bool) else _dumps(found)
         raise InputError(f"'{name}' {other_version(found, SCHEMA_VERSION, 'placewright plan')}")
 
