@@ -10,7 +10,6 @@ import typer
 
 from placewright.cli import (
     devices,
-    examples,
     fitting,
     graphs,
     lists,
@@ -60,7 +59,7 @@ app.command("check")(graphs.check)
 app.command("export", cls=plans.ExportCommand)(plans.export)
 app.command("profile")(profiling.profile)
 app.command("run")(running.run)
-app.command("examples")(examples.list_examples)
+app.command("examples")(lists.examples)
 app.command("solvers")(lists.solvers)
 app.command("schema")(lists.schema)
 app.add_typer(devices.app, name="devices")

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli.options import Json
+from placewright.cli.printing import print_json, print_parts
+from placewright.support.errors import InputError
+from placewright.support.files import write_atomically
+from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 if TYPE_CHECKING:
     from placewright.machine import Device, Machine
@@ -23,7 +27,6 @@ _Output = Annotated[
 @app.command("list")
 def list_devices(as_json: Json = False) -> int:
     """Known devices and links by name."""
-    from placewright.cli.printing import print_json, print_parts
     from placewright.machines import list_links, list_presets
     from placewright.terminal.tables import table
 
@@ -88,8 +91,6 @@ def detect(output: _Output = None) -> int:
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
     from placewright.analysis.basis import launch_words
-    from placewright.cli.printing import print_parts
-    from placewright.support.quantities import counted
     from placewright.terminal.tables import heading, table
     from placewright.terminal.text import printable
 
@@ -112,8 +113,6 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
 
     from placewright.cli.outputs import check_outputs
     from placewright.machines import machine_to_json
-    from placewright.support.errors import InputError
-    from placewright.support.files import write_atomically
 
     check_outputs({"--output": output}, inputs=[source])
     if output.suffix != ".json":
@@ -123,7 +122,6 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
 
 def _link_rows(machine: Machine) -> list[list[str]]:
     """One row per sort of link: which pairs have it, its bandwidth and latency."""
-    from placewright.support.quantities import counted, format_time_ns
 
     pairs: dict[tuple[float | None, int], list[str]] = {}
     for source, row in enumerate(machine.links):
@@ -143,7 +141,6 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 def _rates(device: Device) -> list[str]:
     """Memory, bandwidth, rates in float32 and bfloat16 and the highest of any dtype."""
-    from placewright.support.quantities import format_bytes
     from placewright.terminal.text import format_count
 
     peaks = device.peak_flops_per_s

@@ -10,6 +10,9 @@ import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, Training, parse_dims
+from placewright.cli.printing import print_json, print_parts
+from placewright.importers.sources import names_code, place_of
+from placewright.support.errors import InputError
 
 
 def fit(
@@ -58,12 +61,9 @@ def fit(
     from placewright.api.functions import as_machine
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.printing import print_json, print_parts
     from placewright.cli.progress import watched
     from placewright.importers.python_source import made_by
-    from placewright.importers.sources import names_code, place_of
     from placewright.report.frontier import write_frontier_report
-    from placewright.support.errors import InputError
     from placewright.terminal.alternatives_table import alternatives_table
     from placewright.terminal.frontier_table import frontier_table
 

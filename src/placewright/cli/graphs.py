@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.options import Dims, Json, Measured, Model, PlanFile, Training, parse_dims
+from placewright.cli.printing import print_json, print_parts
 
 
 def inspect(
@@ -25,7 +26,6 @@ def inspect(
 ) -> int:
     """What a graph holds, what it costs, and where it fits."""
     import placewright
-    from placewright.cli.printing import print_json, print_parts
     from placewright.terminal.inspect_tables import inspect_tables
 
     inspection = placewright.inspect(model, devices, training=training, dims=parse_dims(dim), measured=measured).facts
@@ -40,7 +40,6 @@ def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measure
     """Simulate a plan or a memory map anew; a wrong one exits with 1."""
     from placewright.api.questions import judge
     from placewright.cli.mapping import check_map
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.check_table import check_table

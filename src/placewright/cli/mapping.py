@@ -12,6 +12,10 @@ import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Model, Quiet, parse_dims
+from placewright.cli.printing import emit, is_watched, print_json, print_parts
+from placewright.importers.sources import place_of
+from placewright.support.errors import InputError
+from placewright.support.files import write_atomically
 
 if TYPE_CHECKING:
     from placewright.search.run.budget import OnProgress, Progress
@@ -60,8 +64,6 @@ def map_command(
     from placewright.api.maps import map_memory
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.printing import print_json, print_parts
-    from placewright.importers.sources import place_of
     from placewright.terminal.map_summary import map_summary
     from placewright.terminal.map_tables import map_tables
 
@@ -97,7 +99,6 @@ def map_command(
 @contextmanager
 def _watched(model: str) -> Iterator[OnProgress | None]:
     """A line on stderr that follows the search; None when stderr is no terminal."""
-    from placewright.cli.printing import is_watched
     from placewright.memory_levels.words import format_ps
 
     if not is_watched():
@@ -116,7 +117,6 @@ def _watched(model: str) -> Iterator[OnProgress | None]:
 
 def show_map(path: Path, as_json: bool) -> int:
     """`show` of a map."""
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import read_map
     from placewright.terminal.map_summary import map_summary
     from placewright.terminal.map_tables import map_tables
@@ -132,7 +132,6 @@ def show_map(path: Path, as_json: bool) -> int:
 def explain_map(path: Path, op: str | None, model: str | None, as_json: bool) -> int:
     """`explain` of a map."""
     from placewright.api.maps import why_in_level
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels import explain
     from placewright.memory_levels.file import read_map
     from placewright.terminal.map_tables import map_explanation_tables, map_op_tables
@@ -155,7 +154,6 @@ def explain_map(path: Path, op: str | None, model: str | None, as_json: bool) ->
 
 def diff_maps(first: Path, second: Path, as_json: bool) -> int:
     """`diff` of two maps."""
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.explain import compare_maps
     from placewright.memory_levels.file import read_map
     from placewright.terminal.map_tables import map_diff_tables
@@ -172,7 +170,6 @@ def diff_maps(first: Path, second: Path, as_json: bool) -> int:
 def check_map(model: str, path: Path, dims: dict[str, int], as_json: bool) -> int:
     """`check` of a map."""
     from placewright.api.maps import judge_map
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import read_map
     from placewright.terminal.map_tables import map_check_tables
 
@@ -187,11 +184,8 @@ def check_map(model: str, path: Path, dims: dict[str, int], as_json: bool) -> in
 
 def export_map(path: Path, target: str, output: Path) -> int:
     """`export` of a map."""
-    from placewright.cli.printing import emit
     from placewright.export import MAP_TARGETS
     from placewright.memory_levels.file import read_map
-    from placewright.support.errors import InputError
-    from placewright.support.files import write_atomically
 
     if target not in MAP_TARGETS:
         raise InputError(f"'{path}' is a memory map, which is exported to {' or '.join(MAP_TARGETS)}, not to {target}")

@@ -25,6 +25,9 @@ from placewright.cli.options import (
     parse_rules,
     parse_settings,
 )
+from placewright.cli.printing import print_json, print_parts
+from placewright.importers.sources import place_of
+from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from placewright.api.questions import Plan
@@ -111,7 +114,6 @@ def plan(
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import announce_effort, watched
-    from placewright.importers.sources import place_of
     from placewright.methods.plugins import load_plugins
 
     goal = parse_objective(objective)
@@ -158,7 +160,6 @@ def plan(
 def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | None) -> dict[str, str]:
     """Writes what was asked for; what each path holds, by path."""
     import placewright
-    from placewright.support.errors import InputError
     from placewright.terminal.plan_table import written_words
 
     writers: list[tuple[Path | None, str, Callable[[Path], None]]] = [
@@ -179,7 +180,6 @@ def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | N
 
 
 def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
-    from placewright.cli.printing import print_json, print_parts
     from placewright.terminal.plan_summary import plan_summary
     from placewright.terminal.plan_table import plan_table
 

@@ -11,12 +11,14 @@ import typer
 from typer.core import TyperCommand
 
 from placewright.cli.options import Json, PlanFile, Quiet
+from placewright.cli.printing import emit, print_json, print_parts
+from placewright.support.errors import InputError
+from placewright.support.suggestion import did_you_mean
 
 
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
     """A plan's table, as `plan` prints it, or a memory map's."""
     from placewright.cli.mapping import show_map
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.plan_summary import plan_summary
@@ -50,7 +52,6 @@ def explain(
     from placewright.analysis.explain import explain as explain_plan
     from placewright.api.questions import why_there
     from placewright.cli.mapping import explain_map
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.explain_tables import explain_tables
@@ -84,7 +85,6 @@ def diff(
     """Two plans, or two memory maps, for one graph side by side."""
     from placewright.analysis.comparison import compare
     from placewright.cli.mapping import diff_maps
-    from placewright.cli.printing import print_json, print_parts
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
     from placewright.terminal.diff_tables import diff_tables
@@ -140,12 +140,9 @@ def export(
     """Write a plan or a memory map for another tool."""
     from placewright.cli.mapping import export_map
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.printing import emit
     from placewright.export import TARGETS, require_alignment, told_of_export, write_export
     from placewright.memory_levels.file import is_map_file
     from placewright.plans.file import read_plan
-    from placewright.support.errors import InputError
-    from placewright.support.suggestion import did_you_mean
     from placewright.terminal.text import printable
 
     if to not in TARGETS:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.options import Json, Quiet
+from placewright.cli.printing import print_json, print_parts
 from placewright.cli.progress import staged
 from placewright.cli.running import CudaGraph, LocalDevices, ModelFunction, Passes
 
@@ -27,7 +28,6 @@ def profile(
 ) -> int:
     """Measure what ops and links take on this host."""
     import placewright
-    from placewright.cli.printing import print_json, print_parts
     from placewright.importers.python_source import made_by
     from placewright.terminal.profile_table import profile_table
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli.options import Dims, Json, Keep, Quiet, parse_dims, parse_objective
+from placewright.cli.printing import print_json, print_parts
 from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
 
@@ -209,7 +210,6 @@ def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> 
 
 
 def _print(found: Answer[Any], tables: Callable[[Any], Iterable[RenderableType]], as_json: bool) -> None:
-    from placewright.cli.printing import print_json, print_parts
 
     if as_json:
         print_json(asdict(found.facts))

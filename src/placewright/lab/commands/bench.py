@@ -11,7 +11,10 @@ import typer
 from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Dims, Plugins, Quiet, RayAddress, parse_dims
 from placewright.cli.printing import emit
+from placewright.importers.sources import test_part
 from placewright.lab.commands.bench_report import report
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
 
 if TYPE_CHECKING:
     from placewright.lab.bench.protocol import BenchSuite, Run
@@ -88,13 +91,11 @@ def run(
     """Solve every instance with every method; each plan or map is checked and becomes a row."""
     import os
 
-    from placewright.importers.sources import test_part
     from placewright.lab.bench.processes import WorkerProcesses
     from placewright.lab.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.lab.bench.suites import find_suite
     from placewright.lab.datasets.problem_set import spread
     from placewright.methods.plugins import load_plugins
-    from placewright.support.quantities import counted
 
     load_plugins(plugin or ())
     names, dims = [name.strip() for name in solvers.split(",")], parse_dims(dim)
@@ -170,7 +171,6 @@ def _work(pool: Pool[Any], jobs: list[Job], results: Results) -> int:
 def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list[int], list[float]]:
     """Numbers of evaluations and seconds. Raises InputError for what is neither."""
     from placewright.api.arguments import budget
-    from placewright.support.errors import shown
 
     counts, seconds = [], []
     for text in evaluations.split(",") if evaluations is not None else ():
@@ -196,8 +196,6 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
     from collections import Counter
 
     from placewright.lab.bench.runner import stale_keys
-    from placewright.support.errors import shown
-    from placewright.support.quantities import counted
 
     stale = stale_keys(labels, instances, runs, results.rows)
     count = Counter((key[1], results.rows[key].code) for key in stale)
@@ -211,7 +209,6 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
 
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: BenchSuite) -> None:
     """Raises InputError where rows that are kept came of another policy than those to come would."""
-    from placewright.support.errors import InputError, shown
 
     for solver in solvers:
         if (policy := suite.policy_of(solver)) is None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli.options import Json
+from placewright.cli.printing import print_json, print_parts
+from placewright.support.errors import InputError, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,10 +49,8 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Tables and figures from benchmark results, those of the REGAL paper among them."""
-    from placewright.cli.printing import print_json, print_parts
     from placewright.lab.bench.facts import result_facts
     from placewright.lab.bench.report import FIGURES, TABLES, read_report, write_figures, write_tables
-    from placewright.support.errors import InputError
 
     tables = _chosen("table", table or (), TABLES)
     figures = _chosen("figure", figure or (), FIGURES)
@@ -77,7 +77,6 @@ def report(
 
 def _chosen(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
     """The names, once each. Raises InputError for one there is none of."""
-    from placewright.support.errors import InputError, shown
 
     for name in names:
         if name not in known:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.exit_codes import complain
 from placewright.cli.options import Dims, Quiet, parse_control, parse_dims
 from placewright.cli.printing import emit
+from placewright.support.quantities import counted
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Make sets of graphs for benchmarks."
@@ -67,7 +69,6 @@ def pack(
 ) -> int:
     """A set of your own graphs, split 3 : 1 : 1 by size, for `train` and `bench run`."""
     from placewright.lab.datasets.pack import pack as pack_graphs
-    from placewright.support.quantities import counted
 
     for path, count in pack_graphs(graphs, out, device, parse_dims(dim)).items():
         emit(f"{path}: {counted(count, 'graph')}")
@@ -79,12 +80,10 @@ def zoo(out: Out, quiet: Quiet = False) -> int:
     """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
     import os
 
-    from placewright.cli.exit_codes import complain
     from placewright.lab.commands.counting import counting
     from placewright.lab.datasets.zoo.build import ZooProgress, build_zoo
     from placewright.lab.datasets.zoo.catalogue import all_networks
     from placewright.lab.datasets.zoo.pool import tasks_of
-    from placewright.support.quantities import counted
 
     with counting(len(tasks_of(all_networks)), "graphs captured") as advance:
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from placewright.cli.options import Json
+from placewright.cli.printing import print_json, print_parts
 
 
 def policies(as_json: Json = False) -> int:
     """Shipped policies, and settings to train one."""
-    from placewright.cli.printing import print_json, print_parts
     from placewright.lab.learning.shipped import policy_summaries
     from placewright.methods.policies import family_of
     from placewright.terminal.tables import line, table

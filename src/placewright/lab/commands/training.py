@@ -12,6 +12,8 @@ import typer
 from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
+from placewright.support.errors import InputError
+from placewright.support.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from placewright.lab.learning.training import TrainingConfiguration
@@ -58,7 +60,6 @@ def train(
     from placewright.lab.commands.counting import counting
     from placewright.methods.plugins import load_plugins
     from placewright.methods.policies import family_of
-    from placewright.support.errors import InputError
 
     try:
         load_plugins(plugin or ())
@@ -108,8 +109,6 @@ def _configuration(
 ) -> TrainingConfiguration:
     """With as many steps as are asked for."""
     from placewright.api.arguments import whole_number
-    from placewright.support.errors import InputError
-    from placewright.support.suggestion import did_you_mean
 
     if name not in trainings:
         raise InputError(f"there is no configuration '{name}'{did_you_mean(name, trainings)}")
