@@ -427,3 +427,16 @@ def test_no_move_is_better(seed: int) -> None:
     assert times
     assert plan.status != "infeasible"
     assert plan.step_time_ns <= min(times)
+
+
+def test_a_plan_that_fits_by_another_placement_alone_has_the_bound_of_ops_that_run_once() -> None:
+    problem = on_machine(training_step(2035640867, 8), devices(2, Link(bandwidth_bytes_per_s=100e9, latency_ns=1)))
+    peak = measure(problem, free(problem, "layers")).peak_memory_bytes
+    problem = replace(problem, objective="peak-memory", memory_limits_bytes=(int(0.85 * peak),) * 2)
+    plan = planned(problem)
+    assert (plan.found_by, plan.reruns, plan.bound_reason) == (
+        "rematerialization",
+        (),
+        "tensors alive together spread over all devices",
+    )
+    assert checked(plan, problem) == []
