@@ -15,7 +15,7 @@ import placewright._core as _core
 from placewright.lab.peers.cp_sat.rematerialization import Runs, exact_rematerialization
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
-from placewright.rematerialization.solve import rematerialize, reruns_of, with_reruns
+from placewright.rematerialization.solve import records_of, rematerialize, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -35,7 +35,7 @@ def found(problem: Problem) -> Runs | None:
     ops = np.arange(problem.core.num_ops, dtype=np.int32)
     search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=again_before(problem), seed=0)
     search.advance(20)
-    return search.best()[:2] if search.best_bytes_over_limit == 0 else None
+    return search.best() if search.best_bytes_over_limit == 0 else None
 
 
 @settings(max_examples=30)
@@ -54,7 +54,7 @@ def test_the_runs_of_cp_sat_take_the_time_and_memory_they_say(problem: Problem) 
     exact = exact_rematerialization(problem, None, 60, runs_per_op=3)
     assume(exact.runs is not None)
     assert exact.runs is not None
-    again = with_reruns(problem, tuple(reruns_of(problem, *exact.runs)))
+    again = with_reruns(problem, *records_of(problem, exact.runs))
     order = INPUT_ORDER.order(again)
     steps = np.stack([order, np.full(len(order), -1, np.int32)], axis=1).astype(np.int32)
     simulated = again.core.simulate(np.zeros(len(order), np.int32), steps)

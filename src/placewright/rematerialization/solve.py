@@ -78,7 +78,7 @@ def rematerialize(
         start = min(found, key=_Searched.fitness).problem if found else starts[0]
         found.append(_Searched(start, run.part() if found else run, keep, host))
     best = min(found, key=_Searched.fitness)
-    reruns, moves = best.told()
+    reruns, moves = records_of(best.searched, best.search.best(), best.weights)
     again = with_reruns(best.problem, reruns, moves, host)
     result = run.result(again, NAME, in_order(again), stopped_because=found[-1].reason)
     return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
@@ -94,14 +94,6 @@ class _Searched:
 
     def fitness(self) -> tuple[int, int]:
         return self.search.best_bytes_over_limit, self.search.best_objective
-
-    def told(self) -> tuple[tuple[Rerun, ...], tuple[Move, ...]]:
-        """The best reruns and moves."""
-        runs, kept_bits, moved = self.search.best()
-        is_run = runs >= self.weights
-        is_told = is_run | (runs < 0)
-        moves = moves_of(self.searched, runs[is_told], kept_bits[is_told], moved[is_told], self.weights)
-        return tuple(reruns_of(self.searched, runs[is_run], kept_bits[is_run])), tuple(moves)
 
 
 def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
@@ -296,6 +288,18 @@ def moves_of(
     for tensor, leaves_before in sorted(leaves.items()):
         moved_name = graph.tensors[lowered.graph_tensor[tensor]].name
         yield Move(tensor=moved_name, leaves_before=leaves_before, returns_before=tuple(returns.get(tensor, ())))
+
+
+def records_of(
+    problem: Problem, runs: tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.int32]], num_weights: int = 0
+) -> tuple[tuple[Rerun, ...], tuple[Move, ...]]:
+    """From the runs of the core's search, as its `best` gives them, to records. num_weights: ops in front of the
+    problem that stand for weights."""
+    ops, kept_bits, moved = runs
+    is_run = ops >= num_weights
+    reruns = tuple(reruns_of(problem, ops[is_run], kept_bits[is_run]))
+    is_told = is_run | (ops < 0)
+    return reruns, tuple(_moves(problem, ops[is_told], kept_bits[is_told], moved[is_told], num_weights))
 
 
 def reruns_of(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:
