@@ -142,7 +142,7 @@ def test_how_far_the_search_with_moves_is_off(
         host = replace(host, back=replace(host.back, bandwidth_bytes_per_s=gb_per_s * 1e9 * (1 + seed % 2)))
         search, _, _ = core_search(problem, 0, (), host)
         search.advance(2000)
-        exact = exact_rematerialization(problem, search.best(), 120, host=host)
+        exact = exact_rematerialization(problem, search.best(), 120, host=host, runs_per_op=3)
         assert exact.is_proven
         assert exact.time_ns is not None
         if search.best_objective != exact.time_ns:
