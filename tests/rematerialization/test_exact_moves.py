@@ -22,8 +22,8 @@ SHARES = (0.5, 0.25, 0.0)
 
 def host_over(gb_per_s: float, there_ns: int = 0, back_ns: int = 0, memory_bytes: int | None = None) -> HostMemory:
     return HostMemory(
-        there=Link(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_ns=there_ns),
-        back=Link(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_ns=back_ns),
+        there=(Link(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_ns=there_ns),),
+        back=(Link(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_ns=back_ns),),
         memory_bytes=memory_bytes,
     )
 
@@ -139,7 +139,8 @@ def test_how_far_the_search_with_moves_is_off(
             (0, 0, 2, 0)[seed // 4 % 4],
         )
         host = host_over(gb_per_s, there_ns, back_ns, memory_bytes)
-        host = replace(host, back=replace(host.back, bandwidth_bytes_per_s=gb_per_s * 1e9 * (1 + seed % 2)))
+        faster = replace(host.back[0], bandwidth_bytes_per_s=gb_per_s * 1e9 * (1 + seed % 2))
+        host = replace(host, back=(faster,))
         search, _, _ = core_search(problem, 0, (), host)
         search.advance(2000)
         exact = exact_rematerialization(problem, search.best(), 120, host=host, runs_per_op=3)

@@ -299,7 +299,7 @@ def records_of(
     is_run = ops >= num_weights
     reruns = tuple(reruns_of(problem, ops[is_run], kept_bits[is_run]))
     is_told = is_run | (ops < 0)
-    return reruns, tuple(_moves(problem, ops[is_told], kept_bits[is_told], moved[is_told], num_weights))
+    return reruns, tuple(moves_of(problem, ops[is_told], kept_bits[is_told], moved[is_told], num_weights))
 
 
 def reruns_of(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:

@@ -336,7 +336,8 @@ class _ModelWithMoves(_Model):
         num_weights: int,
     ) -> None:
         lowered = pieces.problem.lowered
-        self.host, self.num_weights = host, num_weights
+        self.host_limit, self.num_weights = host.memory_bytes, num_weights
+        (self.there,), (self.back,) = host.there, host.back
         may = may_move(pieces.problem).astype(np.bool_)
         may[: lowered.output_begin[num_weights]] = True
         self.may_move = may & (np.diff(pieces.read_begin) > 0)
@@ -363,7 +364,7 @@ class _ModelWithMoves(_Model):
         times = self.pieces.time_ns.tolist()
         total: int = sum(time * count for time, count in zip(times, self.counts, strict=True))
         for piece in np.flatnonzero(self.may_move).tolist():
-            latencies = self.host.there.latency_ns + self.host.back.latency_ns
+            latencies = self.there.latency_ns + self.back.latency_ns
             there, back = self._copies_ns(piece)
             total += there + latencies + self.num_returns[piece] * (back + latencies)
         return total
@@ -371,8 +372,8 @@ class _ModelWithMoves(_Model):
     def _copies_ns(self, piece: int) -> tuple[int, int]:
         carried = int(self.pieces.problem.lowered.transfer_bytes[piece])
         is_weight = self.pieces.maker[piece] < self.num_weights
-        there = 0 if is_weight else self.host.there.transfer_time_ns(carried)
-        return there, self.host.back.transfer_time_ns(carried)
+        there = 0 if is_weight else self.there.transfer_time_ns(carried)
+        return there, self.back.transfer_time_ns(carried)
 
     def _time(self) -> Expression:
         return self.model.new_int_var(0, self.horizon, "")
@@ -439,7 +440,7 @@ class _ModelWithMoves(_Model):
         self.model.add(begin >= at_host)
         for run, literal in stands.items():
             if run.op > self.num_weights or run.number:  # before the first op there is nothing to hear of
-                heard = self.times[run][0] + self.host.there.latency_ns
+                heard = self.times[run][0] + self.there.latency_ns
                 self.model.add(at_host >= heard).only_enforce_if(literal)
         end = self.model.new_int_var(0, self.end, "")
         return _Return(place, is_there, stands, at_host, begin, end)
@@ -448,7 +449,7 @@ class _ModelWithMoves(_Model):
         place = self.model.new_int_var(self._first_place(maker) + 1, self.end, "")
         stands, at_host = self._stands(maker, place, is_there), self._time()
         for run, literal in stands.items():
-            heard = at_host + self.host.back.latency_ns
+            heard = at_host + self.back.latency_ns
             self.model.add(self.times[run][0] >= heard).only_enforce_if(literal)
         return _Moment(place, is_there, stands, at_host)
 
@@ -581,7 +582,7 @@ class _ModelWithMoves(_Model):
 
     def _order_with_leave(self, back: _Return, leave: _Moment) -> None:
         """The host hears of the device, and the device of the host, a latency later."""
-        if self.host.there.latency_ns + self.host.back.latency_ns == 0:
+        if self.there.latency_ns + self.back.latency_ns == 0:
             return
         is_before = self.model.new_bool_var("")
         when = (back.is_there, leave.is_there)
@@ -591,7 +592,7 @@ class _ModelWithMoves(_Model):
 
     def _limit_host(self) -> None:
         """As the search counts: all that is moved, and the most that is on its way back at once."""
-        limit = self.host.memory_bytes
+        limit = self.host_limit
         if limit is None:
             return
         model, on_way = self.model, []
