@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
-from lab.learning.placer_cases import columns, costs_of_proposals, solved
+from lab.learning.placer_cases import columns, solved
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment
 from placewright.lab.learning.placers.colocation import units_of
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
 from placewright.lab.learning.placers.hdp import Hdp
-from placewright.lab.learning.placers.placer import LearnedPlacer
 from placewright.lab.learning.placers.placeto import Placeto
 from placewright.lab.learning.placers.post import Post, ppo_gradient, sample, softmax
 from placewright.lab.learning.placers.spotlight import Spotlight
@@ -34,21 +33,6 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
     at_random = np.random.default_rng(0).integers(0, 2, (600, 30)).astype(np.int32)
     assert FirstComeEnvironment(problem).measure(at_random).objective.min() == 230
     assert solved(Post(colocation=()), problem, 600) <= 180
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        ColocRl(hidden=16, learning_rate=1e-2, shared_noise=0.0),
-        Spotlight(hidden=16, learning_rate=1e-2, shared_noise=0.0),
-        Hdp(hidden=16, grouper_hidden=16, learning_rate=3e-2, num_groups=8, shared_noise=0.0),
-        Placeto(hidden=8, rounds=2, measurements=1, learned=0, learning_rate=1e-2, samples=8),
-    ],
-    ids=lambda method: method.name,
-)
-def test_what_a_network_proposes_gets_better(method: LearnedPlacer) -> None:
-    costs = costs_of_proposals(method, columns(5, 100), 60)
-    assert np.mean(costs[-10:]) < 0.75 * max(costs[:10])
 
 
 def test_a_seed_gives_one_answer_and_another_seed_another() -> None:
@@ -172,14 +156,14 @@ def test_what_is_drawn_step_by_step_is_as_likely_as_is_said_of_the_whole() -> No
 
 
 def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_cut_off() -> None:
-    from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline
+    from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline, advantage_loss
 
     layer = torch.nn.Linear(1, 1)
     learner = MovingBaseline(layer, learning_rate=0.0, start=FAILING_SIGNAL, cut_off=1)
     log = layer(torch.ones(2, 1))[:, 0]
     cost, runs = np.array([1.0, FAILING_SIGNAL]), np.array([True, False])
     # (1 - 10) log p of the first, (10 - 10) of the second, mean of two.
-    assert float(learner.loss(log, cost, np.array([True, True])).detach()) == pytest.approx(
+    assert float(advantage_loss(log, cost - FAILING_SIGNAL, np.array([True, True])).detach()) == pytest.approx(
         float(-9 * log[0].detach() / 2)
     )
     learner.step(log, cost, runs)
@@ -188,6 +172,10 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
     learner.step(layer(torch.ones(2, 1))[:, 0], cost, np.array([False, False]))
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
+    # Without a start the first placements are compared with their mean, not with a cost that none of them has.
+    learner = MovingBaseline(layer, learning_rate=0.0, start=None)
+    learner.step(layer(torch.ones(2, 1))[:, 0], np.array([1.0, 3.0]), np.array([True, True]))
+    assert learner.baseline == pytest.approx(2.0)
     with pytest.raises(InputError, match="a cost is not a finite number"):
         learner.step(layer(torch.ones(2, 1))[:, 0], np.array([1.0, np.nan]), runs)
 

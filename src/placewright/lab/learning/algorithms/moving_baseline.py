@@ -13,11 +13,12 @@ from placewright.support.errors import InputError
 class BaselineGradient:
     """The gradient of (cost - baseline) * log probability.
 
-    start: of the baseline. decay: how much of it stays at each step. cut_off: after so many steps a placement that did
-    not run changes neither weights nor baseline; before, it counts by the cost it is given.
+    start: of the baseline; None for the mean of the first placements that count. decay: how much of it stays at each
+    step. cut_off: after so many steps a placement that did not run changes neither weights nor baseline; before, it
+    counts by the cost it is given.
     """
 
-    def __init__(self, network: nn.Module, *, start: float, decay: float = 0.9, cut_off: int = 5000) -> None:
+    def __init__(self, network: nn.Module, *, start: float | None, decay: float = 0.9, cut_off: int = 5000) -> None:
         self.network, self.baseline, self.decay, self.cut_off = network, start, decay, cut_off
         self.steps = 0
 
@@ -32,16 +33,19 @@ class BaselineGradient:
         self.steps += 1
         if not counts.any():
             return False
-        loss = self.loss(log_probability, cost, counts)
-        self.baseline = self.decay * self.baseline + (1 - self.decay) * float(cost[counts].mean())
+        mean = float(cost[counts].mean())
+        before = mean if self.baseline is None else self.baseline
+        loss = advantage_loss(log_probability, cost - before, counts)
+        self.baseline = self.decay * before + (1 - self.decay) * mean
         self.network.zero_grad()
         loss.backward()
         return True
 
-    def loss(self, log_probability: Tensor, cost: NDArray[np.float64], counts: NDArray[np.bool_]) -> Tensor:
-        """Mean over the placements that count."""
-        advantage = torch.from_numpy(np.where(counts, cost - self.baseline, 0.0)).to(log_probability.dtype)
-        return (advantage * log_probability).sum() / int(counts.sum())
+
+def advantage_loss(log_probability: Tensor, advantage: NDArray[np.float64], counts: NDArray[np.bool_]) -> Tensor:
+    """Mean over the placements that count."""
+    weight = torch.from_numpy(np.where(counts, advantage, 0.0)).to(log_probability.dtype)
+    return (weight * log_probability).sum() / int(counts.sum())
 
 
 class MovingBaseline(BaselineGradient):
@@ -52,7 +56,7 @@ class MovingBaseline(BaselineGradient):
         network: nn.Module,
         *,
         learning_rate: float,
-        start: float,
+        start: float | None,
         decay: float = 0.9,
         cut_off: int = 5000,
         max_grad_norm: float = 1.0,

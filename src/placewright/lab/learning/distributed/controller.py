@@ -13,10 +13,10 @@ from placewright.lab.learning.algorithms.moving_baseline import BaselineGradient
 from placewright.lab.learning.distributed.actors import Actor
 from placewright.lab.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.lab.learning.distributed.worker import Worker, measured_by
-from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, FirstComeEnvironment, Noise, Trials
+from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
-from placewright.lab.learning.placers.placer import Task
+from placewright.lab.learning.placers.placer import Task, falling_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class ControllerState:
     that is made anew does the same. generator: what PyTorch's random numbers go on from."""
 
     steps: int
-    baseline: float
+    baseline: float | None
     generator: bytes
 
 
@@ -39,11 +39,11 @@ class StepReport:
     state: ControllerState
 
 
-def first_state(seed: int, controller: int) -> ControllerState:
+def first_state(seed: int, controller: int, baseline: float | None) -> ControllerState:
     """The first draws what the one controller of a training without others draws."""
     own = seed if controller == 0 else int(np.random.SeedSequence([seed, controller]).generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(own % 2**63)
-    return ControllerState(steps=0, baseline=FAILING_SIGNAL, generator=generator.get_state().numpy().tobytes())
+    return ControllerState(steps=0, baseline=baseline, generator=generator.get_state().numpy().tobytes())
 
 
 class Controller:
@@ -56,13 +56,15 @@ class Controller:
         self._number, self._method, self._task, self._reference = number, method, task, reference
         self._policy, self._generator = seeded(lambda: method.policy_of(task), task.seed)
         self._learner = BaselineGradient(
-            self._policy, start=FAILING_SIGNAL, decay=method.baseline_decay, cut_off=method.cut_off
+            self._policy, start=method.first_baseline, decay=method.baseline_decay, cut_off=method.cut_off
         )
         self._workers, self._own = workers, Worker(task.problem, task.units)
 
     def step(self, snapshot: Snapshot, state: ControllerState, count: int) -> tuple[Gradient, StepReport]:
         """count: of placements; where these are fewer than the samples of a step, nothing is learned."""
         self._take(snapshot, state)
+        tried = state.steps * self._method.samples * self._method.controllers
+        self._policy.shared_noise = falling_noise(self._method.shared_noise, tried)
         actions = self._policy.sample(self._method.samples, self._generator)
         devices = actions.numpy()[:count]
         trials = self._trials(devices, state.steps)

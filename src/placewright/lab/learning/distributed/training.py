@@ -88,7 +88,9 @@ class Training:
         self.server = self._fresh_server()
         actors.wait_for_start()
         if kept is None:
-            states = tuple(first_state(task.seed, number) for number in range(method.controllers))
+            states = tuple(
+                first_state(task.seed, number, method.first_baseline) for number in range(method.controllers)
+            )
             kept = Kept(server=actors.get(self.server.ask("state")), controllers=states)
         self._evaluations, self._best = kept.evaluations, kept.best
         self._left = max(0, task.evaluations - kept.evaluations)

@@ -16,6 +16,7 @@ class GraphPolicy:
 
     def __init__(self, network: GdpNetwork, observation: Observation) -> None:
         self.network, self.observation = network, observation
+        self.shared_noise = network.shared_noise
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         return self.sample_beside_greedy(count, generator)[1:]
@@ -24,7 +25,7 @@ class GraphPolicy:
         """The likeliest placement, then so many that are drawn. [1 + count, units]"""
         with torch.no_grad():
             logits = self.network(self.observation)
-        devices = drawn(logits, self.observation, self.network.shared_noise, count, generator)
+        devices = drawn(logits, self.observation, self.shared_noise, count, generator)
         return torch.cat([logits.argmax(1)[None], devices])
 
     def evaluate(self, actions: Tensor) -> Likelihood:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
-from placewright.lab.learning.placers.placer import Proposals, Task, Trying
+from placewright.lab.learning.placers.placer import Proposals, Task, Trying, falling_noise
 from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
 from placewright.problem.objective import StopReason
 from placewright.support.errors import InputError
@@ -39,12 +40,13 @@ class ColocRl(ColocRlSettings):
         learner = MovingBaseline(
             policy,
             learning_rate=self.learning_rate,
-            start=FAILING_SIGNAL,
+            start=self.first_baseline,
             decay=self.baseline_decay,
             cut_off=self.cut_off,
             max_grad_norm=self.max_grad_norm,
         )
-        while True:
+        for step in count():
+            policy.shared_noise = falling_noise(self.shared_noise, step * self.samples)
             actions = policy.sample(self.samples, generator)
             trials = yield actions.numpy()
             log_probability = policy.evaluate(actions).log_probability.sum(1)
@@ -52,4 +54,6 @@ class ColocRl(ColocRlSettings):
 
 
 #: Sizes that the paper leaves open are those of the published code of its successor.
-COLOCRL_PAPER = ColocRl(name="colocrl-paper", hidden=512, kind_width=32, cut_off=5000, shared_noise=0.0)
+COLOCRL_PAPER = ColocRl(
+    name="colocrl-paper", hidden=512, kind_width=32, first_baseline=FAILING_SIGNAL, cut_off=5000, shared_noise=0.0
+)

@@ -19,8 +19,10 @@ class ColocRlSettings(LearnedPlacer):
     """Settings of ColocRL.
 
     samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
-    baseline_decay, cut_off: as in MovingBaseline, whose baseline starts at the failing signal. shared_noise: moves what
-    is drawn, and what is learned from is its likelihood without; 0 draws each group apart, as in the paper.
+    first_baseline, baseline_decay, cut_off: as in MovingBaseline; the paper begins at the failing signal, which costs
+    the first forty steps. shared_noise: moves what is drawn, less and less over the
+    first 2,400 whatever the budget, as a checkpoint may go on under another, and what is learned from is
+    its likelihood without; 0 draws each group apart, as in the paper.
 
     controllers: that draw and measure, each with a baseline of its own, and share a parameter server. updates: how its
     weights change, by each gradient as it comes (asynchronous), by the mean of all controllers' (synchronous), or one
@@ -35,6 +37,7 @@ class ColocRlSettings(LearnedPlacer):
     kind_width: int = 16
     learning_rate: float = 1e-3
     max_grad_norm: float = 1.0
+    first_baseline: float | None = None
     baseline_decay: float = 0.9
     cut_off: int = 200
     shared_noise: float = 3.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration, NetworkSettings
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, falling_noise
 from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
 from placewright.problem import Problem
 from placewright.search.run.result import Result
@@ -25,8 +25,9 @@ class Gdp(LearnedPlacer):
 
     samples: placements of one step; one more is the likeliest, from which nothing is learned. baseline: what a
     placement is compared with, those of its step in their standard deviations, or all tried before, as in the paper.
-    entropy: what a nat is worth, falling to nothing over `placements`. shared_noise: moves what is drawn, and what is
-    learned from is its likelihood without; as in GdpConfiguration. The other numbers are as in `Ppo`.
+    entropy: what a nat is worth, falling to nothing over `placements`. shared_noise: moves what is drawn, less and less
+    over the run, and what is learned from is its likelihood without; as in GdpConfiguration. The other numbers are as
+    in `Ppo`.
     """
 
     name: str = "gdp"
@@ -112,9 +113,11 @@ class Gdp(LearnedPlacer):
         )
         before = list[NDArray[np.float64]]()
         while True:
+            tried = len(before) * self.samples
+            policy.shared_noise = falling_noise(network.shared_noise, tried, task.evaluations)
             devices = policy.sample_beside_greedy(self.samples, generator)
             trials = yield devices.numpy()
-            ppo.entropy = self.entropy * max(0.0, 1 - len(before) * self.samples / self.placements)
+            ppo.entropy = self.entropy * max(0.0, 1 - tried / self.placements)
             before.append(trials.cost[1:])
             ppo.step([Rollout(policy=policy, actions=devices[1:], advantage=self._advantage(before))])
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, Trials
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes, falling_noise
 from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
 from placewright.support.errors import InputError
 
@@ -33,7 +33,8 @@ class Hdp(LearnedPlacer):
     groups_per_device for each device where that is not 0. kind_width: of the embedding of an op's kind; grouper_hidden:
     of the grouper's one layer, rectified or linear; hidden: of the LSTMs. temperature, bound: of the logits of devices,
     as in SequenceNetwork. logit_noise: of what is drawn at the first noisy_steps, over the root mean square of logits.
-    shared_noise: of all that is drawn, the same for ops that exchange tensors (shared_noise.py). baseline: what a
+    shared_noise: of all that is drawn at first, the same for ops that exchange tensors (shared_noise.py); it falls over
+    the run. baseline: what a
     placement is compared with, those of its step in their standard deviations, or a moving average; first_baseline,
     baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is worth, with the
     former.
@@ -87,6 +88,8 @@ class Hdp(LearnedPlacer):
         for step in count():
             if step and step % LIKELIEST_EVERY == 0:
                 yield policy.devices(policy.likeliest(), task.units.allowed)
+            tried = step * self.groupings * self.samples
+            policy.shared_noise = falling_noise(self.shared_noise, tried, task.evaluations)
             noise = self.logit_noise if step < self.noisy_steps else 0.0
             actions = policy.sample(self.groupings, generator, noise)
             learn(actions, (yield policy.devices(actions, task.units.allowed)))

@@ -24,6 +24,10 @@ from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
+#: Evaluations over which noise falls, where the budget has more.
+PLANNED = 2400
+#: Of the noise at first, what is left at the end: without any, a learner would draw one placement for ever.
+LAST_NOISE = 0.1
 #: Yields devices, [count, num units], and is sent what they cost.
 Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
 
@@ -76,6 +80,7 @@ class LearnedPlacer(ABC):
         reason = self._learn(problem, trying, run)
         settings = replace(self, time_of=None).settings  # which is no value to be written down
         settings["environment"] = "simulated" if environment.is_simulated else "measured"
+        settings["mean_drawn_costs"] = trying.mean_drawn_costs
         solution = None if environment.is_simulated else trying.solution  # not the one that simulates best
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
 
@@ -111,6 +116,12 @@ def check_sizes(samples: int, hidden: int) -> None:
         raise InputError(f"hidden is {hidden}; it must be even, since the encoder reads in both directions")
 
 
+def falling_noise(at_first: float, tried: int, evaluations: int = UNLIMITED) -> float:
+    """The deviation of shared noise after so many placements: it falls evenly over the evaluations of a run, since what
+    a learner has learned is hidden behind it."""
+    return at_first * max(LAST_NOISE, 1 - tried / min(evaluations, PLANNED))
+
+
 def check_noise(shared_noise: float) -> None:
     """Raises InputError where it is no deviation of noise that neighbours share."""
     if not 0 <= shared_noise < math.inf:
@@ -128,6 +139,7 @@ class Trying:
     def __init__(self, name: str, environment: FirstComeEnvironment, run: SearchRun) -> None:
         self._name, self.environment, self._run = name, environment, run
         self._best: tuple[int, int, int] | None = None
+        self._drawn = list[float]()
 
     def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
         """Of as many of them as the budget has left, at least one."""
@@ -137,7 +149,9 @@ class Trying:
         return trials
 
     def take(self, placements: NDArray[np.int32], trials: Trials, found_by: str, evaluations: int) -> None:
-        """What was measured, whoever did it; evaluations: what it took."""
+        """What was measured, whoever did it; evaluations: what it took. What has no name was drawn by a learner."""
+        if not found_by:
+            self._drawn.append(float(trials.cost.mean()))
         best = trials.best()
         if self._best is None or trials.fitness(best) < self._best:
             self._best = trials.fitness(best)
@@ -150,6 +164,12 @@ class Trying:
             self._run.spend(evaluations)
         else:
             self._run.report(self._name, self._best[1], self._best[0], evaluations=evaluations)
+
+    @property
+    def mean_drawn_costs(self) -> list[float]:
+        """Of what the learner drew, in order, a mean for each tenth of its steps: one that learns pushes them down."""
+        parts = np.array_split(self._drawn, min(10, len(self._drawn))) if self._drawn else []
+        return [round(float(part.mean()), 4) for part in parts]
 
     def reason_to_stop(self) -> StopReason | None:
         assert self._best is not None

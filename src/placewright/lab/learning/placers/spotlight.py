@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, check_noise, check_sizes
+from placewright.lab.learning.placers.placer import (
+    LearnedPlacer,
+    Proposals,
+    Task,
+    check_noise,
+    check_sizes,
+    falling_noise,
+)
 from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
 
 
@@ -53,7 +61,8 @@ class Spotlight(LearnedPlacer):
             entropy=self.entropy,
             max_grad_norm=self.max_grad_norm,
         )
-        while True:
+        for step in count():
+            policy.shared_noise = falling_noise(self.shared_noise, step * self.samples, task.evaluations)
             actions = policy.sample(self.samples, generator)
             trials = yield actions.numpy()
             learner.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(trials.cost))])

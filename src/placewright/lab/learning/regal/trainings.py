@@ -116,9 +116,12 @@ def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
 
 
 def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
-    """The network and rewards of the paper, with four samples of each graph that are compared with one another and a
-    learning rate ten times as high, which a thirtieth of the steps suffices for (docs/lab/policies.md). Real networks
-    are sized for two cores: the largest are left out, and copies come again, since what is made of each is kept."""
+    """The network and rewards of the paper, with states centred over the graph, four samples of each graph that are
+    compared with one another and a learning rate ten times as high, which a thirtieth of the steps suffices for
+    (docs/lab/policies.md). Real networks are sized for two cores: the largest are left out, and copies come again,
+    since what is made of each is kept."""
+    if not policy.with_affinities:
+        policy = replace(policy, normalisation="graph")
     training = RegalTraining(
         policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
     )
@@ -168,4 +171,5 @@ TRAININGS: dict[str, RegalTraining] = {
         for name, training in _THE_PAPERS.items()
         if "zoo" in name
     },
+    **{f"{name}-200-ops": replace(_OURS[name], max_ops=200) for name in ("runtime-zoo", "peak-memory-zoo")},
 }
