@@ -31,8 +31,8 @@ pytest.importorskip("torch", reason="learners have networks")
 
 def two_chains() -> Problem:
     """Eight ops of 10 ns each, whose tensors take 50 ns from device to device. One device takes 160 ns, a chain each
-    80, so the least cost is the root of a half. The kinds of ops tell the chains apart: GDP's network gives equal ops
-    equal devices."""
+    80, so the least cost is the root of a half. The kinds of ops tell the chains apart, too: by their places alone GDP
+    takes longer."""
     ops = {f"{chain}{i}": (f"{chain}{i - 1}" if i else "", 500_000) for chain in "ab" for i in range(8)}
     graph = graph_of(ops)
     kinds = [replace(op, kind="matmul") if op.name.startswith("a") else op for op in graph.ops]
