@@ -164,6 +164,53 @@ def test_first_runs_are_in_another_order_where_that_costs_less() -> None:
     assert kept.step_time_ns == once + 1 + 10 + 10
 
 
+def test_ops_of_a_plan_in_another_order_are_explained_with_and_without_reruns() -> None:
+    for limit in (160, 1000):
+        plan = placewright.plan(interleaved(), ONE_DEVICE, memory_limit=limit, objective="peak-memory", solver="dfs")
+        assert [op.name for op in plan.ops if "@" not in op.name] != [op.name for op in interleaved().ops]
+        for op in plan.ops:
+            assert plan.explain_op(op.name, interleaved()).facts
+
+
+def launched() -> Graph:
+    """x and big; ten ops one after the other; long reads big, and y reads long, x and the last of the ten. The host
+    launches each op in 10 ns: behind the ten, long waits for its launch; before them, theirs are hidden by long."""
+    names = ["x", "big", *(f"c{step}" for step in range(10)), "long", "y"]
+    sizes = [500, 1000, *[300] * 10, 1, 1]
+    reads: list[tuple[int, ...]] = [(), (0,), (), *((step + 2,) for step in range(9)), (1,), (0, 11, 12)]
+    return Graph(
+        name="launched",
+        ops=tuple(
+            Op(name=name, kind="elementwise", inputs=inputs, outputs=(place,), time_ns=200 if name == "long" else 1)
+            for place, (name, inputs) in enumerate(zip(names, reads, strict=True))
+        ),
+        tensors=tuple(Tensor(name=f"{name}:0", size_bytes=size) for name, size in zip(names, sizes, strict=True)),
+    )
+
+
+def test_an_order_whose_launches_cost_less_is_chosen_and_no_bound_is_claimed_above_it() -> None:
+    device = replace(ONE_DEVICE.devices[0], launch_overhead_ns=10, launches_itself=False)
+    machine = replace(ONE_DEVICE, launch="host-thread", devices=(device,))
+    plan = placewright.plan(launched(), machine, memory_limit=1500)
+    captured = placewright.plan(launched(), machine, solver="input-order")
+    assert plan.reruns
+    assert plan.step_time_ns < captured.step_time_ns
+    assert plan.extra_time is not None
+    assert plan.extra_time < 0
+    # Every op and x again take less than the captured order with its launches, so nothing is proven beyond that.
+    assert plan.least_extra_time is None
+    for point in placewright.frontier(launched(), machine).facts.points:
+        assert point.least_time_ns <= point.step_time_ns
+        assert point.least_extra_time <= point.extra_time
+
+
+def test_where_nothing_fits_at_a_price_the_bound_is_that_of_reruns() -> None:
+    graph = training_step(2534541014, 2)
+    for limit in (74, 60, 90):
+        plan = placewright.plan(graph, ONE_DEVICE, objective="peak-memory", max_slowdown=0.1, memory_limit=limit)
+        assert not plan.check(graph).facts.problems
+
+
 def test_the_example_of_the_semantics_is_what_is_planned() -> None:
     page = (Path(__file__).parents[2] / "docs/semantics.md").read_text()
     table = page.split("| run | time | reads | makes | held while it runs | bytes |\n|---|---|---|---|---|---|\n")[1]

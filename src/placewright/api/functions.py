@@ -36,7 +36,7 @@ from placewright.rematerialization.several_devices import (
     rematerialize_on_several,
     roomier,
 )
-from placewright.rematerialization.solve import least_memory, ops_of, rematerialize, rerun_evaluations
+from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
@@ -192,6 +192,8 @@ def plan(
     rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
         again = least_memory(problem, rerun(), slowdown, keep, host, orders)
+        if again is None and result.metrics.bytes_over_limit:
+            again = Rematerialized(problem=problem, result=result, reruns=())  # for the bound of ops that run again
     elif may_run_again and several and (result.metrics.bytes_over_limit or limits_cost_time(problem, result)):
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
         solutions = [result.solution]

@@ -39,8 +39,6 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
 
 def planned_graph(plan: Plan, graph: Graph) -> Graph:
     """The graph as it is planned: with the plan's reruns and moves as ops. Raises InputError as `rewritten` does."""
-    if not plan.reruns and not plan.moves:
-        return graph
     return rewritten(graph, plan.reruns, plan.moves, plan.device_of).graph
 
 

@@ -310,14 +310,14 @@ class Plan:
 
     @property
     def least_extra_time(self) -> float | None:
-        """What every plan within the limits costs at least, as a share like `extra_time`; None where nothing is proven.
+        """What every plan within the limits costs at least, as a share like `extra_time`.
 
-        It is 0 where the bound is not above the time of the captured order.
+        None where nothing is proven, as where the bound is below the time of the captured order.
         """
         if self.objective != "step-time" or self.metrics.bytes_over_limit:
             return None
         least = self._beyond_captured(self.lower_bound)
-        return None if least is None else max(0.0, least)
+        return None if least is None or least < 0 else least
 
     def _beyond_captured(self, time_ns: int) -> float | None:
         captured = self.one_device

@@ -98,8 +98,11 @@ def rewritten(
     A move is an op on the host that reads the tensor, one on the device that waits for it and holds the tensor until
     then, and one on the host for each return, which waits for the run before it on that device and makes the tensor
     anew for readers there.
-    Raises InputError naming the rerun or move whose op, tensor or place does not exist.
+    Without any it is the graph as it is. Raises InputError naming the rerun or move whose op, tensor or place does not
+    exist.
     """
+    if not reruns and not moves:
+        return Rewritten(graph=graph, op_of=tuple(range(len(graph.ops))), tensor_of=tuple(range(len(graph.tensors))))
     return _Rewriting(graph, reruns, moves, device_of or {}).done()
 
 

@@ -66,34 +66,42 @@ def rematerialize(
     few evaluations are left to share, which go to the last of them.
     """
     given = np.arange(problem.core.num_ops, dtype=np.int32)
-    distinct = {order.tobytes(): order for order in (given, *orders)}
-    starts = [problem if order is given else in_other_order(problem, order) for order in distinct.values()]
+    starts = list({order.tobytes(): order for order in (given, *orders)}.values())
     if run.evaluations_left < _LEAST_SHARED * len(starts):
         starts = starts[-1:]
     found: list[_Searched] = []
-    for number, start in enumerate(starts if len(starts) > 1 else ()):
+    for number, order in enumerate(starts if len(starts) > 1 else ()):
         if not found or run.reason_to_stop() is None:
-            found.append(_Searched(start, run.part(_SHARE / (1 - number * _SHARE)), keep, host))
+            found.append(_Searched(problem, order, run.part(_SHARE / (1 - number * _SHARE)), keep, host))
     if not found or run.reason_to_stop() is None:
-        start = min(found, key=_Searched.fitness).problem if found else starts[0]
-        found.append(_Searched(start, run.part() if found else run, keep, host))
+        order = min(found, key=_Searched.fitness).order if found else starts[0]
+        found.append(_Searched(problem, order, run.part() if found else run, keep, host))
     best = min(found, key=_Searched.fitness)
-    reruns, moves = records_of(best.searched, best.search.best(), best.weights)
-    again = with_reruns(best.problem, reruns, moves, host)
-    result = run.result(again, NAME, in_order(again), stopped_because=found[-1].reason)
-    return Rematerialized(problem=again, result=result, reruns=reruns, moves=moves)
+    result = run.result(best.again, NAME, best.solution, stopped_because=found[-1].reason)
+    return Rematerialized(problem=best.again, result=result, reruns=best.reruns, moves=best.moves)
 
 
 class _Searched:
-    """A search that has ended. problem: first runs are in the order of its graph. reason: why it ended."""
+    """A search that has ended. order: of first runs. reason: why it ended. again, solution: of what it found."""
 
-    def __init__(self, problem: Problem, run: SearchRun, keep: Sequence[str], host: HostMemory | None) -> None:
-        self.problem = problem
-        self.search, self.searched, self.weights = core_search(problem, run.seed, keep, host)
-        self.reason = drive(run, self.search, NAME)
+    def __init__(
+        self, problem: Problem, order: NDArray[np.int32], run: SearchRun, keep: Sequence[str], host: HostMemory | None
+    ) -> None:
+        self.order = order
+        is_given = bool((order == np.arange(len(order))).all())
+        ordered = problem if is_given else in_other_order(problem, order)
+        search, searched, weights = core_search(ordered, run.seed, keep, host)
+        self.reason = drive(run, search, NAME)
+        self.reruns, self.moves = records_of(searched, search.best(), weights)
+        if self.reruns or self.moves:
+            self.again = with_reruns(ordered, self.reruns, self.moves, host)
+            self.solution = in_order(self.again)
+        else:
+            self.again, self.solution = with_reruns(problem, host=host), _once(order)
 
-    def fitness(self) -> tuple[int, int]:
-        return self.search.best_bytes_over_limit, self.search.best_objective
+    def fitness(self) -> tuple[int, int, int]:
+        """By the simulation, in which a host may launch ops: the search leaves that out."""
+        return measure(self.again, self.solution).fitness("step-time")
 
 
 def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
@@ -115,8 +123,12 @@ def order_of_least_memory(problem: Problem) -> NDArray[np.int32]:
 
 def peak_in_order(problem: Problem, ops: NDArray[np.int32]) -> int:
     """In bytes, of one device that runs each op once."""
-    steps = np.stack([ops, np.full_like(ops, -1)], axis=1)
-    return measure(problem, Solution(device_of=np.zeros_like(ops), order=steps)).peak_memory_bytes
+    return measure(problem, _once(ops)).peak_memory_bytes
+
+
+def _once(ops: NDArray[np.int32]) -> Solution:
+    """All on the first device in an order."""
+    return Solution(device_of=np.zeros_like(ops), order=np.stack([ops, np.full_like(ops, -1)], axis=1))
 
 
 def ops_of(order: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -208,7 +220,7 @@ def least_memory(
         return None
     limits = (*problem.memory_limits_bytes, *best.problem.memory_limits_bytes[1:])
     again = replace(best.problem, objective=problem.objective, memory_limits_bytes=limits)
-    result = run.result(again, NAME, in_order(again), stopped_because="evaluations")
+    result = run.result(again, NAME, best.result.solution, stopped_because="evaluations")
     return Rematerialized(problem=again, result=result, reruns=best.reruns, moves=best.moves)
 
 

@@ -26,8 +26,7 @@ def reason_to_stop(lines: Sequence[Line]) -> str | None:
     if len(last) < LINES:
         return None
     if all(line.get("logit_rms", 0.0) > MOST_LOGIT_RMS for line in last):
-        state, logit = (last[-1].get(name, 0.0) for name in ("state_rms", "logit_rms"))
-        return f"its states and logits have grown to {state:.3g} and {logit:.3g} in the root mean square"
+        return f"its logits have grown to {last[-1]['logit_rms']:.3g} in the root mean square"
     decided = DECIDED_ENTROPY * facts[0]["entropy"]
     if all(line["entropy"] < decided and is_constant(line) for line in last):
         return f"it decides alike for every op: their decisions differ by {last[-1]['variation']:.2g} of 1"
