@@ -220,8 +220,9 @@ def test_nothing_says_optimal_or_gap_of_a_plan_that_does_not_fit(
 
 def test_json_says_per_device_what_is_missing(placewright: Placewright, model: Path) -> None:
     outcome = not_fitting(placewright, model, "--json")
-    devices = json.loads(outcome.out)["devices"]
+    *devices, host = json.loads(outcome.out)["devices"]
     assert outcome.code == 3
+    assert (host["name"], host["available_bytes"], host["missing_bytes"]) == ("host", None, 0)
     assert [device["available_bytes"] for device in devices] == [3 * 2**19, 3 * 2**19]
     assert all(d["missing_bytes"] == max(0, d["needed_bytes"] - d["available_bytes"]) for d in devices)
     assert max(device["missing_bytes"] for device in devices) >= 2**19

@@ -440,3 +440,10 @@ def test_a_plan_that_fits_by_another_placement_alone_has_the_bound_of_ops_that_r
         "tensors alive together spread over all devices",
     )
     assert checked(plan, problem) == []
+
+
+def test_where_no_evaluation_is_left_for_a_device_the_nearest_plan_is_given() -> None:
+    """Far below what one op needs there is one evaluation for all devices."""
+    plan = placewright.plan("example:inception-v3-train", "2xh100", memory_limit="100MiB")
+    assert plan.status == "infeasible"
+    assert plan.stopped_because == "infeasible"

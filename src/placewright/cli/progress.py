@@ -43,9 +43,11 @@ def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
 
 
 def announce_effort(solver: str, time_limit: str | None) -> None:
-    """Says on stderr that a solver will take long where nothing limits its time, and what can be done."""
-    from placewright.methods.table import METHODS
+    """Says on stderr that a solver will take long where nothing limits its time, and what can be done. Raises
+    InputError where there is no such solver."""
+    from placewright.methods.table import METHODS, find_method
 
+    find_method(solver)
     effort = getattr(METHODS.get(solver), "effort", None)
     if effort is not None and time_limit is None and not is_quiet():
         took = f"some {effort:.0f} s, more on a busy machine or a large graph"

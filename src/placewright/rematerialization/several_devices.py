@@ -357,7 +357,7 @@ class _Part:
             told.append((each, own_bits, -1))
         returned = {tensor for each, own_bits, tensor in told if each < 0 and own_bits}
         told = [each for each in told if each[0] >= 0 or each[2] in returned]
-        ops, given, tensors = zip(*told, strict=True)
+        ops, given, tensors = (list(column) for column in zip(*told, strict=True)) if told else ([], [], [])
         return np.array(ops, np.int32), np.array(given, np.uint64), np.array(tensors, np.int32)
 
     def _steps(self, whole: _Whole, device_of: Int32) -> Iterator[tuple[int, int, int]]:
