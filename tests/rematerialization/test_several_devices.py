@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_steps import ONE_DEVICE, training_step
 
+import placewright
 from placewright.analysis.outcome import limit_words
 from placewright.analysis.rerun_explanation import explain_reruns
 from placewright.graph import Graph, Op, Tensor, ops_in_order, reordered
