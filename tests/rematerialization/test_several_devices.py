@@ -226,18 +226,24 @@ def every_set_of_two(problem: Problem, device_of: Sequence[int]) -> Iterator[tup
     return chain((), ((one,) for one in pairs), (two for two in combinations(pairs, 2) if two[0].op != two[1].op))
 
 
-@pytest.mark.parametrize("seed", [1, 3, 6, 10])
-def test_no_two_runs_are_better(seed: int) -> None:
-    # All sets of two reruns on a placement in layers; more may be found, but nothing slower.
+def pinned_in_layers(seed: int) -> tuple[Problem, dict[str, int]]:
+    """A training step on two devices, pinned to a placement in layers, with limits below its peak; the device of each
+    op by name, in the order of the scheduled ops."""
     problem = on_machine(training_step(seed, 4), devices(2, Link(bandwidth_bytes_per_s=10e9, latency_ns=0)))
     names = [problem.graph.ops[op].name for op in problem.lowered.graph_op]
     placed = next(iter(ContiguousSplit().candidates(problem)))
     on = dict(zip(names, placed.device_of.tolist(), strict=True))
     peak = max(measure(problem, in_order(problem, placed.device_of)).peak_bytes)
     pins = tuple((name, f"cpu{device}") for name, device in on.items())
-    limited = replace(problem, memory_limits_bytes=(int(0.85 * peak),) * 2, constraints=Constraints(pins=pins))
+    return replace(problem, memory_limits_bytes=(int(0.85 * peak),) * 2, constraints=Constraints(pins=pins)), on
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 10])
+def test_no_two_runs_are_better(seed: int) -> None:
+    # All sets of two reruns on a placement in layers; more may be found, but nothing slower.
+    limited, on = pinned_in_layers(seed)
     best = None
-    for reruns in every_set_of_two(problem, placed.device_of.tolist()):
+    for reruns in every_set_of_two(limited, list(on.values())):
         again = with_reruns(limited, reruns, device_of=on)
         where = on | {rerun.name: on[rerun.op] for rerun in reruns}
         runs = [where[again.graph.ops[run].name] for run in again.lowered.graph_op]
@@ -405,18 +411,12 @@ def every_move(problem: Problem, device_of: Sequence[int]) -> Iterator[Move]:
 @pytest.mark.parametrize("seed", [1, 3, 6, 10])
 def test_no_move_is_better(seed: int) -> None:
     # Every move of one tensor on a placement in layers; more may be found, but nothing slower.
-    problem = on_machine(training_step(seed, 4), devices(2, Link(bandwidth_bytes_per_s=10e9, latency_ns=0)))
-    names = [problem.graph.ops[op].name for op in problem.lowered.graph_op]
-    placed = next(iter(ContiguousSplit().candidates(problem)))
-    on = dict(zip(names, placed.device_of.tolist(), strict=True))
-    peak = max(measure(problem, in_order(problem, placed.device_of)).peak_bytes)
-    pins = tuple((name, f"cpu{device}") for name, device in on.items())
-    limited = replace(problem, memory_limits_bytes=(int(0.85 * peak),) * 2, constraints=Constraints(pins=pins))
+    limited, on = pinned_in_layers(seed)
     host = host_of(2, there=3e9, back=3e9)
     plan = planned(limited, evaluations=200, keep=("recompute:*",), host=host)
     # In the order of the plan: the host works off in it what leaves and comes back.
-    order = ops_in_order(problem.graph, [op.name for op in plan.ops if op.name in on])
-    in_turn = replace(limited, graph=reordered(problem.graph, order), time_ns=problem.time_ns[order])
+    order = ops_in_order(limited.graph, [op.name for op in plan.ops if op.name in on])
+    in_turn = replace(limited, graph=reordered(limited.graph, order), time_ns=limited.time_ns[order])
     scheduled = [in_turn.graph.ops[op].name for op in in_turn.lowered.graph_op]
     times = []
     for move in every_move(in_turn, [on[name] for name in scheduled]):

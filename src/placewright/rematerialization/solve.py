@@ -62,8 +62,8 @@ def rematerialize(
     """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
 
     problem: of one device. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
-    orders: of the scheduled ops, int32 [num scheduled ops] each, for first runs; besides that of the graph, unless too
-    few evaluations are left to share, which go to the last of them.
+    orders: of first runs, int32 [num scheduled ops] each, that are tried beside the graph's. Where few evaluations are
+    left, all go to the last of them.
     """
     given = np.arange(problem.core.num_ops, dtype=np.int32)
     starts = list({order.tobytes(): order for order in (given, *orders)}.values())

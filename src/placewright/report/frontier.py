@@ -60,7 +60,7 @@ def _heading(found: Frontier) -> Markup:
 def _figures(found: Frontier) -> Markup:
     smallest, fastest = found.points[0], format_time_ns(found.step_time_ns)
     share = f"{smallest.share:.0%} of the peak with everything kept"
-    proven = f", at least {smallest.least_extra_time:.1%} (proven)" if smallest.least_extra_time else ""
+    proven = f", at least {smallest.least_extra_time:.1%} (proven)" if smallest.least_extra_time > 0 else ""
     slower = f"{smallest.extra_time:.1%} more time{proven}"
     needs = f"'{found.least_possible_op}' needs that much while it runs, whatever runs again."
     shown = [
