@@ -29,6 +29,7 @@ from placewright.problem import Problem
 from placewright.problem.running_again import again_before, may_run_again
 from placewright.rematerialization.reruns import Rerun, rewritten
 from placewright.rematerialization.solve import least_memory, rematerialize
+from placewright.report.frontier import frontier_html
 from placewright.search.constructive.one_device import ORDERS, OneDeviceOrder
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -199,9 +200,13 @@ def test_an_order_whose_launches_cost_less_is_chosen_and_no_bound_is_claimed_abo
     assert plan.extra_time < 0
     # Every op and x again take less than the captured order with its launches, so nothing is proven beyond that.
     assert plan.least_extra_time is None
-    for point in placewright.frontier(launched(), machine).facts.points:
+    found = placewright.frontier(launched(), machine).facts
+    for point in found.points:
         assert point.least_time_ns <= point.step_time_ns
         assert point.least_extra_time <= point.extra_time
+    # The chart holds the bound as well: no place is below the axis.
+    lowest = max(float(place.split(",")[1]) for place in re.findall(r"[\d.]+,[\d.]+", frontier_html(found)))
+    assert lowest <= max(map(float, re.findall(r'y1="([\d.]+)"', frontier_html(found))))
 
 
 def test_where_nothing_fits_at_a_price_the_bound_is_that_of_reruns() -> None:

@@ -76,6 +76,7 @@ class _Scale:
 
     def __init__(self, found: Frontier) -> None:
         times = [point.step_time_ns for point in found.points] + [rival.step_time_ns for rival in found.rivals]
+        times += [point.least_time_ns for point in found.points]
         self.low, high = min(found.step_time_ns, *times), max(times)
         self.high = max(high, self.low + 1) + max(1, (high - self.low) // 20)
         self.most = max(found.peak_bytes, *(rival.peak_bytes for rival in found.rivals), 1)
