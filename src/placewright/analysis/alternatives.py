@@ -23,10 +23,10 @@ class TrainingSetup:
         Whether that is by `torch.autocast`: parameters, gradients and the optimizer keep their dtype.
     optimizer
         "Adam", "8-bit Adam", "SGD" or "SGD with momentum".
-    recompute
-        Whether ops run again, as a plan within the limit says.
+    planned
+        Whether a plan for the limit runs each pass: with ops that run again, or each op once in another order.
     num_reruns
-        How many, in one pass.
+        How many ops run again, in one pass.
     device
         Its kind; where several of the machine have the same, its name.
     limit_bytes
@@ -56,7 +56,7 @@ class TrainingSetup:
     dtype: str
     autocast: bool
     optimizer: str
-    recompute: bool
+    planned: bool
     num_reruns: int
     device: str
     limit_bytes: int
@@ -76,17 +76,18 @@ class TrainingSetup:
         return f"{self.batch}" if self.accumulation == 1 else f"{self.batch} x {self.accumulation}"
 
     @property
-    def batch_and_reruns(self) -> str:
-        """The batch, and whether ops run again."""
-        return f"batch {self.batch_words}, recompute" if self.recompute else f"batch {self.batch_words}"
+    def batch_and_plan(self) -> str:
+        """The batch, and what a plan makes of a pass."""
+        return ", ".join([f"batch {self.batch_words}", *self._planned_words()])
 
     @property
     def words(self) -> str:
         """What it is, in one line."""
         cast = f"{self.dtype} autocast" if self.autocast else self.dtype
-        return ", ".join(
-            [f"batch {self.batch_words}", cast, self.optimizer, *(["recompute"] if self.recompute else [])]
-        )
+        return ", ".join([f"batch {self.batch_words}", cast, self.optimizer, *self._planned_words()])
+
+    def _planned_words(self) -> list[str]:
+        return ["recompute" if self.num_reruns else "in another order"] if self.planned else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ def ranked(setups: list[TrainingSetup]) -> tuple[TrainingSetup, ...]:
     def key(setup: TrainingSetup) -> tuple[float, ...]:
         size = float(setup.peak_bytes)
         first = setup.time_per_sample_ns if setup.fits else size - setup.limit_bytes
-        return (not setup.fits, first, setup.accumulation, setup.recompute, size)
+        return (not setup.fits, first, setup.accumulation, setup.planned, size)
 
     return tuple(sorted(setups, key=key))
 
@@ -169,7 +170,7 @@ def unchanged(found: Alternatives) -> TrainingSetup | None:
 def unchanged_words(found: Alternatives, setup: TrainingSetup) -> str:
     """That one, in one line."""
     time = format_time_ns(round(setup.time_per_sample_ns))
-    return f"with {setup.optimizer} in {setup.dtype}: {setup.batch_and_reruns}{_where(found, setup)}: {time} a sample"
+    return f"with {setup.optimizer} in {setup.dtype}: {setup.batch_and_plan}{_where(found, setup)}: {time} a sample"
 
 
 def about_words(found: Alternatives) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from placewright.analysis.alternatives import Alternatives, TrainingSetup, ranked
 from placewright.analysis.basis import basis_words
 from placewright.api.arguments import budget, globs, whole_number
@@ -35,7 +37,15 @@ from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.proofs import some_may_run_again
 from placewright.rematerialization.reruns import Rerun
-from placewright.rematerialization.solve import in_order, rematerialize, rerun_evaluations, with_reruns
+from placewright.rematerialization.solve import (
+    in_order,
+    in_other_order,
+    ops_of,
+    order_of_least_memory,
+    rematerialize,
+    rerun_evaluations,
+    with_reruns,
+)
 from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
@@ -330,15 +340,16 @@ class _Search:
         problem = self._problem(training_step(way.passes, optimizer, way.accumulation), way)
         if self.sources is None and problem.time_origin is not None:
             self.sources = count_sources(problem.time_origin)
-        plain = _setup(way, optimizer, problem, ())
+        plain = _setup(way, optimizer, problem)
         self.setups.append(plain)
-        if not plain.fits and (again := self._recomputed(way, optimizer)) is not None:
-            self.setups.append(again)
+        if not plain.fits and (planned := self._planned(way, optimizer)) is not None:
+            self.setups.append(planned)
 
-    def _recomputed(self, way: _Way, optimizer: StepOptimizer) -> TrainingSetup | None:
-        """The step with ops that run again.
+    def _planned(self, way: _Way, optimizer: StepOptimizer) -> TrainingSetup | None:
+        """The step with ops that run again or, if it has one pass, in another order.
 
-        None where nothing may run again, or the least that is needed is proven to be too much.
+        None where nothing may run again, the search finds nothing to do, or the least that is needed is proven to be
+        too much. Several passes keep their order: what the last one does to the optimizer, the others do not.
         """
         several = way.accumulation > 1
         graph = last_pass(way.passes, optimizer) if several else training_step(way.passes, optimizer)
@@ -352,12 +363,17 @@ class _Search:
             on_progress=self.on_progress,
             interrupted=self.interrupted,
         )
-        reruns = rematerialize(one, run, self.keep).reruns
         if several:
-            whole = training_step(way.passes, optimizer, way.accumulation)
-            reruns = tuple(_in_each_pass(reruns, way.passes.graph, graph, way.accumulation))
-            one = self._problem(whole, way)
-        return _setup(way, optimizer, one, reruns)
+            if not (found := rematerialize(one, run, self.keep).reruns):
+                return None
+            reruns = tuple(_in_each_pass(found, way.passes.graph, graph, way.accumulation))
+            whole = self._problem(training_step(way.passes, optimizer, way.accumulation), way)
+            return _setup(way, optimizer, with_reruns(whole, reruns), reruns)
+        again = rematerialize(one, run, self.keep, orders=[order_of_least_memory(one)])
+        order = ops_of(again.result.solution.order)
+        if not again.reruns and bool((order == np.arange(len(order))).all()):
+            return None
+        return _setup(way, optimizer, in_other_order(again.problem, order), again.reruns)
 
     def _problem(self, graph: Graph, way: _Way) -> Problem:
         return replace(make_problem(graph, way.place.machine), memory_limits_bytes=(way.place.limit_bytes,))
@@ -384,9 +400,11 @@ def _in_each_pass(reruns: Sequence[Rerun], graph: Graph, last: Graph, count: int
                 )
 
 
-def _setup(way: _Way, optimizer: StepOptimizer, problem: Problem, reruns: tuple[Rerun, ...]) -> TrainingSetup:
-    checked = with_reruns(problem, reruns) if reruns else problem
-    metrics, graph = measure(checked, in_order(checked)), checked.graph
+def _setup(
+    way: _Way, optimizer: StepOptimizer, problem: Problem, reruns: tuple[Rerun, ...] | None = None
+) -> TrainingSetup:
+    """problem: with each run as an op, in the order of the step. reruns: of a plan, if there is one."""
+    metrics, graph = measure(problem, in_order(problem)), problem.graph
     sizes = _held(way, graph, metrics)
     samples = way.batch * way.accumulation
     limit = way.place.limit_bytes
@@ -396,8 +414,8 @@ def _setup(way: _Way, optimizer: StepOptimizer, problem: Problem, reruns: tuple[
         dtype=way.dtype,
         autocast=way.autocast,
         optimizer=_OPTIMIZERS[optimizer][0],
-        recompute=bool(reruns),
-        num_reruns=len(reruns) // way.accumulation,
+        planned=reruns is not None,
+        num_reruns=len(reruns or ()) // way.accumulation,
         device=way.place.name,
         limit_bytes=limit,
         fits=metrics.peak_memory_bytes <= limit,
@@ -405,7 +423,7 @@ def _setup(way: _Way, optimizer: StepOptimizer, problem: Problem, reruns: tuple[
         **sizes,
         step_time_ns=metrics.step_time_ns,
         time_per_sample_ns=metrics.step_time_ns / samples,
-        code=_code(way, optimizer, sizes, recompute=bool(reruns)),
+        code=_code(way, optimizer, sizes, planned=reruns is not None),
     )
 
 
@@ -428,7 +446,7 @@ def _held(way: _Way, graph: Graph, metrics: Metrics) -> dict[str, int]:
     }
 
 
-def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, recompute: bool) -> str:
+def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, planned: bool) -> str:
     """What to write, by lines."""
     count = way.accumulation
     lines = []
@@ -439,11 +457,11 @@ def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, reco
     parts = f"for part in zip(*(each.chunk({count}) for each in batch)):"
     # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
     knows_optimizer = count == 1 and optimizer != "adam8bit"
-    if recompute and knows_optimizer:
+    if planned and knows_optimizer:
         lines.append(f"step = placewright.fit(model, batch, {way.place.limit_bytes}, optimizer=optimizer)")
         lines.append("step(*batch)")
         return "\n".join(lines)
-    if recompute:
+    if planned:
         rest = way.place.limit_bytes - sizes["optimizer_bytes"]
         if count == 1:
             lines += [f"step = placewright.fit(model, batch, {rest})", "step(*batch)"]

@@ -89,7 +89,7 @@ def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
         cell(setup.batch_words.replace("x", "×")),
         cell(dtype),
         cell(setup.optimizer),
-        cell(counted(setup.num_reruns, "op") if setup.recompute else ""),
+        cell(_planned(setup)),
         cell(setup.device) if several else "",
         number(format_time_ns(round(setup.time_per_sample_ns))),
         number(format_time_ns(setup.step_time_ns)),
@@ -98,6 +98,12 @@ def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
         cell(element("details", element("summary", "code"), element("pre", setup.code))),
         class_=None if setup.fits else "unfit",
     )
+
+
+def _planned(setup: TrainingSetup) -> str:
+    if not setup.planned:
+        return ""
+    return counted(setup.num_reruns, "op") if setup.num_reruns else "none, reordered"
 
 
 def _bar(setup: TrainingSetup, most: int) -> Markup:

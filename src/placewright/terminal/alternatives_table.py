@@ -63,7 +63,7 @@ def _first_of_each_sort(setups: Sequence[TrainingSetup]) -> Iterator[TrainingSet
     """Of those that differ in the number of accumulated passes alone, the first."""
     seen = set()
     for setup in setups:
-        sort = (setup.device, setup.dtype, setup.autocast, setup.optimizer, setup.recompute, setup.accumulation > 1)
+        sort = (setup.device, setup.dtype, setup.autocast, setup.optimizer, setup.planned, setup.accumulation > 1)
         if sort not in seen:
             seen.add(sort)
             yield setup
@@ -92,7 +92,7 @@ def _row(setup: TrainingSetup, parts: bool, several: bool) -> list[str]:
         setup.batch_words,
         f"{setup.dtype}*" if setup.autocast else setup.dtype,
         setup.optimizer,
-        f"{setup.num_reruns:,}",
+        f"{setup.num_reruns:,}" if setup.num_reruns or not setup.planned else "reordered",
         format_time_ns(round(setup.time_per_sample_ns)),
         format_bytes(setup.peak_bytes),
         *(map(format_bytes, sizes) if parts else ()),
