@@ -1,4 +1,4 @@
-# make demo: set-up, then the main job on a real network.   make test: all set-up, then all tests.
+# make demo: set-up, then the main job on a real network.   make test: all set-up, then all tests of the product.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ REFERENCES := anrg-saga==2.0.2 pymoo==0.6.2
 CORE := $(wildcard cpp/core/*/* cpp/bindings/*) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: FORCE demo test test-fast test-long coverage core-coverage lint package docs sanitize bench bench-against bench-quick
+.PHONY: FORCE demo test test-lab test-fast test-long coverage core-coverage lint package docs sanitize bench bench-against bench-quick
 .PHONY: instances tables tables-real tables-stg stubs format clean
 
 demo: $(VENV)/base
@@ -19,15 +19,20 @@ demo: $(VENV)/base
 # COVERAGE=1 prints beside the results which lines of the package ran, file by file.
 COVERED := --cov=placewright --cov-branch --cov-report=term:skip-covered
 test: $(VENV)/dev $(VENV)/system
-	$(BIN)/python -m pytest -m "not long" -n 2 $(if $(COVERAGE),$(COVERED))
+	$(BIN)/python -m pytest -m "not long" -n 2 --ignore tests/lab $(if $(COVERAGE),$(COVERED))
+
+# Of the laboratory: learning, sets of graphs, tables, peers, and the commands for them.
+test-lab: $(VENV)/dev $(VENV)/system
+	$(BIN)/python -m pytest -m "not long" -n 2 tests/lab $(if $(COVERAGE),$(COVERED) --cov-append)
 
 # Without torch, Ray, a browser and tests that start processes.
 test-fast: $(VENV)/dev
 	$(BIN)/python -m pytest -m "not long and not heavy" -n 2
 
-# Fuzzers, a minute for each format; property tests by the thousand.
+# Fuzzers, a minute for each format; property tests by the hundred and the thousand.
 test-long: $(VENV)/docs $(VENV)/system build/address/built
 	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m "hypothesis and not long" --hypothesis-profile thorough
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -69,7 +74,7 @@ sanitize: $(VENV)/python
 
 # Which lines run: of the core in its own tests, of the package in all tests.
 coverage: core-coverage
-	$(MAKE) test COVERAGE=1
+	$(MAKE) test test-lab COVERAGE=1
 
 core-coverage: $(VENV)/python
 	$(BIN)/cmake -S cpp/tests -B build/coverage $(NINJA) -DCMAKE_CXX_FLAGS="-O1 --coverage -fprofile-update=atomic"

@@ -12,8 +12,10 @@ import pytest
 import reference_data
 from hypothesis import HealthCheck, settings
 
-# The same examples everywhere, and nothing that a busy machine decides.
-settings.register_profile("placewright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+# The same examples everywhere, and nothing that a busy machine decides; ten times as many in make test-long.
+_SAME = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("placewright", _SAME, max_examples=30)
+settings.register_profile("thorough", _SAME, max_examples=300)
 settings.load_profile("placewright")
 
 # What a shell starts in the background ignores Ctrl-C, and so would these tests and all processes that they interrupt.

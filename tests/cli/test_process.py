@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import chain_graph, process
+from command_line import chain_graph, limited, process
 from waiting import PATIENCE_S, wait_until
 
 from placewright import load
@@ -69,11 +68,6 @@ def test_ctrl_c_with_json_still_prints_one_object(tmp_path: Path) -> None:
     out, _ = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert json.loads(out)["stopped_because"] == "interrupted"
-
-
-def limited(size: int) -> object:
-    """No file may grow beyond `size` bytes: writing fails as on a full disk."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def test_a_disk_that_fills_up_leaves_the_old_file_and_nothing_half_written(model: Path, tmp_path: Path) -> None:

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
-
 import pytest
 from instances import machine_of, problem_of
-from reference_data import FOLDER, needs_reference_data
+from reference_data import certified_rows, known_peaks, needs_reference_data, task_graph
 
 from placewright.bounds import lower_bound
-from placewright.graph import Graph, Op, Tensor, in_topological_order
-from placewright.importers.stg import parse_stg
 from placewright.machine import TransferModel
 from placewright.methods.table import METHODS
 from placewright.search.constructive.one_device import ORDERS
 from placewright.search.run.search_run import SearchRun
-
-STG = FOLDER / "stg50"
-OLLA = FOLDER / "olla/known_answers.json"
-
-
-@lru_cache(maxsize=200)
-def task_graph(name: str) -> Graph:
-    return parse_stg((STG / name).read_bytes(), name)
-
-
-def certified_rows() -> Iterator[tuple[str, int, int]]:
-    """Instance, processors and optimal makespan where it is proved."""
-    with (STG / "certified_makespans.csv").open() as file:
-        for row in csv.DictReader(file):
-            if row["status"] == "OPTIMAL":
-                yield row["instance"], int(row["procs"]), int(row["lower_bound"])
 
 
 @needs_reference_data
@@ -75,33 +51,6 @@ def test_no_certified_makespan_is_below_the_bound_and_most_meet_it() -> None:
         assert bound <= optimum, f"{instance} on {num_processors}"
         num_met += bound == optimum
     assert num_met >= 674
-
-
-def known_peaks() -> dict[str, tuple[Graph, int]]:
-    """Graphs whose tensors each have one producer, with the least peak over tensors alone, which was proved."""
-    records: dict[str, dict[str, Any]] = json.loads(OLLA.read_text())
-    return {
-        name: (_graph(record), record["bruteforce_min_peak_edges_only"])
-        for name, record in records.items()
-        if record["bruteforce_min_peak_edges_only"] is not None
-        and all(len(edge["src"]) == 1 for edge in record["edges"])
-    }
-
-
-def _graph(record: dict[str, Any]) -> Graph:
-    """Nodes as ops, edges as tensors."""
-    edges = record["edges"]
-    ops = [
-        Op(
-            name=node,
-            kind="other",
-            inputs=tuple(index for index, edge in enumerate(edges) if node in edge["dst"]),
-            outputs=tuple(index for index, edge in enumerate(edges) if node in edge["src"]),
-        )
-        for node in record["nodes"]
-    ]
-    tensors = tuple(Tensor(name=f"t{index}", size_bytes=edge["size"]) for index, edge in enumerate(edges))
-    return Graph(name="olla", ops=tuple(in_topological_order(ops, tensors, "olla")), tensors=tensors)
 
 
 @needs_reference_data

@@ -13,9 +13,9 @@ from placewright.execution.devices import available_cores
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 #: Seeds of a test.
-MANY = 50
+MANY = 20
 #: Of a test of the backend, which captures most modules at every step anew.
-FEW = 15
+FEW = 5
 
 
 def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] = run) -> None:
@@ -33,23 +33,23 @@ def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] =
     assert counts["equal"] > counts["refused"]
 
 
-@pytest.mark.parametrize("first", range(0, 200, MANY))
+@pytest.mark.parametrize("first", range(0, 2 * MANY, MANY))
 def test_random_modules_run_as_in_eager(first: int) -> None:
     check(first)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(200, 10_200, MANY))
+@pytest.mark.parametrize("first", range(2 * MANY, 10_200, MANY))
 def test_many_random_modules_run_as_in_eager(first: int) -> None:
     check(first)
 
 
-@pytest.mark.parametrize("first", range(0, 30, FEW))
+@pytest.mark.parametrize("first", range(0, 2 * FEW, FEW))
 def test_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
     check(first, FEW, run_backend)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(30, 3_030, FEW))
+@pytest.mark.parametrize("first", range(2 * FEW, 3_030, FEW))
 def test_many_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
     check(first, FEW, run_backend)

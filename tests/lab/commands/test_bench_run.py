@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import process
+from command_line import limited, process
 from lab.learning.networks import random_policy
-from test_process import limited
 from waiting import PATIENCE_S, wait_until
 
 from placewright.importers.graph_set import read_graph_set, write_graph_set
@@ -286,7 +285,7 @@ def test_a_suite_says_its_own_devices(suite: Path) -> None:
 
 
 def test_workers_know_a_plugin(suite: Path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "own_method.py"
+    example = Path(__file__).parents[3] / "examples" / "own_method.py"
     run: list[str | Path] = [
         "bench",
         "run",

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from instances import devices_by_name, graph_of, machine_of, problem_of
 from reference import every_solution, simulate
-from reference_data import needs_reference_data
+from reference_data import certified_rows, known_peaks, needs_reference_data, task_graph
 from strategies import problems
-from test_reference_data import certified_rows, known_peaks, task_graph
 
 import placewright._core as _core
 from placewright.lab.datasets.synthetic import random_graph

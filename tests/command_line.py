@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -33,6 +34,11 @@ def process(
     own = {**os.environ, "COLUMNS": "", "NO_COLOR": "", **(environment or {})}
     command = [sys.executable, "-m", "placewright", *map(str, arguments)]
     return subprocess.run(command, env=own, capture_output=True, text=True, timeout=PATIENCE_S, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def limited(size: int) -> object:
+    """No file may grow beyond `size` bytes: writing fails as on a full disk."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def chain_graph(num_ops: int, towers: int = 2, name: str = "towers") -> Graph:
