@@ -3,7 +3,6 @@
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
-    python benchmarks/fit.py --order xla-list      first runs in the order of that baseline, not in the captured one
     python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
     python benchmarks/fit.py --table               the table of the rows that there are
 
@@ -25,7 +24,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,10 +33,6 @@ from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
-from placewright.machines import load_machine
-from placewright.methods.table import make_method
-from placewright.problem import make_problem
-from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 OUT = Path(__file__).parent / "results" / "fit"
@@ -87,28 +82,6 @@ def training_step(name: str) -> Graph:
     return make_program(model, arguments, {}, training=True, sums_in_place=True, inputs_stay=True).graph
 
 
-def in_order_of(graph: Graph, baseline: str) -> Graph:
-    """The graph with its ops in the order of a baseline on one device, each view before its first reader."""
-    problem = make_problem(graph, load_machine(DEVICE))
-    found = make_method(baseline).solve(problem, SearchRun()).solution.order
-    scheduled = problem.lowered.graph_op[found[found[:, 1] < 0, 0]].tolist()
-    place: dict[int, int] = {}
-
-    def put(op: int) -> None:
-        if op in place:
-            return
-        needed = {graph.producer_of[tensor] for tensor in graph.ops[op].inputs} | set(graph.ops[op].controls)
-        for before in sorted(needed - {-1}):
-            if graph.ops[op].kind == "view" or graph.ops[before].kind == "view":
-                put(before)
-        place[op] = len(place)
-
-    for op in (*scheduled, *range(len(graph.ops))):
-        put(op)
-    ops = [replace(graph.ops[op], controls=tuple(place[each] for each in graph.ops[op].controls)) for op in place]
-    return replace(graph, ops=tuple(ops))
-
-
 def rows_on_several(name: str, devices: str, *, moves: bool = False) -> Iterator[Row]:
     """Plans for several devices, with and without reruns. moves: whether tensors may be moved to the host as well."""
     graph = training_step(name)
@@ -147,17 +120,15 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{cells} | {row.seconds:.1f} s |"
 
 
-def rows_of(name: str, *, moves: bool = False, order: str = "") -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host. order: of first runs, that of a baseline."""
+def rows_of(name: str, *, moves: bool = False) -> Iterator[Row]:
+    """moves: whether tensors may be moved to the host."""
     graph = training_step(name)
-    if order:
-        graph = in_order_of(graph, order)
     plan = partial(placewright.plan, graph, DEVICE, keep=[] if moves else ["move:*"])
     whole = plan(solver="input-order")
     peak = whole.metrics.peak_memory_bytes
     for share in SHARES_WITH_MOVES if moves else SHARES:
         began = time.perf_counter()
-        found = plan(solver="input-order", memory_limit=int(share * peak))
+        found = plan(memory_limit=int(share * peak))
         seconds = time.perf_counter() - began
         fits = found.status != "infeasible"
         yield Row(
@@ -216,11 +187,10 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
     parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
-    parser.add_argument("--order", default="", metavar="BASELINE", help="the order of first runs")
     parser.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
     parser.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
     options = parser.parse_args()
-    variant = ("-with-moves" if options.moves else "") + (f"-{options.order}" if options.order else "")
+    variant = "-with-moves" if options.moves else ""
     variant += f"-{options.devices}" if options.devices else ""
     path = options.out / f"rows{variant}.jsonl"
     if not options.table:
@@ -235,7 +205,7 @@ def main() -> None:
                     if options.devices:
                         rows = list(rows_on_several(name, options.devices, moves=options.moves))
                     else:
-                        rows = list(rows_of(name, moves=options.moves, order=options.order))
+                        rows = list(rows_of(name, moves=options.moves))
             except InputError as error:
                 print(f"{name}: {error}", flush=True)
                 continue
