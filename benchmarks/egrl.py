@@ -34,6 +34,7 @@ from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.methods.policy_file import write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
+from placewright.support.extensions import load_extensions
 from placewright.support.files import locked_folder, make_folder
 
 PAPER_NETWORKS = ("resnet50-int8", "resnet101-int8", "bert-base-384-int8")
@@ -44,6 +45,7 @@ Row = dict[str, Any]
 
 
 def parser() -> argparse.ArgumentParser:
+    load_extensions()  # the laboratory's methods are choices too
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("out", type=Path)
     options.add_argument("--networks", nargs="+", choices=list(FUSED), default=PAPER_NETWORKS)

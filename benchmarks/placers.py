@@ -44,6 +44,7 @@ from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
+from placewright.support.extensions import load_extensions
 from placewright.support.files import locked_folder
 from placewright.verification.checker import check_plan
 
@@ -112,6 +113,7 @@ class Job:
 
 
 def parser() -> argparse.ArgumentParser:
+    load_extensions()  # the laboratory's methods are choices too
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("out", type=Path)
     options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")

@@ -82,7 +82,7 @@ TINY_WITH_TORCH = {
     "library_networks": ["capture", "OUT", "--libraries", "torch_geometric", "--take", "1"],
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
-    "placers": ["OUT", "--quick"],
+    "placers": ["OUT", "--quick", "--methods", "gdp", "metis-dfs", "auto"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
     "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],
@@ -98,6 +98,7 @@ TINY_WITH_TORCH = {
     "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
+TINY_WITH_TORCH["egrl"] += ["--methods", "egrl", "random"]
 TINY_WITH_TORCH["fit_gpu"] += ["--limits", "0.7", "--budgets", "0.5", "--out", "OUT/rows.jsonl"]
 
 
