@@ -17,6 +17,7 @@ from test_trainer import CONFIGURATION, lines
 from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.trainer import BEST, train
+from placewright.lab.learning.training_state import TrainingState
 from placewright.lab.learning.workers import RolloutTask, problem_sets_of
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 
@@ -57,7 +58,7 @@ def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tm
     from placewright.lab.learning.ray_workers import RayWorkers
 
     problem_sets = problem_sets_of(data, SHORT)
-    weights = Checkpoint(tmp_path, SHORT, 0, data=[]).weights
+    weights = TrainingState(SHORT, 0).weights
     with pytest.raises(InputError, match="the Ray cluster has 5 cores, too few for 6 actors"):
         RayWorkers("local", problem_sets, SHORT, 6)
     with RayWorkers("local", problem_sets, SHORT, 1) as workers:
@@ -78,7 +79,6 @@ def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process()
 @pytest.mark.usefixtures("ray_cluster")
 def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
     from placewright.lab.learning.distributed.actors import LocalActors
-    from placewright.lab.learning.distributed.checkpoint import Checkpoint
     from placewright.lab.learning.distributed.ray_actors import RayActors
     from placewright.lab.learning.distributed.training import Training
 
@@ -89,11 +89,11 @@ def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() 
         return [part.tolist() for part in get(training.server.ask("snapshot")).weights]
 
     with LocalActors() as here:
-        expected = Training(method, task, 1.0, here, Checkpoint(None, method, task))
+        expected = Training(method, task, 1.0, here, Checkpoint(None, {}))
         devices = [report.devices.tolist() for reports in expected.rounds() for report in reports]
         found: list[Any] = []
         with RayActors("local", 3) as there:
-            training = Training(method, task, 1.0, there, Checkpoint(None, method, task))
+            training = Training(method, task, 1.0, there, Checkpoint(None, {}))
             rounds = training.rounds()
             victims: list[Any] = [training.workers[0][0], training.controllers[0], training.server]
             for victim in victims[:2]:

@@ -1,98 +1,87 @@
-"""The state of a training between two steps, on disk and in memory."""
+"""The checkpoint of any training: its state in a file, from which it goes on where it was killed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import hashlib
+import io
+import pickle
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from placewright.lab.learning.learner import Learner
-from placewright.lab.learning.protocols import GradientEstimate
-from placewright.lab.learning.state_file import check_settings, read_state, write_state
-from placewright.lab.learning.training import TrainingConfiguration
-from placewright.methods.policies import Weights
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
+from placewright.support.files import read_bytes, write_atomically
 
-Float = NDArray[np.float32]
-_NAME = "checkpoint.pt"
+_DIGEST_BYTES = 32
+#: What goes wrong where a state is none of ours: it lacks something, or has it in another type or shape.
+_NO_STATE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, EOFError)
+
+S = TypeVar("S")
 
 
 class Checkpoint:
-    """Weights, what Adam remembers, the number of steps taken and the best validation so far."""
+    """A file of a training's state, behind a digest: many a damaged file would otherwise pass for a state.
 
-    def __init__(self, out: Path, configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> None:
-        """Of the file in `out`, or of a training that begins. Raises InputError when the file is not one, or of a
-        training with other settings. data: digests of its graphs."""
-        self._path = out / _NAME
-        self._configuration = configuration
-        self._settings = _settings(configuration, seed, data)
-        self._learner = Learner(configuration, seed)
-        self._weights = torch.nn.Parameter(torch.from_numpy(self._learner.weights))
-        self._adam = self._fresh_adam()
-        self.step = 0
-        self.best: float | None = None
-        if self._path.exists():
-            read_state(self._path, self._take)
+    path: None where nothing is kept. settings: all that decides where the training leads.
+    """
 
-    @property
-    def weights(self) -> Float:
-        found: Float = self._weights.detach().numpy()
-        return found
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        self._path, self._settings = path, dict(settings)
 
-    def policy_weights(self) -> Weights:
-        """The policy's by name, without the value function's."""
-        self._learner.weights = self.weights.copy()
-        return self._learner.policy_weights
+    def write(self, state: Mapping[str, Any]) -> None:
+        """state: numbers, texts, tensors and arrays, and lists and dictionaries of them."""
+        if self._path is None:
+            return
+        content = io.BytesIO()
+        torch.save({"settings": self._settings, "state": _packed(state)}, content)
+        written = content.getvalue()
+        write_atomically(self._path, hashlib.sha256(written).digest() + written)
 
-    def learn(self, estimates: Sequence[GradientEstimate], *, ends_step: bool = True) -> float:
-        """One update by Adam along the mean of the gradients, cut to its largest norm; the norm before that. Raises
-        InputError when they are no longer numbers."""
-        gradient = torch.from_numpy(np.mean([estimate.gradient for estimate in estimates], axis=0, dtype=np.float32))
-        norm = float(gradient.norm())
-        if not np.isfinite(norm):
+    def read(self, take: Callable[[dict[str, Any]], S]) -> S | None:
+        """What `take` makes of the state; None where there is no file yet. Raises InputError where the file, or what
+        `take` finds in it, is none of ours, and where it is another training's, naming the first setting that differs.
+        """
+        if self._path is None or not self._path.exists():
+            return None
+        data = read_bytes(self._path)
+        content = data[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
+            raise self._damaged()
+        try:
+            # Of a pickle only numbers, texts and lists of them are made, whatever else it asks for; then it is refused.
+            found = torch.load(io.BytesIO(content), weights_only=True)
+            self._check(found["settings"])
+            return take(_unpacked(found["state"]))
+        except (pickle.UnpicklingError, *_NO_STATE) as error:
+            raise self._damaged() from error
+
+    def _check(self, settings: dict[str, Any]) -> None:
+        own = self._settings
+        if settings != own:
+            other = next(key for key in (*own, *settings) if settings.get(key, ...) != own.get(key, ...))
             raise InputError(
-                f"the training has gradients that are no numbers at step {self.step + 1}; "
-                f"a learning rate of {self._configuration.learning_rate} may be too high"
+                f"'{shown(self._path)}' is of a training with another {other}: "
+                f"{shown(settings.get(other))}, not {shown(own.get(other))}"
             )
-        self._weights.grad = gradient * min(1.0, self._configuration.max_grad_norm / max(norm, 1e-12))
-        if self.step == self._configuration.imitation_steps:  # gradients of another size begin
-            self._adam = self._fresh_adam()
-        for group in self._adam.param_groups:
-            group["lr"] = self._configuration.learning_rate_at(self.step)
-        self._adam.step()
-        self.step += ends_step
-        return norm
 
-    def _fresh_adam(self) -> torch.optim.Adam:
-        return torch.optim.Adam([self._weights], lr=self._configuration.learning_rate)
-
-    def is_best(self, improvement: float) -> bool:
-        """Whether a validation is better than all before it, which is kept in mind."""
-        if self.best is not None and improvement <= self.best:
-            return False
-        self.best = improvement
-        return True
-
-    def save(self) -> None:
-        state = {"weights": self._weights.detach(), "adam": self._adam.state_dict()}
-        write_state(self._path, {"settings": self._settings, "step": self.step, "best": self.best, **state})
-
-    def _take(self, state: dict[str, Any]) -> None:
-        check_settings(self._path, state["settings"], self._settings)
-        with torch.no_grad():
-            self._weights.copy_(state["weights"])
-        self._adam.load_state_dict(state["adam"])
-        self.step, self.best = state["step"], state["best"]
+    def _damaged(self) -> InputError:
+        return InputError(f"'{shown(self._path)}' is not a checkpoint, or damaged: delete it to begin anew")
 
 
-def _settings(configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> dict[str, Any]:
-    """All that decides where a training leads; how far it goes only where its learning rate depends on that."""
-    settings = {**asdict(configuration), "seed": seed, "data": list(data)}
-    if configuration.last_learning_rate is None:
-        del settings["steps"]
-    return settings
+def _packed(value: Any) -> Any:
+    """Arrays as tensors, which a file of weights may hold."""
+    if isinstance(value, np.ndarray):
+        return {"array": torch.from_numpy(value)}
+    if isinstance(value, Mapping):
+        return {key: _packed(each) for key, each in value.items()}
+    return [_packed(each) for each in value] if isinstance(value, list) else value
+
+
+def _unpacked(value: Any) -> Any:
+    """The way back."""
+    if isinstance(value, dict):
+        return value["array"].numpy() if set(value) == {"array"} else {key: _unpacked(e) for key, e in value.items()}
+    return [_unpacked(each) for each in value] if isinstance(value, list) else value

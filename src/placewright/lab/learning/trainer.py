@@ -14,6 +14,7 @@ from placewright.lab.learning.decisions import mean_decisions
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
 from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.lab.learning.training_state import TrainingState, deciding_settings
 from placewright.lab.learning.verdict import reason_to_stop, what_was_learned
 from placewright.lab.learning.workers import ProcessWorkers, RolloutTask, Workers, graphs_of, problem_sets_of
 from placewright.methods.policies import Policy
@@ -77,46 +78,45 @@ def _train(
 ) -> Path:
     problem_sets = problem_sets_of(folder, configuration)
     graphs, unseen = (graphs_of(problems, configuration) for problems in problem_sets.values())
-    checkpoint = Checkpoint(
-        out, configuration, seed, data=[problems.graphs.digest for problems in problem_sets.values()]
-    )
+    digests = [problems.graphs.digest for problems in problem_sets.values()]
+    checkpoint = Checkpoint(out / "checkpoint.pt", deciding_settings(configuration, seed, digests))
+    state = TrainingState(configuration, seed)
+    checkpoint.read(state.restore)
     if not (out / BEST).exists():
-        checkpoint.best = None
+        state.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
     started = _workers(folder, problem_sets, configuration, processes, ray)
-    with started as workers, Records(out, checkpoint.step) as records:
+    with started as workers, Records(out, state.step) as records:
 
         def validate() -> None:
-            improvement = float(np.mean(workers.improvements(checkpoint.weights, chosen)))
-            records.add(checkpoint.step, {"improvement": improvement})
-            if checkpoint.is_best(improvement):
-                write_policy(_policy(checkpoint, name, configuration, seed), out / BEST)
+            improvement = float(np.mean(workers.improvements(state.weights, chosen)))
+            records.add(state.step, {"improvement": improvement})
+            if state.is_best(improvement):
+                write_policy(_policy(state, name, configuration, seed), out / BEST)
 
         estimates: list[GradientEstimate] = []
         norms: list[float] = []
         stopped = reason_to_stop(records.lines)
-        while checkpoint.step < configuration.steps and stopped is None:
-            tasks = tasks_of(configuration, seed, checkpoint.step, graphs)
-            found, norm = _step(checkpoint, workers, tasks, configuration.passes)
+        while state.step < configuration.steps and stopped is None:
+            tasks = tasks_of(configuration, seed, state.step, graphs)
+            found, norm = _step(state, workers, tasks, configuration.passes)
             estimates += found
             norms.append(norm)
             facts = {**summary(estimates), "gradient_norm": float(np.mean(norms))}
-            if checkpoint.step % configuration.validation_interval == 0:
+            if state.step % configuration.validation_interval == 0:
                 validate()
-            if checkpoint.step % configuration.checkpoint_interval == 0 or checkpoint.step == configuration.steps:
-                records.add(checkpoint.step, facts)
-                checkpoint.save()
+            if state.step % configuration.checkpoint_interval == 0 or state.step == configuration.steps:
+                records.add(state.step, facts)
+                checkpoint.write(state.state())
                 estimates.clear()
                 norms.clear()
                 stopped = reason_to_stop(records.lines)
             if on_progress is not None:
                 reward = facts.get("reward")
-                on_progress(
-                    TrainingProgress(step=checkpoint.step, reward=reward, best=checkpoint.best, stopped=stopped)
-                )
-        if checkpoint.best is None:
+                on_progress(TrainingProgress(step=state.step, reward=reward, best=state.best, stopped=stopped))
+        if state.best is None:
             validate()
-            checkpoint.save()
+            checkpoint.write(state.state())
         best = read_policy(out / BEST)
         learned = what_was_learned(records.lines, stopped)
         write_policy(replace(best, record={**best.record, "learned": learned}), out / BEST)  # type: ignore[type-var]
@@ -124,16 +124,16 @@ def _train(
 
 
 def _step(
-    checkpoint: Checkpoint, workers: Workers, tasks: Sequence[RolloutTask], passes: int
+    state: TrainingState, workers: Workers, tasks: Sequence[RolloutTask], passes: int
 ) -> tuple[list[GradientEstimate], float]:
     """All passes over what is drawn for one step; the estimates of the first, without the samples, and the norm of the
     last gradient."""
-    drawn = found = workers.gradients(checkpoint.weights, tasks)
+    drawn = found = workers.gradients(state.weights, tasks)
     for _ in range(passes - 1):
-        checkpoint.learn(found, ends_step=False)
+        state.learn(found, ends_step=False)
         again = [replace(task, samples=each.samples) for task, each in zip(tasks, drawn, strict=True)]
-        found = workers.gradients(checkpoint.weights, again)
-    norm = checkpoint.learn(found)
+        found = workers.gradients(state.weights, again)
+    norm = state.learn(found)
     return [replace(each, samples=None) for each in drawn], norm
 
 
@@ -177,11 +177,11 @@ def summary(estimates: Sequence[GradientEstimate]) -> dict[str, float]:
     return found
 
 
-def _policy(checkpoint: Checkpoint, name: str, configuration: TrainingConfiguration, seed: int) -> Policy:
+def _policy(state: TrainingState, name: str, configuration: TrainingConfiguration, seed: int) -> Policy:
     record = {
         "seed": seed,
-        "step": checkpoint.step,
-        "improvement_percent": checkpoint.best,
+        "step": state.step,
+        "improvement_percent": state.best,
         "training": {key: value for key, value in asdict(configuration).items() if key != "policy"},
     }
-    return configuration.trained_policy(name, checkpoint.policy_weights(), record)
+    return configuration.trained_policy(name, state.policy_weights(), record)

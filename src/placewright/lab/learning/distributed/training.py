@@ -3,15 +3,18 @@ section 3.4)."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator
 from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.distributed.actors import Actor, ActorLostError, Actors, LocalActors, Pending
-from placewright.lab.learning.distributed.checkpoint import Best, Checkpoint, Kept
-from placewright.lab.learning.distributed.controller import Controller, StepReport, first_state
+from placewright.lab.learning.distributed.controller import Controller, ControllerState, StepReport, first_state
 from placewright.lab.learning.distributed.parameter_server import ParameterServer
 from placewright.lab.learning.distributed.worker import Worker
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
@@ -25,6 +28,24 @@ from placewright.support.files import locked_folder
 CHECKPOINT_INTERVAL = 10
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kept:
+    """What a training is between two updates. server: the parameter server's state. controllers: of each what its next
+    step begins from; a step that is under way has not been. evaluations: spent so far. best: fitness, as of `Trials`,
+    and devices of each unit of the best placement so far."""
+
+    server: dict[str, Any]
+    controllers: tuple[ControllerState, ...]
+    evaluations: int = 0
+    best: tuple[tuple[int, int, int], tuple[int, ...]] | None = None
+
+    @staticmethod
+    def of(state: dict[str, Any]) -> Kept:
+        """From a checkpoint."""
+        controllers = tuple(ControllerState(**each) for each in state.pop("controllers"))
+        return Kept(controllers=controllers, **state)
+
+
 def learn_distributed(method: ColocRlSettings, task: Task, trying: Trying) -> StopReason:
     """Until the budget is spent; why it ended. Where the method names a folder, it goes on from what is kept there.
 
@@ -34,9 +55,11 @@ def learn_distributed(method: ColocRlSettings, task: Task, trying: Trying) -> St
     folder = Path(method.checkpoint) if method.checkpoint else None
     lock = nullcontext() if folder is None else locked_folder(folder, "another training writes to")
     with lock:
-        kept = (checkpoint := Checkpoint(folder, method, task)).read()
+        settings = {**method.settings, "seed": task.seed, **_digests(task)}
+        checkpoint = Checkpoint(None if folder is None else folder / "colocrl.pt", settings)
+        kept = checkpoint.read(Kept.of)
         if kept is not None and kept.best is not None:
-            placements = task.units.placements(np.array([kept.best.devices]))
+            placements = task.units.placements(np.array([kept.best[1]]))
             trying.take(placements, trying.environment.measure(placements), "", kept.evaluations)
         if (reason := trying.reason_to_stop()) is not None:
             return reason
@@ -160,8 +183,8 @@ class Training:
         self._counts[report.controller] = 0
         self._evaluations += len(report.devices)
         fitness = report.trials.fitness(row := report.trials.best())
-        if self._best is None or fitness < self._best.fitness:
-            self._best = Best(fitness=fitness, devices=tuple(report.devices[row].tolist()))
+        if self._best is None or fitness < self._best[0]:
+            self._best = fitness, tuple(report.devices[row].tolist())
 
     def save(self) -> None:
         """To go on from here."""
@@ -169,7 +192,7 @@ class Training:
         self._kept = Kept(
             server=server, controllers=tuple(self._states), evaluations=self._evaluations, best=self._best
         )
-        self._checkpoint.write(self._kept)
+        self._checkpoint.write(asdict(self._kept))
         self._updates = 0
 
     def _replace_server(self, error: ActorLostError) -> None:
@@ -188,3 +211,17 @@ class Training:
 
 def _worker(task: Task) -> Worker:
     return Worker(task.problem, task.units)
+
+
+def _digests(task: Task) -> dict[str, str]:
+    """Of all of the problem that decides what placements cost and which there are."""
+    problem, units = task.problem, task.units
+    machine = hashlib.sha256(repr((problem.machine, problem.memory_limits_bytes, problem.control)).encode())
+    machine.update(problem.time_ns.tobytes())
+    groups = hashlib.sha256(units.of_op.tobytes() + units.allowed.tobytes())
+    return {
+        "graph": problem.graph.fingerprint,
+        "machine": machine.hexdigest(),
+        "objective": problem.objective,
+        "groups": groups.hexdigest(),
+    }

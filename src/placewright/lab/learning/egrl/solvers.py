@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from placewright.lab.learning.egrl.policy import MapPolicy, MapPolicyConfiguration
 from placewright.lab.learning.egrl.settings import (
@@ -22,9 +20,11 @@ from placewright.lab.learning.environments.memory_map import MemoryMapEnvironmen
 from placewright.memory_levels.problem import MemoryProblem
 from placewright.memory_levels.run import BestMap, MapResult
 from placewright.methods.policies import Policy
-from placewright.search.run.result import TracePoint
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from placewright.lab.learning.checkpoint import Checkpoint
 
 LearnerName = Literal["ea", "pg", "egrl"]
 
@@ -68,15 +68,22 @@ class MapLearner:
             )
         environment = MemoryMapEnvironment(problem, run, self.name, rectifies=self.mode == "fixed")
         learner = self.make(environment, run.seed)
-        saved = self._restored(learner, environment)
+
+        def restore(state: dict[str, Any]) -> None:
+            learner.restore(state["learner"])
+            environment.restore(state["found"])
+
+        checkpoint = self._checkpoint(problem, run)
+        if checkpoint is not None:
+            checkpoint.read(restore)
         generations = 0
         while not environment.is_over:
             learner.generation()
             generations += 1
             if self.on_generation is not None:
                 self.on_generation(learner, environment)
-            if saved is not None and generations % self.checkpoint_interval == 0:
-                saved.write(learner)
+            if checkpoint is not None and generations % self.checkpoint_interval == 0:
+                checkpoint.write({"learner": learner.state(), "found": environment.state()})
         if environment.best.levels is None:  # no map that was proposed fits
             slowest = problem.all_slowest()
             environment.best.take(slowest, problem.evaluate_one(slowest)[0], "all in the slowest level")
@@ -125,20 +132,14 @@ class MapLearner:
             parts["policy"] = self.policy.title
         return parts
 
-    def _restored(self, learner: Learner, environment: MemoryMapEnvironment) -> _Saved | None:
+    def _checkpoint(self, problem: MemoryProblem, run: SearchRun) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        problem, run = environment.problem, environment.run
-        settings = {
-            "solver": self.name,
-            **self.settings,
-            "seed": run.seed,
-            "graph": problem.graph.fingerprint,
-            "chip": repr(problem.chip),
-        }
-        saved = _Saved(self.checkpoint, settings, environment)
-        saved.read(learner)
-        return saved
+        from placewright.lab.learning.checkpoint import Checkpoint
+
+        graph, chip = problem.graph.fingerprint, repr(problem.chip)
+        settings = {"solver": self.name, **self.settings, "seed": run.seed, "graph": graph, "chip": chip}
+        return Checkpoint(self.checkpoint, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,66 +157,6 @@ class ZeroShot:
         best = BestMap(problem, run, self.name)
         best.offer(problem.from_nodes(self.policy.node_levels(problem)))
         return best.result("complete", configuration={"policy": self.policy.title})
-
-
-class _Saved:
-    """The checkpoint of a run: the learner, and what the run has spent and found."""
-
-    def __init__(self, path: Path, settings: dict[str, Any], environment: MemoryMapEnvironment) -> None:
-        self.path, self.settings, self.environment = path, settings, environment
-
-    def write(self, learner: Learner) -> None:
-        from placewright.lab.learning.state_file import write_state
-
-        best, run = self.environment.best, self.environment.run
-        found = {
-            "levels": best.levels,
-            "latency_ps": best.latency_ps,
-            "found_by": best.found_by,
-            "evaluations": run.evaluations,
-            "trace": [[point.evaluations, point.seconds, point.best] for point in run.trace],
-        }
-        write_state(self.path, {"settings": self.settings, **_packed({"learner": learner.state(), "found": found})})
-
-    def read(self, learner: Learner) -> None:
-        """Nothing where there is no file yet."""
-        from placewright.lab.learning.state_file import check_settings, read_state
-
-        if not self.path.exists():
-            return
-
-        def take(state: dict[str, Any]) -> None:
-            check_settings(self.path, state.pop("settings"), self.settings)
-            whole = _unpacked(state)
-            learner.restore(whole["learner"])
-            self._take(whole["found"])
-
-        read_state(self.path, take)
-
-    def _take(self, found: dict[str, Any]) -> None:
-        best, run = self.environment.best, self.environment.run
-        best.levels, best.latency_ps, best.found_by = found["levels"], found["latency_ps"], found["found_by"]
-        run.spend(found["evaluations"])
-        for evaluations, seconds, value in found["trace"]:
-            run.trace.append(TracePoint(evaluations=evaluations, seconds=seconds, best=value, bytes_over_limit=0))
-
-
-def _packed(value: Any) -> Any:
-    """Arrays as tensors, which a file of weights may hold."""
-    import torch
-
-    if isinstance(value, np.ndarray):
-        return {"array": torch.from_numpy(value)}
-    if isinstance(value, dict):
-        return {key: _packed(each) for key, each in value.items()}
-    return [_packed(each) for each in value] if isinstance(value, list) else value
-
-
-def _unpacked(value: Any) -> Any:
-    """The way back."""
-    if isinstance(value, dict):
-        return value["array"].numpy() if set(value) == {"array"} else {key: _unpacked(e) for key, e in value.items()}
-    return [_unpacked(each) for each in value] if isinstance(value, list) else value
 
 
 def policy_of(learner: Any, name: str, record: dict[str, Any]) -> MapPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from placewright.memory_levels.compilers import BASELINE, COMPILERS
 from placewright.memory_levels.problem import Levels, MemoryProblem
 from placewright.memory_levels.reward import paper_rewards, speedups
 from placewright.memory_levels.run import BestMap
+from placewright.search.run.result import TracePoint
 from placewright.search.run.search_run import SearchRun
 
 NodeLevels = NDArray[np.uint8]
@@ -59,6 +61,24 @@ class MemoryMapEnvironment:
         else:
             self.run.spend(len(actions))
         return Outcomes(rewards=rewards, executed=actions)
+
+    def state(self) -> dict[str, Any]:
+        """What the run has spent and found."""
+        best, run = self.best, self.run
+        return {
+            "levels": best.levels,
+            "latency_ps": best.latency_ps,
+            "found_by": best.found_by,
+            "evaluations": run.evaluations,
+            "trace": [[point.evaluations, point.seconds, point.best] for point in run.trace],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        best, run = self.best, self.run
+        best.levels, best.latency_ps, best.found_by = state["levels"], state["latency_ps"], state["found_by"]
+        run.spend(state["evaluations"])
+        for evaluations, seconds, value in state["trace"]:
+            run.trace.append(TracePoint(evaluations=evaluations, seconds=seconds, best=value, bytes_over_limit=0))
 
     def to_nodes(self, maps: Levels, proposed: NodeLevels) -> NodeLevels:
         """Maps as actions; an op that has no such tensor keeps what was proposed, of several the last decides."""
