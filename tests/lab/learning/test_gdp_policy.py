@@ -17,7 +17,7 @@ from placewright.guide import Placement
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
 from placewright.lab.datasets.synthetic import random_graph
-from placewright.lab.learning.algorithms.ppo import Ppo, Rollout, standard_advantage
+from placewright.lab.learning.algorithms.ppo import Ppo, standard_advantage
 from placewright.lab.learning.environments.placed_units import PlacedUnits, measured_on_one_device
 from placewright.lab.learning.gdp.graph_policy import GraphPolicy
 from placewright.lab.learning.gdp.network import weight_shapes
@@ -107,9 +107,8 @@ def test_passes_over_one_step_are_what_the_solvers_ppo_does() -> None:
         adam.step()
     assert samples is not None
     actions = torch.from_numpy(np.stack([each[:, 0] for each in samples.actions]))
-    ppo = Ppo(together.network, learning_rate=1e-2, epochs=3)
-    policy = GraphPolicy(together.network, place.observation)
-    ppo.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(-np.array(samples.rewards)))])
+    ppo = Ppo(GraphPolicy(together.network, place.observation), learning_rate=1e-2, epochs=3)
+    ppo.step(actions, standard_advantage(-np.array(samples.rewards)))
     np.testing.assert_allclose(together.weights, rows.detach().numpy(), atol=1e-5)
 
 

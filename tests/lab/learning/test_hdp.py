@@ -131,10 +131,10 @@ def test_device_logits_stay_within_their_bound() -> None:
 
 def test_ops_that_may_not_follow_their_group_stand_on_the_first_device_they_may_use() -> None:
     policy, _ = placer(chain(3, 3), num_groups=2, samples=1)
-    allowed = np.array([[True] * 3, [False, True, True], [True, False, False]])
+    policy.allowed = np.array([[True] * 3, [False, True, True], [True, False, False]])
     # All three in group 1, which is on device 2; op 2 may only use device 0.
-    assert policy.devices(torch.tensor([[1, 1, 1, 0, 2]]), allowed).tolist() == [[2, 2, 0]]
-    assert policy.devices(torch.tensor([[0, 0, 1, 0, 2]]), allowed).tolist() == [[0, 1, 0]]
+    assert policy.devices(torch.tensor([[1, 1, 1, 0, 2]])).tolist() == [[2, 2, 0]]
+    assert policy.devices(torch.tensor([[0, 0, 1, 0, 2]])).tolist() == [[0, 1, 0]]
 
 
 def test_there_are_no_more_groups_than_ops_or_than_devices_ask_for() -> None:

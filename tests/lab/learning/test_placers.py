@@ -156,9 +156,9 @@ def test_what_is_drawn_step_by_step_is_as_likely_as_is_said_of_the_whole() -> No
 
 
 def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_cut_off() -> None:
-    from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline, advantage_loss
+    from placewright.lab.learning.algorithms.reinforce import MovingBaseline, advantage_loss
 
-    layer = torch.nn.Linear(1, 1)
+    layer: Any = torch.nn.Linear(1, 1)
     learner = MovingBaseline(layer, learning_rate=0.0, start=FAILING_SIGNAL, cut_off=1)
     log = layer(torch.ones(2, 1))[:, 0]
     cost, runs = np.array([1.0, FAILING_SIGNAL]), np.array([True, False])

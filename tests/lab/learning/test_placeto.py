@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="Placeto is a network")
 
 import torch
 
-from placewright.lab.learning.algorithms.step_baseline import StepBaseline
+from placewright.lab.learning.algorithms.reinforce import StepBaseline
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment
 from placewright.lab.learning.placers.message_network import Messages, NodePlacer, Relations
 from placewright.lab.learning.placers.node_visits import Episodes, Observer, unit_starts

@@ -12,13 +12,15 @@ pytest.importorskip("torch", reason="policies are networks")
 
 import torch
 
-from placewright.lab.learning.algorithms.ppo import Ppo, Rollout, clipped_gain, standard_advantage
+from placewright.lab.learning.algorithms.ppo import Ppo, clipped_gain, standard_advantage
 from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
 from placewright.support.errors import InputError
 
 
 class Table(torch.nn.Module):
     """A policy of nothing but logits: a row for each decision."""
+
+    shared_noise = 0.0
 
     def __init__(self, decisions: int, choices: int, seed: int = 0) -> None:
         super().__init__()
@@ -31,6 +33,9 @@ class Table(torch.nn.Module):
 
     def evaluate(self, actions: Any) -> Likelihood:
         return likelihood(self.logits.expand(len(actions), -1, -1), actions)
+
+    def devices(self, actions: Any) -> Any:
+        return actions.numpy()
 
 
 def test_the_clipped_gain_is_what_a_loop_over_decisions_says() -> None:
@@ -68,27 +73,12 @@ def test_the_first_epoch_goes_where_reinforce_would_go() -> None:
     # Before anything moved all ratios are 1, so the slope is that of the mean of advantage * log probability.
     policy, actions, advantage = Table(3, 4), torch.tensor([[0, 1, 2], [3, 3, 0]]), np.array([0.5, -2.0])
     learner = Ppo(policy, learning_rate=0.0, epochs=1, entropy=0.0, max_grad_norm=1e9)
-    learner.step([Rollout(policy=policy, actions=actions, advantage=advantage)])
+    learner.step(actions, advantage)
     found = policy.logits.grad.clone()
     policy.zero_grad()
     log = policy.evaluate(actions).log_probability
     (-(torch.from_numpy(advantage)[:, None] * log).mean()).backward()
     assert torch.allclose(found, policy.logits.grad, atol=1e-6)
-
-
-def test_graphs_of_any_size_count_alike() -> None:
-    small, large = Table(2, 2, seed=1), Table(50, 2, seed=2)
-    both = torch.nn.ModuleList([small, large])
-    learner = Ppo(both, learning_rate=0.0, epochs=1, entropy=0.0, max_grad_norm=1e9)
-    rollouts = [
-        Rollout(policy=policy, actions=torch.zeros(3, size, dtype=torch.int64), advantage=np.ones(3))
-        for policy, size in ((small, 2), (large, 50))
-    ]
-    learner.step(rollouts)
-    for policy, size in ((small, 2), (large, 50)):
-        # Half of the mean over its decisions of the slope of log p, which is (1 - p, -(1 - p)) by decision.
-        chances = torch.softmax(policy.logits.detach(), 1)[:, 0]
-        assert torch.allclose(policy.logits.grad[:, 0], -(1 - chances) / size / 2, atol=1e-6)
 
 
 def test_it_learns_what_each_decision_is_worth() -> None:
@@ -98,7 +88,7 @@ def test_it_learns_what_each_decision_is_worth() -> None:
     for _ in range(60):
         actions = policy.sample(16, generator)
         cost = (actions != 2).sum(1).numpy().astype(float)
-        learner.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(cost))])
+        learner.step(actions, standard_advantage(cost))
     assert bool((policy.logits.argmax(1) == 2).all())
 
 
@@ -107,8 +97,7 @@ def test_entropy_keeps_a_policy_from_being_sure() -> None:
         policy = Table(1, 2)
         learner = Ppo(policy, learning_rate=0.05, entropy=entropy)
         for _ in range(100):
-            rollout = Rollout(policy=policy, actions=torch.tensor([[0], [1]]), advantage=np.array([1.0, -1.0]))
-            learner.step([rollout])
+            learner.step(torch.tensor([[0], [1]]), np.array([1.0, -1.0]))
         return float(torch.softmax(policy.logits.detach(), 1).max())
 
     assert surest(0.0) > 0.99
@@ -125,9 +114,8 @@ def test_equal_costs_say_nothing_and_others_stand_by_their_deviation() -> None:
 def test_what_is_no_number_is_refused_before_anything_is_changed(value: float) -> None:
     policy = Table(2, 2)
     before = policy.logits.detach().clone()
-    rollout = Rollout(policy=policy, actions=torch.zeros(2, 2, dtype=torch.int64), advantage=np.array([0.0, value]))
     with pytest.raises(InputError, match="an advantage is not a finite number"):
-        Ppo(policy, learning_rate=0.1).step([rollout])
+        Ppo(policy, learning_rate=0.1).step(torch.zeros(2, 2, dtype=torch.int64), np.array([0.0, value]))
     assert torch.equal(policy.logits, before)
 
 

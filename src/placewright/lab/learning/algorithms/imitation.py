@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from placewright.lab.learning.algorithms.differentiation import estimate
+from placewright.lab.learning.algorithms.descent import estimate
 from placewright.lab.learning.protocols import DemonstratingEnvironment, GradientEstimate, Network
 
 

@@ -1,41 +1,42 @@
-"""Proximal policy optimisation (Schulman et al. 2017) with the clipped objective, over placements drawn whole."""
+"""Proximal policy optimisation (Schulman et al. 2017) with the clipped objective: on one graph, and its gradient for
+trainings over many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from placewright.lab.learning.algorithms.descent import ClippedAdam, estimate
+from placewright.lab.learning.decisions import Decisions
+from placewright.lab.learning.environments.first_come import Trials
 from placewright.lab.learning.placers.placement_policy import Likelihood, PlacementPolicy
+from placewright.lab.learning.protocols import (
+    ActionDistribution,
+    Actions,
+    Environment,
+    GradientEstimate,
+    Network,
+    Samples,
+)
 from placewright.support.errors import InputError
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rollout:
-    """Placements that a policy drew, and how much better each was than expected.
-
-    actions: int64 [count, decisions]. advantage: [count].
-    """
-
-    policy: PlacementPolicy
-    actions: Tensor
-    advantage: NDArray[np.float64]
 
 
 class Ppo:
     """Some epochs of Adam on the same placements. Probability ratios are clipped decision by decision: the ratio of a
     placement of thousands of ops would leave any range at once.
 
-    network: all that learns. clip: how far a ratio counts from 1. entropy: what a nat of a decision's entropy is worth.
+    clip: how far a ratio counts from 1. entropy: what a nat of a decision's entropy is worth.
     """
 
     def __init__(
         self,
-        network: nn.Module,
+        policy: PlacementPolicy,
         *,
         learning_rate: float,
         clip: float = 0.2,
@@ -47,29 +48,31 @@ class Ppo:
             raise InputError(f"epochs is {epochs}; it must be at least 1")
         if not 0 < clip < 1:
             raise InputError(f"clip is {clip}; it must be between 0 and 1")
-        self.network, self.clip, self.epochs, self.entropy = network, clip, epochs, entropy
-        self.max_grad_norm = max_grad_norm
-        self._optimizer = torch.optim.Adam(network.parameters(), learning_rate)
+        self.policy, self.clip, self.epochs, self.entropy = policy, clip, epochs, entropy
+        self._descent = ClippedAdam(policy.parameters(), learning_rate, max_grad_norm)
 
-    def step(self, rollouts: Sequence[Rollout]) -> None:
-        """Each of them, of one graph or of several, counts as much as any other; only one is held at a time."""
-        for rollout in rollouts:
-            if not np.isfinite(rollout.advantage).all():
-                raise InputError("an advantage is not a finite number, so there is nothing to learn from it")
-        before: list[Tensor] = []
+    def learn(self, actions: Tensor, trials: Trials) -> None:
+        """Placements stand against those of their step, in their standard deviations."""
+        self.step(actions, standard_advantage(trials.cost))
+
+    def step(self, actions: Tensor, advantage: NDArray[np.float64]) -> None:
+        """actions: int64 [count, decisions], as the policy drew them. advantage: [count], how much better each was than
+        expected."""
+        if not np.isfinite(advantage).all():
+            raise InputError("an advantage is not a finite number, so there is nothing to learn from it")
+        before = None
         for _ in range(self.epochs):
-            self._optimizer.zero_grad()
-            for index, rollout in enumerate(rollouts):
-                now = rollout.policy.evaluate(rollout.actions)
-                if index == len(before):
-                    before.append(now.log_probability.detach())
-                (self._loss(now, before[index], rollout.advantage) / len(rollouts)).backward()
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.max_grad_norm)
-            self._optimizer.step()
+            now = self.policy.evaluate(actions)
+            before = now.log_probability.detach() if before is None else before
+            self._descent.descend(clipped_loss(now, before, advantage, self.clip, self.entropy))
 
-    def _loss(self, now: Likelihood, before: Tensor, advantage: NDArray[np.float64]) -> Tensor:
-        gain = clipped_gain(now.log_probability, before, torch.from_numpy(advantage), self.clip)
-        return -(gain + self.entropy * now.entropy.mean())
+
+def clipped_loss(
+    now: Likelihood, before: Tensor, advantage: NDArray[np.float64], clip: float, entropy: float
+) -> Tensor:
+    """Minus the clipped gain and what the entropy is worth."""
+    gain = clipped_gain(now.log_probability, before, torch.from_numpy(advantage), clip)
+    return -(gain + entropy * now.entropy.mean())
 
 
 def clipped_gain(now: Tensor, before: Tensor, advantage: Tensor, clip: float) -> Tensor:
@@ -88,3 +91,48 @@ def standard_advantage(cost: NDArray[np.float64]) -> NDArray[np.float64]:
     if np.ptp(cost) == 0:
         return np.zeros_like(cost)
     return (cost.mean() - cost) / cost.std()
+
+
+class DecisionDistribution(ActionDistribution, Protocol):
+    """Of actions whose decisions have a probability each."""
+
+    def likelihood(self, actions: Sequence[Actions]) -> Likelihood: ...
+
+    @property
+    def decisions(self) -> Decisions: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PpoGradient:
+    """Samples of a graph stand against one another, in their standard deviations. clip, entropy: as in Ppo.
+
+    network: whose distribution is a `DecisionDistribution`. networks: all that learns.
+    """
+
+    network: Network
+    networks: nn.Module
+    clip: float = 0.2
+    entropy: float = 0.01
+
+    def gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
+        """Draws actions once for each seed, and sees what they are worth."""
+        problem, observation = environment.problem, environment.observation
+        distribution = self._distribution(environment)
+        actions = tuple(distribution.sample(seed) for seed in seeds)
+        guides = [self.network.guide(problem, observation, each) for each in actions]
+        rewards = tuple(environment.rewards(guides, seeds))
+        drawn = distribution.likelihood(actions).log_probability.detach().numpy()
+        return self._estimate(distribution, Samples(actions=actions, rewards=rewards, log_probability=drawn))
+
+    def gradient_again(self, environment: Environment, samples: Samples) -> GradientEstimate:
+        return self._estimate(self._distribution(environment), samples)
+
+    def _distribution(self, environment: Environment) -> DecisionDistribution:
+        found: DecisionDistribution = self.network.distribution(environment.observation)  # type: ignore[assignment]
+        return found
+
+    def _estimate(self, distribution: DecisionDistribution, samples: Samples) -> GradientEstimate:
+        now, before = distribution.likelihood(samples.actions), torch.from_numpy(samples.log_probability)
+        advantage = standard_advantage(-np.array(samples.rewards))
+        loss = clipped_loss(now, before, advantage, self.clip, self.entropy)
+        return estimate(loss, self.networks, rewards=samples.rewards, decisions=distribution.decisions, samples=samples)

@@ -1,15 +1,25 @@
-"""REINFORCE (Williams 1992), as in REGAL, section 4.1: actions that were worth more than expected become likelier."""
+"""REINFORCE (Williams 1992): actions that were worth more than expected become likelier.
+
+What is expected is a value function's or the other samples' mean (REGAL, section 4.1), a moving average (ColocRL,
+Mirhoseini et al. 2017, section 3.1), or a mean of its own for each step of an episode (Placeto, Addanki et al. 2019).
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from placewright.lab.learning.algorithms.differentiation import estimate
+from placewright.lab.learning.algorithms.descent import ClippedAdam, estimate
+from placewright.lab.learning.environments.first_come import Trials
+from placewright.lab.learning.placers.placement_policy import Likelihood, PlacementPolicy
 from placewright.lab.learning.protocols import Environment, GradientEstimate, Network, ValueFunction
+from placewright.support.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,3 +60,115 @@ def _advantages(rewards: Tensor, expected: Tensor | None) -> Tensor:
     if expected is not None:
         return rewards - expected.detach()
     return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
+
+
+class BaselineGradient:
+    """The gradient of (cost - baseline) * log probability.
+
+    start: of the baseline; None for the mean of the first placements that count. decay: how much of it stays at each
+    step. cut_off: after so many steps a placement that did not run changes neither weights nor baseline; before, it
+    counts by the cost it is given.
+    """
+
+    def __init__(
+        self, policy: PlacementPolicy, *, start: float | None, decay: float = 0.9, cut_off: int = 5000
+    ) -> None:
+        self.policy, self.baseline, self.decay, self.cut_off = policy, start, decay, cut_off
+        self.steps = 0
+
+    def differentiate(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> bool:
+        """Leaves the gradient in the policy; whether there is anything to learn from.
+
+        log_probability: [count] of whole placements.
+        """
+        if not np.isfinite(cost).all():
+            raise InputError("a cost is not a finite number, so there is nothing to learn from it")
+        counts = runs | (self.steps < self.cut_off)
+        self.steps += 1
+        if not counts.any():
+            return False
+        mean = float(cost[counts].mean())
+        before = mean if self.baseline is None else self.baseline
+        loss = advantage_loss(log_probability, cost - before, counts)
+        self.baseline = self.decay * before + (1 - self.decay) * mean
+        self.policy.zero_grad()
+        loss.backward()
+        return True
+
+
+def advantage_loss(log_probability: Tensor, advantage: NDArray[np.float64], counts: NDArray[np.bool_]) -> Tensor:
+    """Mean over the placements that count."""
+    weight = torch.from_numpy(np.where(counts, advantage, 0.0)).to(log_probability.dtype)
+    return (weight * log_probability).sum() / int(counts.sum())
+
+
+class MovingBaseline(BaselineGradient):
+    """Steps down that gradient, with Adam."""
+
+    def __init__(
+        self,
+        policy: PlacementPolicy,
+        *,
+        learning_rate: float,
+        start: float | None,
+        decay: float = 0.9,
+        cut_off: int = 5000,
+        max_grad_norm: float = 1.0,
+    ) -> None:
+        super().__init__(policy, start=start, decay=decay, cut_off=cut_off)
+        self._descent = ClippedAdam(policy.parameters(), learning_rate, max_grad_norm)
+
+    def learn(self, actions: Tensor, trials: Trials) -> None:
+        self.step(self.policy.evaluate(actions).log_probability.sum(1), trials.cost, trials.runs)
+
+    def step(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> None:
+        """Arguments as of `differentiate`."""
+        if self.differentiate(log_probability, cost, runs):
+            self._descent.step()
+
+
+class StepBaseline:
+    """Adam up (return - baseline) * log probability. The baseline of a step is the mean of what the last episodes
+    gained from that step on.
+
+    learning_rates: from the first to the second over so many `steps`, then constant. entropy: what a nat is worth at
+    first; it falls to nothing over the same steps. episodes: that the baseline is a mean of.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        learning_rates: tuple[float, float],
+        steps: int,
+        entropy: float,
+        episodes: int = 10,
+        max_grad_norm: float = 1.25,
+    ) -> None:
+        self.learning_rates, self.steps, self.entropy, self.steps_made = learning_rates, steps, entropy, 0
+        self._gains: deque[NDArray[np.float64]] = deque(maxlen=episodes)
+        self._descent = ClippedAdam(network.parameters(), learning_rates[0], max_grad_norm)
+
+    def step(self, likelihood: Likelihood, returns: NDArray[np.float64], learned: NDArray[np.int64]) -> None:
+        """likelihood: of the decisions of some steps, [count, len(learned)]. returns: [count, num steps], of each
+        episode from each step on. learned: which steps these are."""
+        if not np.isfinite(returns).all():
+            raise InputError("a return is not a finite number, so there is nothing to learn from it")
+        self._gains.extend(returns)
+        loss = self.loss(likelihood, (returns - self.baseline)[:, learned])
+        share = min(1.0, self.steps_made / self.steps)
+        rate = (1 - share) * self.learning_rates[0] + share * self.learning_rates[1]
+        self._descent.adam.param_groups[0]["lr"] = rate
+        self._descent.descend(loss)
+        self.steps_made += 1
+
+    @property
+    def baseline(self) -> NDArray[np.float64]:
+        """[num steps]"""
+        return np.mean(self._gains, axis=0, dtype=np.float64)
+
+    def loss(self, likelihood: Likelihood, advantage: NDArray[np.float64]) -> Tensor:
+        """Mean over decisions."""
+        log = likelihood.log_probability
+        worth = self.entropy * max(0.0, 1 - self.steps_made / self.steps)
+        return -(torch.from_numpy(advantage).to(log.dtype) * log + worth * likelihood.entropy).mean()

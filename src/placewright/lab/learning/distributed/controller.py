@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.lab.learning.algorithms.moving_baseline import BaselineGradient
+from placewright.lab.learning.algorithms.reinforce import BaselineGradient
 from placewright.lab.learning.distributed.actors import Actor
 from placewright.lab.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.lab.learning.distributed.worker import Worker, measured_by
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
-from placewright.lab.learning.placers.placer import Task, falling_noise
+from placewright.lab.learning.placers.placer import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Controller:
         """count: of placements; where these are fewer than the samples of a step, nothing is learned."""
         self._take(snapshot, state)
         tried = state.steps * self._method.samples * self._method.controllers
-        self._policy.shared_noise = falling_noise(self._method.shared_noise, tried)
+        self._policy.shared_noise = self._method.noise_after(tried, self._task)
         actions = self._policy.sample(self._method.samples, self._generator)
         devices = actions.numpy()[:count]
         trials = self._trials(devices, state.steps)

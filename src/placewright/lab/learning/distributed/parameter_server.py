@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from placewright.lab.learning.algorithms.descent import ClippedAdam
+
 Array: TypeAlias = NDArray[np.float32]
 
 
@@ -41,8 +43,7 @@ class ParameterServer:
     def __init__(self, weights: Sequence[Array], learning_rate: float, max_grad_norm: float, staleness: int) -> None:
         torch.set_num_threads(1)
         self._parameters = [nn.Parameter(torch.tensor(part)) for part in weights]
-        self._adam = torch.optim.Adam(self._parameters, learning_rate)
-        self._max_grad_norm, self._staleness = max_grad_norm, staleness
+        self._descent, self._staleness = ClippedAdam(self._parameters, learning_rate, max_grad_norm), staleness
         self.version, self.dropped, self.ages = 0, 0, Counter[int]()
 
     def snapshot(self) -> Snapshot:
@@ -56,8 +57,7 @@ class ParameterServer:
             return
         for parameter, *parts in zip(self._parameters, *(gradient.parts for gradient in fresh), strict=True):
             parameter.grad = _mean(parts)
-        nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm)
-        self._adam.step()
+        self._descent.step()
         self.version += 1
 
     def _is_in_time(self, gradient: Gradient) -> bool:
@@ -70,7 +70,7 @@ class ParameterServer:
         """For a file: numbers, texts, tensors, and lists and dictionaries of them."""
         return {
             "weights": [parameter.detach().clone() for parameter in self._parameters],
-            "adam": self._adam.state_dict(),
+            "adam": self._descent.adam.state_dict(),
             "version": self.version,
             "dropped": self.dropped,
             "ages": dict(self.ages),
@@ -81,7 +81,7 @@ class ParameterServer:
         with torch.no_grad():
             for parameter, known in zip(self._parameters, state["weights"], strict=True):
                 parameter.copy_(known)
-        self._adam.load_state_dict(state["adam"])
+        self._descent.adam.load_state_dict(state["adam"])
         self.version, self.dropped, self.ages = state["version"], state["dropped"], Counter(state["ages"])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from placewright.lab.learning.gdp.distribution import drawn
 from placewright.lab.learning.gdp.network import GdpNetwork
@@ -11,10 +13,11 @@ from placewright.lab.learning.gdp.observation import Observation
 from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
 
 
-class GraphPolicy:
+class GraphPolicy(nn.Module):
     """A network as the policy of one graph: a `PlacementPolicy`."""
 
     def __init__(self, network: GdpNetwork, observation: Observation) -> None:
+        super().__init__()
         self.network, self.observation = network, observation
         self.shared_noise = network.shared_noise
 
@@ -30,3 +33,6 @@ class GraphPolicy:
 
     def evaluate(self, actions: Tensor) -> Likelihood:
         return likelihood(self.network(self.observation).expand(len(actions), -1, -1), actions)
+
+    def devices(self, actions: Tensor) -> NDArray[np.int64]:
+        return actions.numpy()

@@ -69,7 +69,7 @@ class GdpTraining(TrainingConfiguration):
         return GdpNetwork(self.policy)
 
     def algorithm(self, network: Network, networks: nn.Module, value_function: ValueFunction | None) -> Algorithm:
-        from placewright.lab.learning.algorithms.ppo_gradient import PpoGradient
+        from placewright.lab.learning.algorithms.ppo import PpoGradient
 
         return PpoGradient(network=network, networks=networks, clip=self.clip, entropy=self.entropy)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
+from typing import TYPE_CHECKING
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
-from placewright.lab.learning.placers.placer import Proposals, Task, Trying, falling_noise
-from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.lab.learning.placers.placer import Learn, Task, Trying, torch_on_one_thread
 from placewright.problem.objective import StopReason
 from placewright.support.errors import InputError
+
+if TYPE_CHECKING:
+    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,29 +30,17 @@ class ColocRl(ColocRlSettings):
 
             return learn_distributed(self, task, trying)
 
-    def proposals(self, task: Task) -> Proposals:
-        with torch_on_one_thread(self.name):
-            yield from self._learning(task)
+    def learner(self, policy: PlacementPolicy) -> Learn:
+        from placewright.lab.learning.algorithms.reinforce import MovingBaseline
 
-    def _learning(self, task: Task) -> Proposals:
-        from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline
-        from placewright.lab.learning.placers.placement_policy import seeded
-
-        policy, generator = seeded(lambda: self.policy_of(task), task.seed)
-        learner = MovingBaseline(
+        return MovingBaseline(
             policy,
             learning_rate=self.learning_rate,
             start=self.first_baseline,
             decay=self.baseline_decay,
             cut_off=self.cut_off,
             max_grad_norm=self.max_grad_norm,
-        )
-        for step in count():
-            policy.shared_noise = falling_noise(self.shared_noise, step * self.samples)
-            actions = policy.sample(self.samples, generator)
-            trials = yield actions.numpy()
-            log_probability = policy.evaluate(actions).log_probability.sum(1)
-            learner.step(log_probability, trials.cost, trials.runs)
+        ).learn
 
 
 #: Sizes that the paper leaves open are those of the published code of its successor.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from placewright.lab.learning.placers.placer import LearnedPlacer, Task, check_noise, check_sizes
+from placewright.lab.learning.placers.placer import NetworkPlacer, Task, check_noise, check_sizes, falling_noise
 from placewright.support.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -15,14 +15,13 @@ Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColocRlSettings(LearnedPlacer):
+class ColocRlSettings(NetworkPlacer):
     """Settings of ColocRL.
 
-    samples: placements of one step, the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
+    samples: the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
     first_baseline, baseline_decay, cut_off: as in MovingBaseline; the paper begins at the failing signal, which costs
-    the first forty steps. shared_noise: moves what is drawn, less and less over the
-    first 2,400 whatever the budget, as a checkpoint may go on under another, and what is learned from is
-    its likelihood without; 0 draws each group apart, as in the paper.
+    the first forty steps. shared_noise: falls over the first 2,400 placements whatever the budget, as a checkpoint may
+    go on under another; 0 as in the paper.
 
     controllers: that draw and measure, each with a baseline of its own, and share a parameter server. updates: how its
     weights change, by each gradient as it comes (asynchronous), by the mean of all controllers' (synchronous), or one
@@ -32,15 +31,11 @@ class ColocRlSettings(LearnedPlacer):
     """
 
     name: str = "colocrl"
-    samples: int = 8
     hidden: int = 64
     kind_width: int = 16
-    learning_rate: float = 1e-3
-    max_grad_norm: float = 1.0
     first_baseline: float | None = None
     baseline_decay: float = 0.9
     cut_off: int = 200
-    shared_noise: float = 3.0
     controllers: int = 1
     updates: Updates = "asynchronous"
     staleness: int = 20
@@ -62,8 +57,10 @@ class ColocRlSettings(LearnedPlacer):
         """Without where it learns, which decides nothing."""
         return {name: value for name, value in super().settings.items() if name not in ("workers", "ray", "checkpoint")}
 
+    def noise_after(self, tried: int, task: Task) -> float:
+        return falling_noise(self.shared_noise, tried)
+
     def policy_of(self, task: Task) -> SequencePlacer:
-        """With new weights."""
         from placewright.lab.learning.placers.sequence_network import sequence_placer
 
         return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)

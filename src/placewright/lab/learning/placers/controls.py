@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.lab.learning.placers.features import unit_features
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task
-from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, torch_on_one_thread
 from placewright.support.errors import InputError
 
 Devices = NDArray[np.int64]

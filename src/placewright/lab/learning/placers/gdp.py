@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.lab.learning.environments.first_come import Trials
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration, NetworkSettings
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, falling_noise
-from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.lab.learning.placers.placer import Learn, NetworkPlacer, Task
 from placewright.problem import Problem
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from placewright.lab.learning.gdp.graph_policy import GraphPolicy
+    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
+
 
 @dataclass(frozen=True, kw_only=True)
-class Gdp(LearnedPlacer):
+class Gdp(NetworkPlacer):
     """A network over all ops of a graph chooses their devices at once, and learns by PPO. With a policy it begins with
     that policy's network: the first placements are what the policy makes of the graph, what follows fine-tunes it.
 
-    samples: placements of one step; one more is the likeliest, from which nothing is learned. baseline: what a
-    placement is compared with, those of its step in their standard deviations, or all tried before, as in the paper.
-    entropy: what a nat is worth, falling to nothing over `placements`. shared_noise: moves what is drawn, less and less
-    over the run, and what is learned from is its likelihood without; as in GdpConfiguration. The other numbers are as
-    in `Ppo`.
+    samples: of one step; one placement more is the likeliest, from which nothing is learned. baseline: what a placement
+    is compared with, those of its step in their standard deviations, or all tried before, as in the paper. entropy:
+    what a nat is worth, falling to nothing over `placements`. The other numbers are as in `Ppo`.
     """
 
     name: str = "gdp"
@@ -36,13 +41,10 @@ class Gdp(LearnedPlacer):
     policy: GdpPolicy | None = None
     samples: int = 15
     epochs: int = 4
-    learning_rate: float = 1e-3
     clip: float = 0.2
     entropy: float = 0.01
     placements: int = 2400
     baseline: Literal["step", "all before"] = "step"
-    max_grad_norm: float = 1.0
-    shared_noise: float = 3.0
 
     def __post_init__(self) -> None:
         if self.samples < 2:
@@ -76,17 +78,12 @@ class Gdp(LearnedPlacer):
             self.policy.check(problem)
         return super().solve(problem, run)
 
-    def proposals(self, task: Task) -> Proposals:
-        with torch_on_one_thread(self.name):
-            yield from self._learning(task)
-
-    def _learning(self, task: Task) -> Proposals:
-        from placewright.lab.learning.algorithms.ppo import Ppo, Rollout
+    def policy_of(self, task: Task) -> GraphPolicy:
+        """With the weights of the policy where there is one, otherwise new."""
         from placewright.lab.learning.gdp.graph_policy import GraphPolicy
         from placewright.lab.learning.gdp.memory import check_memory, host_memory_bytes
         from placewright.lab.learning.gdp.network import GdpNetwork, network_with
         from placewright.lab.learning.gdp.observation import observe
-        from placewright.lab.learning.placers.placement_policy import seeded
 
         configuration = GdpConfiguration(
             num_devices=task.problem.machine.num_devices,
@@ -98,28 +95,30 @@ class Gdp(LearnedPlacer):
         observation = observe(task.problem, task.units)
         check_memory(self.name, self.network, observation, host_memory_bytes())
         known = self.policy
+        network = GdpNetwork(configuration) if known is None else network_with(configuration, known.weights)
+        return GraphPolicy(network, observation)
 
-        def make() -> GdpNetwork:
-            return GdpNetwork(configuration) if known is None else network_with(configuration, known.weights)
+    def draw(self, policy: GraphPolicy, step: int, generator: torch.Generator) -> Tensor:
+        return policy.sample_beside_greedy(self.samples, generator)
 
-        network, generator = seeded(make, task.seed)
-        policy = GraphPolicy(network, observation)
+    def learner(self, policy: PlacementPolicy) -> Learn:
+        from placewright.lab.learning.algorithms.ppo import Ppo
+
         ppo = Ppo(
-            network,
+            policy,
             learning_rate=self.learning_rate,
             clip=self.clip,
             epochs=self.epochs,
             max_grad_norm=self.max_grad_norm,
         )
-        before = list[NDArray[np.float64]]()
-        while True:
-            tried = len(before) * self.samples
-            policy.shared_noise = falling_noise(network.shared_noise, tried, task.evaluations)
-            devices = policy.sample_beside_greedy(self.samples, generator)
-            trials = yield devices.numpy()
-            ppo.entropy = self.entropy * max(0.0, 1 - tried / self.placements)
-            before.append(trials.cost[1:])
-            ppo.step([Rollout(policy=policy, actions=devices[1:], advantage=self._advantage(before))])
+        costs = list[NDArray[np.float64]]()
+
+        def learn(devices: Tensor, trials: Trials) -> None:
+            ppo.entropy = self.entropy * max(0.0, 1 - len(costs) * self.samples / self.placements)
+            costs.append(trials.cost[1:])
+            ppo.step(devices[1:], self._advantage(costs))
+
+        return learn
 
     def _advantage(self, costs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Of the last placements. costs: of each step."""

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
-from placewright.lab.learning.environments.first_come import FAILING_SIGNAL, Trials
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, check_sizes, falling_noise
-from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
+from placewright.lab.learning.placers.placer import Learn, NetworkPlacer, Task, check_sizes
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from placewright.lab.learning.placers.hierarchical_network import HierarchicalPlacer
+    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
 
-#: Learns from actions, [count, decisions], and what they cost.
-Learn: TypeAlias = "Callable[[Tensor, Trials], None]"
 #: Steps after which the likeliest placement is tried, too: bounded logits never leave a device without a chance, so
 #: what is drawn for thousands of ops always has some that stand apart from the rest.
 LIKELIEST_EVERY = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hdp(LearnedPlacer):
+class Hdp(NetworkPlacer):
     """No group is given: a feed-forward network puts each op into one, a sequence-to-sequence network gives each group
     its device, and REINFORCE trains both on the square root of the step time.
 
@@ -33,11 +31,9 @@ class Hdp(LearnedPlacer):
     groups_per_device for each device where that is not 0. kind_width: of the embedding of an op's kind; grouper_hidden:
     of the grouper's one layer, rectified or linear; hidden: of the LSTMs. temperature, bound: of the logits of devices,
     as in SequenceNetwork. logit_noise: of what is drawn at the first noisy_steps, over the root mean square of logits.
-    shared_noise: of all that is drawn at first, the same for ops that exchange tensors (shared_noise.py); it falls over
-    the run. baseline: what a
-    placement is compared with, those of its step in their standard deviations, or a moving average; first_baseline,
-    baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is worth, with the
-    former.
+    baseline: what a placement is compared with, those of its step in their standard deviations, or a moving average;
+    first_baseline, baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is
+    worth, with the former.
     """
 
     name: str = "hdp"
@@ -52,11 +48,8 @@ class Hdp(LearnedPlacer):
     hidden: int = 64
     temperature: float = 1.0
     bound: float = 5.0
-    learning_rate: float = 1e-3
-    max_grad_norm: float = 1.0
     logit_noise: float = 0.0
     noisy_steps: int = 0
-    shared_noise: float = 3.0
     baseline: Literal["step", "moving"] = "step"
     entropy: float = 0.01
     first_baseline: float = FAILING_SIGNAL
@@ -76,26 +69,17 @@ class Hdp(LearnedPlacer):
                 f"{self.shared_noise} of logits: the first two must be above 0, the others at least 0"
             )
 
-    def proposals(self, task: Task) -> Proposals:
-        with torch_on_one_thread(self.name):
-            yield from self._learning(task)
+    @property
+    def drawn(self) -> int:
+        return self.groupings * self.samples
 
-    def _learning(self, task: Task) -> Proposals:
-        from placewright.lab.learning.placers.placement_policy import seeded
+    def draw(self, policy: HierarchicalPlacer, step: int, generator: torch.Generator) -> Tensor:
+        return policy.sample(self.groupings, generator, self.logit_noise if step < self.noisy_steps else 0.0)
 
-        policy, generator = seeded(lambda: self.policy_of(task), task.seed)
-        learn = self._from_step(policy) if self.baseline == "step" else self._from_moving_baseline(policy)
-        for step in count():
-            if step and step % LIKELIEST_EVERY == 0:
-                yield policy.devices(policy.likeliest(), task.units.allowed)
-            tried = step * self.groupings * self.samples
-            policy.shared_noise = falling_noise(self.shared_noise, tried, task.evaluations)
-            noise = self.logit_noise if step < self.noisy_steps else 0.0
-            actions = policy.sample(self.groupings, generator, noise)
-            learn(actions, (yield policy.devices(actions, task.units.allowed)))
+    def tried_besides(self, policy: HierarchicalPlacer, step: int) -> Iterable[Tensor]:
+        return [policy.likeliest()] if step and step % LIKELIEST_EVERY == 0 else []
 
     def policy_of(self, task: Task) -> HierarchicalPlacer:
-        """With new weights."""
         from placewright.lab.learning.placers.features import unit_features
         from placewright.lab.learning.placers.hierarchical_network import GroupEmbedding, Grouper, HierarchicalPlacer
         from placewright.lab.learning.placers.sequence_network import SequenceNetwork
@@ -110,43 +94,24 @@ class Hdp(LearnedPlacer):
         grouper = Grouper(
             features, num_groups, kind_width=self.kind_width, hidden=self.grouper_hidden, rectified=self.rectified
         )
-        return HierarchicalPlacer(grouper, groups, placer, self.samples, noise, self.shared_noise)
+        return HierarchicalPlacer(grouper, groups, placer, self.samples, noise, self.shared_noise, task.units.allowed)
 
-    def _from_step(self, policy: HierarchicalPlacer) -> Learn:
-        """REINFORCE, which is one epoch of PPO: no ratio has left 1."""
-        from placewright.lab.learning.algorithms.ppo import Ppo, Rollout, standard_advantage
+    def learner(self, policy: PlacementPolicy) -> Learn:
+        """With the baseline of a step REINFORCE is one epoch of PPO: no ratio has left 1."""
+        from placewright.lab.learning.algorithms.ppo import Ppo
+        from placewright.lab.learning.algorithms.reinforce import MovingBaseline
 
-        learner = Ppo(
+        rate, norm = self.learning_rate, self.max_grad_norm
+        if self.baseline == "step":
+            return Ppo(policy, learning_rate=rate, epochs=1, entropy=self.entropy, max_grad_norm=norm).learn
+        return MovingBaseline(
             policy,
-            learning_rate=self.learning_rate,
-            epochs=1,
-            entropy=self.entropy,
-            max_grad_norm=self.max_grad_norm,
-        )
-
-        def learn(actions: Tensor, trials: Trials) -> None:
-            actions = actions[: len(trials.cost)]
-            learner.step([Rollout(policy=policy, actions=actions, advantage=standard_advantage(trials.cost))])
-
-        return learn
-
-    def _from_moving_baseline(self, policy: HierarchicalPlacer) -> Learn:
-        from placewright.lab.learning.algorithms.moving_baseline import MovingBaseline
-
-        learner = MovingBaseline(
-            policy,
-            learning_rate=self.learning_rate,
+            learning_rate=rate,
             start=self.first_baseline,
             decay=self.baseline_decay,
             cut_off=self.cut_off,
-            max_grad_norm=self.max_grad_norm,
-        )
-
-        def learn(actions: Tensor, trials: Trials) -> None:
-            log_probability = policy.evaluate(actions).log_probability.sum(1)
-            learner.step(log_probability, trials.cost, trials.runs)
-
-        return learn
+            max_grad_norm=norm,
+        ).learn
 
 
 #: As the paper has it; it leaves the cut-off open, which is ColocRL's.

@@ -76,6 +76,7 @@ class HierarchicalPlacer(nn.Module):
     """Decisions are the group of each op, then the device of each group. placements: drawn of each grouping.
 
     noise: what ops share of what is drawn, with its deviation; a group's is the mean of its ops', for each device.
+    allowed: [num units, num devices].
     """
 
     def __init__(
@@ -86,10 +87,11 @@ class HierarchicalPlacer(nn.Module):
         placements: int,
         noise: SharedNoise,
         shared_noise: float,
+        allowed: NDArray[np.bool_],
     ) -> None:
         super().__init__()
         self.grouper, self.groups, self.placer, self.placements = grouper, groups, placer, placements
-        self.noise, self.shared_noise = noise, shared_noise
+        self.noise, self.shared_noise, self.allowed = noise, shared_noise, allowed
 
     def sample(self, groupings: int, generator: torch.Generator, noise: float = 0.0) -> Tensor:
         """[groupings * placements, num units + num groups]; the placements of a grouping follow each other."""
@@ -144,9 +146,9 @@ class HierarchicalPlacer(nn.Module):
             entropy=torch.cat([each.entropy for each in found]),
         )
 
-    def devices(self, actions: Tensor, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def devices(self, actions: Tensor) -> NDArray[np.int64]:
         """[count, num units]: its group's, or the first that an op may use where that one is barred."""
-        units = len(allowed)
+        allowed, units = self.allowed, len(self.allowed)
         device = actions[:, units:].gather(1, actions[:, :units]).numpy()
         return np.where(allowed[np.arange(units), device], device, allowed.argmax(1))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-M = TypeVar("M", bound=nn.Module)
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,7 +23,9 @@ class Likelihood:
 
 
 class PlacementPolicy(Protocol):
-    """A torch.nn.Module that draws placements of one graph."""
+    """A torch.nn.Module that draws placements of one graph. shared_noise: deviation of what moves all that is drawn."""
+
+    shared_noise: float
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Actions, int64 [count, decisions]. Without gradients."""
@@ -29,9 +33,17 @@ class PlacementPolicy(Protocol):
 
     def evaluate(self, actions: Tensor) -> Likelihood: ...
 
+    def devices(self, actions: Tensor) -> NDArray[np.int64]:
+        """Of each unit, [count, num units]."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def zero_grad(self) -> None: ...
+
 
 def seeded(make: Callable[[], M], seed: int) -> tuple[M, torch.Generator]:
-    """A module with weights of that seed, and a generator for what it draws; PyTorch's own seed stays as it was."""
+    """What is made with weights of that seed, and a generator for what it draws; PyTorch's own seed stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         module = make()

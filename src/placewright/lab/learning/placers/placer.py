@@ -1,14 +1,17 @@
-"""What all placers share: they propose placements of units, are told what these cost, and the best one is kept."""
+"""What all placers share: they propose placements of units, are told what these cost, and the best one is kept; those
+with a network draw and learn in one loop."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,13 @@ from placewright.problem.objective import StopReason
 from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
 
 #: Evaluations over which noise falls, where the budget has more.
 PLANNED = 2400
@@ -30,6 +39,8 @@ PLANNED = 2400
 LAST_NOISE = 0.1
 #: Yields devices, [count, num units], and is sent what they cost.
 Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
+#: Learns from actions, [count, decisions], and what they cost.
+Learn: TypeAlias = "Callable[[Tensor, Trials], None]"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,6 +117,76 @@ class LearnedPlacer(ABC):
                     devices = learner.send(trials)
                 except StopIteration:
                     return "complete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPlacer(LearnedPlacer):
+    """A placer whose network draws placements and learns from what these cost, step after step.
+
+    samples: placements of one step. learning_rate, max_grad_norm: of Adam, and what a longer gradient is cut to.
+    shared_noise: moves what is drawn, less and less over the run, and what is learned from is its likelihood without; 0
+    draws each unit apart.
+    """
+
+    samples: int = 8
+    learning_rate: float = 1e-3
+    max_grad_norm: float = 1.0
+    shared_noise: float = 3.0
+
+    @abstractmethod
+    def policy_of(self, task: Task) -> PlacementPolicy:
+        """The network on the task's graph, with new weights."""
+
+    @abstractmethod
+    def learner(self, policy: PlacementPolicy) -> Learn:
+        """The algorithm, at its beginning."""
+
+    @property
+    def drawn(self) -> int:
+        """Placements that a step draws."""
+        return self.samples
+
+    def noise_after(self, tried: int, task: Task) -> float:
+        """The deviation of shared noise after so many placements."""
+        return falling_noise(self.shared_noise, tried, task.evaluations)
+
+    def draw(self, policy: Any, step: int, generator: torch.Generator) -> Tensor:
+        """Actions of a step."""
+        actions: Tensor = policy.sample(self.samples, generator)
+        return actions
+
+    def tried_besides(self, policy: Any, step: int) -> Iterable[Tensor]:
+        """Actions that are tried before a step, from which nothing is learned."""
+        return ()
+
+    def proposals(self, task: Task) -> Proposals:
+        with torch_on_one_thread(self.name):
+            from placewright.lab.learning.placers.placement_policy import seeded
+
+            policy, generator = seeded(lambda: self.policy_of(task), task.seed)
+            learn = self.learner(policy)
+            for step in count():
+                for actions in self.tried_besides(policy, step):
+                    yield policy.devices(actions)
+                policy.shared_noise = self.noise_after(step * self.drawn, task)
+                actions = self.draw(policy, step, generator)
+                learn(actions, (yield policy.devices(actions)))
+
+
+@contextmanager
+def torch_on_one_thread(name: str) -> Iterator[None]:
+    """While the solver of that name learns: sums in one order, whatever the cores. Raises MissingExtraError without
+    PyTorch."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("PyTorch", "torch", f"solver '{name}'")
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_sizes(samples: int, hidden: int) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task
-from placewright.lab.learning.placers.torch_needed import torch_on_one_thread
+from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task, torch_on_one_thread
 from placewright.support.errors import InputError
 
 
@@ -48,43 +47,41 @@ class Placeto(LearnedPlacer):
 
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):
-            yield from self._learning(task)
+            from placewright.lab.learning.algorithms.reinforce import StepBaseline
+            from placewright.lab.learning.placers.message_network import NodePlacer
+            from placewright.lab.learning.placers.node_visits import Episodes, Observer, unit_starts
+            from placewright.lab.learning.placers.placement_policy import seeded
 
-    def _learning(self, task: Task) -> Proposals:
-        from placewright.lab.learning.algorithms.step_baseline import StepBaseline
-        from placewright.lab.learning.placers.message_network import NodePlacer
-        from placewright.lab.learning.placers.node_visits import Episodes, Observer, unit_starts
-        from placewright.lab.learning.placers.placement_policy import seeded
-
-        observer, count = Observer(task), task.units.count
-        policy, generator = seeded(
-            lambda: NodePlacer(observer.edges, observer.allowed, observer.width, self.hidden, self.rounds), task.seed
-        )
-        learner = StepBaseline(
-            policy,
-            learning_rates=(self.learning_rate, self.last_learning_rate),
-            steps=self.steps,
-            entropy=self.entropy,
-            episodes=self.episodes,
-            max_grad_norm=self.max_grad_norm,
-        )
-        random, ends = np.random.default_rng(task.seed), measured_after(count, self.measurements)
-        first = np.repeat(task.units.allowed.argmax(1)[None], self.samples, 0)
-        trials = yield first[:1]
-        at_first = np.repeat(trials.cost, self.samples)
-        starts = unit_starts(task.problem, task.units, first)
-        while True:
-            learned = np.sort(random.permutation(count)[: self.learned or count])
-            episodes, costs = Episodes(observer, policy, first, starts, learned), [at_first]
-            for node in range(count):
-                episodes.visit(node, generator)
-                cost = costs[-1]
-                if ends[node]:
-                    cost = (yield episodes.devices).cost
-                    episodes.starts = unit_starts(task.problem, task.units, episodes.devices)
-                costs.append(cost)
-            before, after = np.stack(costs[:-1], 1), costs[-1][:, None]
-            learner.step(episodes.likelihood(), before - after, learned)
+            observer, count = Observer(task), task.units.count
+            policy, generator = seeded(
+                lambda: NodePlacer(observer.edges, observer.allowed, observer.width, self.hidden, self.rounds),
+                task.seed,
+            )
+            learner = StepBaseline(
+                policy,
+                learning_rates=(self.learning_rate, self.last_learning_rate),
+                steps=self.steps,
+                entropy=self.entropy,
+                episodes=self.episodes,
+                max_grad_norm=self.max_grad_norm,
+            )
+            random, ends = np.random.default_rng(task.seed), measured_after(count, self.measurements)
+            first = np.repeat(task.units.allowed.argmax(1)[None], self.samples, 0)
+            trials = yield first[:1]
+            at_first = np.repeat(trials.cost, self.samples)
+            starts = unit_starts(task.problem, task.units, first)
+            while True:
+                learned = np.sort(random.permutation(count)[: self.learned or count])
+                episodes, costs = Episodes(observer, policy, first, starts, learned), [at_first]
+                for node in range(count):
+                    episodes.visit(node, generator)
+                    cost = costs[-1]
+                    if ends[node]:
+                        cost = (yield episodes.devices).cost
+                        episodes.starts = unit_starts(task.problem, task.units, episodes.devices)
+                    costs.append(cost)
+                before, after = np.stack(costs[:-1], 1), costs[-1][:, None]
+                learner.step(episodes.likelihood(), before - after, learned)
 
 
 def measured_after(count: int, measurements: int) -> NDArray[np.bool_]:

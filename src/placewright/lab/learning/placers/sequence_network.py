@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placewright.lab.learning.placers.features import NUM_KINDS, UnitFeatures, unit_features
@@ -122,6 +124,9 @@ class SequencePlacer(nn.Module):
 
     def evaluate(self, actions: Tensor) -> Likelihood:
         return likelihood(self.network.logits(self.inputs(), actions) + self.barred, actions)
+
+    def devices(self, actions: Tensor) -> NDArray[np.int64]:
+        return actions.numpy()
 
 
 def sequence_placer(task: Task, kind_width: int, hidden: int, shared_noise: float = 0.0) -> SequencePlacer:

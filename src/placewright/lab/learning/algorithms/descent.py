@@ -1,8 +1,8 @@
-"""From a loss to the gradient that a training sums up."""
+"""From a loss to the gradient that a training sums up, and to the step of a learner on one graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,3 +31,22 @@ def estimate(
         expected_reward=expected_reward,
         samples=samples,
     )
+
+
+class ClippedAdam:
+    """Adam along gradients that are cut to a largest norm."""
+
+    def __init__(self, weights: Iterable[nn.Parameter], learning_rate: float, max_grad_norm: float) -> None:
+        self._weights, self._max_grad_norm = list(weights), max_grad_norm
+        self.adam = torch.optim.Adam(self._weights, learning_rate)
+
+    def descend(self, loss: Tensor) -> None:
+        """A step down the loss."""
+        self.adam.zero_grad()
+        loss.backward()
+        self.step()
+
+    def step(self) -> None:
+        """Along the gradients that the weights have."""
+        nn.utils.clip_grad_norm_(self._weights, self._max_grad_norm)
+        self.adam.step()
