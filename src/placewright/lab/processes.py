@@ -1,13 +1,155 @@
-"""Processes that work for another."""
+"""Actors that are processes of this machine, and processes that work for another."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+from placewright.lab.actors import Actor, ActorLostError, Actors, Pending
+from placewright.support.errors import InputError
+
+#: Read by OpenBLAS, which numpy's wheels come with.
+_THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
+#: Held while a process starts, as the environment is the whole program's.
+_STARTING = threading.Lock()
+
+
+class ProcessActors(Actors):
+    """Processes that start afresh, as PyTorch does not survive a fork amid its threads, and end with this one. Each
+    stands behind a pipe of its own, so that one that dies is known."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._made: list[ProcessActor] = []
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for actor in self._made:
+            actor.process.terminate()
+        while self._made:
+            self.end(self._made[-1])
+
+    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> ProcessActor:
+        assert not replaced
+        try:
+            # The first process would start it, and with it hear Ctrl-C again.
+            start_resource_tracker()
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(kind, arguments, theirs), daemon=True)
+            with _STARTING, theirs, _interrupts_blocked(), _one_thread_for_products():
+                process.start()
+        except OSError as error:
+            raise InputError(f"cannot start another worker: {error.strerror}") from error
+        self._made.append(actor := ProcessActor(process, ours))
+        return actor
+
+    def get(self, pending: Pending) -> Any:
+        return pending.answer()
+
+    def first(self, pending: Sequence[Pending], seconds: float | None = None) -> int | None:
+        ready = wait([actor.connection for actor in pending], seconds)
+        return next((place for place, actor in enumerate(pending) if actor.connection in ready), None)
+
+    def end(self, actor: Actor) -> None:
+        assert isinstance(actor, ProcessActor)
+        self._made.remove(actor)
+        actor.process.terminate()
+        actor.process.join()
+        actor.connection.close()
+
+
+def actors_at(ray: str | None, number: int) -> Actors:
+    """Actors of the Ray cluster at that address, so many at most; without one processes of this machine. Raises
+    MissingExtraError without Ray, and what `RayActors` does."""
+    if ray is None:
+        return ProcessActors()
+    from placewright.lab.ray_cluster import RayActors
+
+    return RayActors(ray, number)
+
+
+class ProcessActor:
+    """A process, and what stands for its answer."""
+
+    def __init__(self, process: BaseProcess, connection: Connection) -> None:
+        self.process, self.connection = process, connection
+
+    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
+        assert answers == 1
+        with suppress(BrokenPipeError, ConnectionResetError):  # that it died is told by `answer`
+            self.connection.send((question, arguments))
+        return self
+
+    def answer(self) -> Any:
+        try:
+            answer, error = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            code = self.process.exitcode or 0
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise ActorLostError(how) from None
+        if error is not None:
+            raise error
+        return answer
+
+    def collected(self, pending: Sequence[Pending]) -> list[Any]:
+        return [actor.answer() for actor in pending]
+
+
+def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
+    """The main function of a process: answers what it is asked until its parent ends it."""
+    # The parent hears Ctrl-C too and ends its processes; until here they were started with it blocked.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    end_with_parent()
+    content: Any = None
+    try:
+        while True:
+            question, asked = connection.recv()
+            try:
+                content = kind(*arguments) if content is None else content
+                answer, failure = getattr(content, question)(*asked), None
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                answer, failure = None, error
+            connection.send((answer, failure))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the parent is gone
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C until they say so; ours is heard at the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread_for_products() -> Iterator[None]:
+    """Processes started here multiply matrices in one thread: more of them would count as processor time while they
+    wait, and work where another worker is measured."""
+    before = os.environ.get(_THREADS_FOR_PRODUCTS)
+    os.environ[_THREADS_FOR_PRODUCTS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS_FOR_PRODUCTS]
+        else:
+            os.environ[_THREADS_FOR_PRODUCTS] = before
 
 
 def end_with_parent() -> None:

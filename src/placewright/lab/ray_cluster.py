@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, and that its actors are of this placewright."""
+"""Actors that are processes of a Ray cluster: the connection to it, and that they are of this placewright."""
 
 from __future__ import annotations
 
@@ -8,45 +8,128 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
 
+from placewright.lab.actors import Actor, ActorLostError, Actors, Pending
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError, shown
 from placewright.version import VERSION
 
 try:
     import ray
     from ray.actor import ActorHandle
-    from ray.exceptions import GetTimeoutError, RayError
+    from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 except ImportError as error:
     raise MissingExtraError("Ray", "ray", "--ray") from error
 
-#: An actor imports PyTorch, and where other machines do so for the first time from a disk that many share.
-SECONDS_TO_START = 300
+#: How often what was asked of an actor that dies over it is asked of its replacement.
+_TRIES = 3
 #: The head of a cluster answers at once.
 _ANSWER_S = 5.0
 
 
-def check_cores(actors: int) -> None:
-    """Raises InputError where the cluster has fewer."""
-    if (cores := int(ray.cluster_resources().get("CPU", 0))) < actors:
-        raise InputError(f"the Ray cluster has {cores} cores, too few for {actors} actors")
+class RayActors(Actors):
+    """So many, with a core each. Every machine needs this version of placewright and what the actors import.
+
+    Raises InputError when there is no such cluster or it has too few cores. address: as `connect` takes it.
+    """
+
+    seconds_to_start = 300  # an actor imports PyTorch, perhaps for the first time from a disk that many machines share
+
+    def __init__(self, address: str, count: int) -> None:
+        self._connection = connect(address, count)
+        self._handles: list[ActorHandle] = []
+        if (cores := int(ray.cluster_resources().get("CPU", 0))) < count:
+            self._connection.end([])
+            raise InputError(f"the Ray cluster has {cores} cores, too few for {count} actors")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._connection.end(self._handles)
+
+    @property
+    def needed_to_start(self) -> str:
+        return f"a node of the Ray cluster with a free core, {self.seconds_to_start} s at most"
+
+    def shared(self, value: Any) -> Any:
+        return ray.put(value)
+
+    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> Actor:
+        restarts = {"max_restarts": -1, "max_task_retries": _TRIES} if replaced else {}
+        # In a list, so that an actor that is made anew fetches what is shared by itself.
+        handle = ray.remote(_Host).options(num_cpus=1, **restarts).remote(kind, list(arguments))
+        self._handles.append(handle)
+        return RayActor(handle)
+
+    def get(self, pending: Pending) -> Any:
+        try:
+            return ray.get(pending)
+        except RayTaskError as error:
+            cause: BaseException = error
+            while isinstance(cause, RayTaskError) and isinstance(cause.cause, BaseException) and cause.cause != cause:
+                cause = cause.cause
+            if isinstance(cause, RayError) and not isinstance(cause, RayTaskError):
+                raise ActorLostError("was lost") from error
+            raise cause from error
+        except (RayActorError, ObjectLostError, ConnectionError) as error:
+            raise ActorLostError("was lost") from error
+
+    def first(self, pending: Sequence[Pending], seconds: float | None = None) -> int | None:
+        done, _ = ray.wait(list(pending), num_returns=1, timeout=seconds)
+        return next((place for place, each in enumerate(pending) if each in done), None)
+
+    def starting(self, actor: Actor) -> Pending:
+        return _handle(actor).version.remote()
+
+    def wait_for_start(self, actors: Sequence[Actor]) -> None:
+        """Raises InputError where the placewright of an actor is another one."""
+        try:
+            versions = ray.get([self.starting(actor) for actor in actors], timeout=self.seconds_to_start)
+        except GetTimeoutError as error:
+            raise PlacewrightError(
+                f"{len(actors)} actors did not start in {self.seconds_to_start} s: the Ray cluster has too few cores "
+                "to spare"
+            ) from error
+        except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
+            reason = shown(str(error).strip().rpartition("\n")[2])
+            raise PlacewrightError(f"an actor does not start: {reason}") from error
+        if others := set(versions) - {VERSION}:
+            raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
+
+    def end(self, actor: Actor) -> None:
+        with suppress(RayError, ConnectionError):  # a connection that is lost is no news here
+            ray.kill(_handle(actor))
 
 
-def wait_for_start(actors: Sequence[ActorHandle]) -> None:
-    """Until each has told its `version`. Raises InputError where that is not this one, PlacewrightError when one does
-    not start."""
-    try:
-        versions = ray.get([actor.version.remote() for actor in actors], timeout=SECONDS_TO_START)
-    except GetTimeoutError as error:
-        raise PlacewrightError(
-            f"{len(actors)} actors did not start in {SECONDS_TO_START} s: the Ray cluster has too few cores to spare"
-        ) from error
-    except (RayError, ConnectionError, ImportError, AttributeError) as error:  # the last two: no placewright there
-        reason = shown(str(error).strip().rpartition("\n")[2])
-        raise PlacewrightError(f"an actor does not start: {reason}") from error
-    if others := set(versions) - {VERSION}:
-        raise InputError(f"the Ray cluster has placewright {min(others)}, this is {VERSION}")
+class _Host:
+    """What runs in the process."""
+
+    def __init__(self, kind: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        self._content = kind(*(ray.get(each) if isinstance(each, ray.ObjectRef) else each for each in arguments))
+
+    def version(self) -> str:
+        return VERSION
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        return getattr(self._content, question)(*arguments)
+
+
+@dataclass(frozen=True)
+class RayActor:
+    handle: ActorHandle
+
+    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
+        return self.handle.ask.options(num_returns=answers).remote(question, *arguments)
+
+    def collected(self, pending: Sequence[Pending]) -> list[Any]:
+        return list(ray.get(list(pending)))
+
+
+def _handle(actor: Actor) -> ActorHandle:
+    assert isinstance(actor, RayActor)
+    return actor.handle
 
 
 #: Says its argument on stderr, unless it is told before that all is well.

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench_messages import messages_of
 from bench_rows import HEADER, row, write_results
 
 from placewright import cli
-from placewright.lab.bench import map_suite, work
+from placewright.lab.bench import map_suite
 from placewright.lab.bench.columns import AnyTable
 from placewright.lab.bench.map_suite import MapSuite
 from placewright.lab.bench.protocol import Run
@@ -52,7 +53,7 @@ def job(suite: MapSuite, *runs: Run) -> Job:
 def test_a_row_of_a_map_holds_what_the_solver_alone_gives(suite: MapSuite) -> None:
     problem = suite.problem_at(0)
     alone = table.make_map_solver("annealing").solve(problem, SearchRun(Budget(evaluations=200), seed=1))
-    (made,) = work.messages_of(suite, job(suite, RUN))
+    (made,) = messages_of(suite, job(suite, RUN))
     assert isinstance(made, Row)
     assert (made.graph, made.num_ops, made.solver, made.seed) == ("resnet50-int8", 57, "annealing", 1)
     assert (made.objective, made.evaluations, made.bytes_over_limit) == (alone.latency_ps, alone.evaluations, 0)
@@ -84,14 +85,14 @@ def test_a_map_that_the_checker_refutes_gives_a_failure_and_no_row(
     suite: MapSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(map_suite, "check_map", lambda found, graph: ["SRAM is over-full during op 'a'"])
-    assert list(work.messages_of(suite, job(suite, RUN))) == [
+    assert messages_of(suite, job(suite, RUN)) == [
         Failure(label="resnet50-int8", run=RUN, reason="WRONG PLAN: SRAM is over-full during op 'a'")
     ]
 
 
 def test_a_budget_that_a_solver_refuses_costs_its_own_row_only(suite: MapSuite) -> None:
     small = replace(RUN, solver="ea", evaluations=1)
-    refused, made = work.messages_of(suite, job(suite, small, RUN))
+    refused, made = messages_of(suite, job(suite, small, RUN))
     assert isinstance(refused, Failure)
     assert refused.reason == "a budget of 1 evaluations is less than the population of 'ea', 20"
     assert isinstance(made, Row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -14,21 +15,21 @@ from typing import Any
 import pytest
 
 from placewright.importers.graph_set import write_graph_set
-from placewright.lab.bench.processes import WorkerProcesses
 from placewright.lab.bench.protocol import Run
 from placewright.lab.bench.rows import Results, Row
 from placewright.lab.bench.runner import Pool, missing_jobs
 from placewright.lab.bench.suite import Suite, read_suite
 from placewright.lab.bench.work import Failure, Job
 from placewright.lab.datasets.synthetic import random_graph
+from placewright.lab.processes import ProcessActors
 from placewright.support.errors import InputError, PlacewrightError
 
 pytest.importorskip("ray", reason="the ray extra is not installed")
 
 import ray
+from ray import cloudpickle
 
-from placewright.lab.bench.ray_workers import RayWorkers, _Actor
-from placewright.lab.ray_cluster import connect
+from placewright.lab.ray_cluster import RayActor, RayActors, _Host, connect
 
 RUN = Run(solver="brkga", evaluations=200, seconds=None, seed=0)
 
@@ -43,12 +44,21 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+def pool_of(actors: RayActors, suite: Suite, workers: int) -> Pool:
+    return Pool(actors, workers, (), pickle.loads, actors.shared(cloudpickle.dumps(suite)))
+
+
+def handle_of(pool: Pool) -> Any:
+    worker = pool._seats[0].worker
+    assert isinstance(worker, RayActor)
+    return worker.handle
+
+
 def made(
-    suite: Suite, jobs: list[Job], pool: Pool[Any], out: Path, on_row: Any = lambda row: None
+    suite: Suite, jobs: list[Job], pool: Pool, out: Path, on_row: Any = lambda row: None
 ) -> tuple[dict[Any, Row], list[Failure], list[str]]:
     results, failures, deaths = Results(out, suite.header()), list[Failure](), list[str]()
-    with pool:
-        pool.run(jobs, results, on_row, failures.append, deaths.append)
+    pool.run(jobs, results, on_row, failures.append, deaths.append)
     results.close()
     return {key: replace(row, seconds=0.0) for key, row in results.rows.items()}, failures, deaths
 
@@ -56,10 +66,11 @@ def made(
 def test_rows_are_those_of_processes(path: Path, tmp_path: Path) -> None:
     suite = read_suite(path)
     jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1), replace(RUN, solver="etf")], [])
-    of_processes = made(suite, jobs, Pool(WorkerProcesses(path), 1), tmp_path / "a")
+    with ProcessActors() as actors:
+        of_processes = made(suite, jobs, Pool(actors, 1, (), read_suite, path), tmp_path / "a")
     path.unlink()  # the suite has travelled
-    with RayWorkers("local", 2, suite) as workers:
-        of_actors = made(suite, jobs, Pool(workers, 2), tmp_path / "b")
+    with RayActors("local", 2) as there:
+        of_actors = made(suite, jobs, pool_of(there, suite, 2), tmp_path / "b")
     assert of_actors == of_processes
     assert len(of_actors[0]) == 9
 
@@ -67,12 +78,12 @@ def test_rows_are_those_of_processes(path: Path, tmp_path: Path) -> None:
 def test_an_actor_that_is_killed_is_replaced_and_its_run_made_again(path: Path, tmp_path: Path) -> None:
     suite = read_suite(path)
     jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
-    with RayWorkers("local", 1, suite) as workers:
-        pool, killed = Pool(workers, 1), list[int]()
+    with RayActors("local", 1) as actors:
+        pool, killed = pool_of(actors, suite, 1), list[int]()
 
         def kill_once(row: Row) -> None:
             if not killed:
-                killed.append(ray.get(pool._seats[0].worker.actor.__ray_call__.remote(lambda _: os.getpid())))
+                killed.append(ray.get(handle_of(pool).__ray_call__.remote(lambda _: os.getpid())))
                 os.kill(killed[0], signal.SIGKILL)
 
         rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
@@ -82,11 +93,13 @@ def test_an_actor_that_is_killed_is_replaced_and_its_run_made_again(path: Path, 
     assert deaths[1:] == ["no worker is left; waiting for a node of the Ray cluster with a free core, 300 s at most"]
 
 
-def without_a_core(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_a_core(actors: RayActors, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on actors need what no node has, as where nodes are lost."""
-    monkeypatch.setattr(
-        workers, "_actor", lambda: ray.remote(_Actor).options(resources={"absent": 1}).remote([workers._suite], ())
-    )
+
+    def make(kind: Any, *arguments: Any) -> RayActor:
+        return RayActor(ray.remote(_Host).options(resources={"absent": 1}).remote(kind, list(arguments)))
+
+    monkeypatch.setattr(actors, "make", make)
 
 
 def kill(actor: Any) -> None:
@@ -99,13 +112,13 @@ def test_the_run_of_a_lost_actor_goes_to_one_that_lives(
     """It waited for an actor to take the lost one's place, for which there is no node, while the other was idle."""
     suite = read_suite(path)
     jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
-    with RayWorkers("local", 2, suite) as workers:
-        pool, killed = Pool(workers, 2), list[Any]()
+    with RayActors("local", 2) as actors:
+        pool, killed = pool_of(actors, suite, 2), list[Any]()
 
         def kill_once(row: Row) -> None:
             if not killed:
-                without_a_core(workers, monkeypatch)
-                killed.append(pool._seats[0].worker.actor)
+                without_a_core(actors, monkeypatch)
+                killed.append(handle_of(pool))
                 kill(killed[0])
 
         rows, failures, deaths = made(suite, jobs, pool, tmp_path / "r", kill_once)
@@ -116,14 +129,15 @@ def test_the_run_of_a_lost_actor_goes_to_one_that_lives(
 def test_without_an_actor_and_a_node_for_one_the_end_is_a_sentence(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placewright.lab.bench.ray_workers.SECONDS_TO_START", 1)
     suite = read_suite(path)
     jobs = missing_jobs(suite.labels, range(3), [RUN, replace(RUN, seed=1, evaluations=20_000)], [])
     deaths = list[str]()
     results = Results(tmp_path / "r", suite.header())
-    with RayWorkers("local", 1, suite) as workers, Pool(workers, 1) as pool:
-        without_a_core(workers, monkeypatch)
-        lost = [pool._seats[0].worker.actor]
+    with RayActors("local", 1) as actors:
+        pool = pool_of(actors, suite, 1)
+        without_a_core(actors, monkeypatch)
+        monkeypatch.setattr(actors, "seconds_to_start", 1)
+        lost = [handle_of(pool)]
 
         def kill_once(row: Row) -> None:
             if lost:
@@ -173,8 +187,8 @@ def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_that_every_actor_fails_at_is_given_up(path: Path, tmp_path: Path) -> None:
     suite = read_suite(path)
     jobs = [Job(instance=99, label="gone", runs=(RUN,)), *missing_jobs(suite.labels, [0], [RUN], [])]
-    with RayWorkers("local", 1, suite) as workers:
-        rows, failures, _ = made(suite, jobs, Pool(workers, 1), tmp_path / "r")
+    with RayActors("local", 1) as actors:
+        rows, failures, _ = made(suite, jobs, pool_of(actors, suite, 1), tmp_path / "r")
     assert len(rows) == 1
     assert [(failure.label, failure.run) for failure in failures] == [("gone", RUN)]
     assert "failed: " in failures[0].reason

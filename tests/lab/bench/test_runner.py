@@ -6,21 +6,25 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bench_messages import messages_of
 from lab.learning.networks import SMALL, random_policy
 
 from placewright.bounds import lower_bound
 from placewright.importers.graph_set import write_graph_set
 from placewright.lab.bench.plan_rows import policy_of
-from placewright.lab.bench.processes import WorkerProcess, WorkerProcesses
 from placewright.lab.bench.protocol import Run
 from placewright.lab.bench.rows import Results, Row, read_results
 from placewright.lab.bench.runner import Pool, missing_jobs, plan_runs
 from placewright.lab.bench.suite import Suite, read_suite
+from placewright.lab.bench.suites import find_suite
 from placewright.lab.bench.work import Failure, Job
 from placewright.lab.datasets.synthetic import random_graph
+from placewright.lab.processes import ProcessActor, ProcessActors
 from placewright.methods.policy_file import find_policy
 from placewright.methods.table import METHODS
 from placewright.search.run.budget import Budget
@@ -38,19 +42,28 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
+def pool_of(actors: ProcessActors, suite: Path, workers: int = 1, suite_of: Callable[..., Any] = find_suite) -> Pool:
+    return Pool(actors, workers, (), suite_of, suite)
+
+
+def process_of(pool: Pool) -> BaseProcess:
+    worker = pool._seats[0].worker
+    assert isinstance(worker, ProcessActor)
+    return worker.process
+
+
 class Harness:
     """Runs jobs on a suite and remembers what was said."""
 
-    def __init__(self, suite: Path, out: Path) -> None:
-        self.suite = suite
+    def __init__(self, suite: Path, out: Path, suite_of: Callable[..., Any] = find_suite) -> None:
+        self.suite, self.suite_of = suite, suite_of
         self.results = Results(out, read_suite(suite).header())
         self.failures: list[Failure] = []
         self.deaths: list[str] = []
 
-    def run(
-        self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool[WorkerProcess], Row], None] = lambda *_: None
-    ) -> None:
-        with Pool(WorkerProcesses(self.suite), workers) as pool:
+    def run(self, jobs: list[Job], workers: int = 1, on_row: Callable[[Pool, Row], None] = lambda *_: None) -> None:
+        with ProcessActors() as actors:
+            pool = pool_of(actors, self.suite, workers, self.suite_of)
             pool.run(jobs, self.results, lambda row: on_row(pool, row), self.failures.append, self.deaths.append)
 
 
@@ -128,9 +141,9 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
     harness = Harness(suite, tmp_path / "r")
     killed: list[int] = []
 
-    def kill_once(pool: Pool[WorkerProcess], row: Row) -> None:
+    def kill_once(pool: Pool, row: Row) -> None:
         if not killed:
-            pid = pool._seats[0].worker.process.pid
+            pid = process_of(pool).pid
             assert pid is not None
             killed.append(pid)
             os.kill(killed[0], signal.SIGKILL)
@@ -146,8 +159,9 @@ def test_a_killed_worker_is_replaced_and_its_run_made_again(suite: Path, tmp_pat
 def test_a_worker_that_dies_before_its_first_job_is_replaced(suite: Path, tmp_path: Path) -> None:
     results = Results(tmp_path / "r", read_suite(suite).header())
     deaths: list[str] = []
-    with Pool(WorkerProcesses(suite), 1) as pool:
-        process = pool._seats[0].worker.process
+    with ProcessActors() as actors:
+        pool = pool_of(actors, suite)
+        process = process_of(pool)
         process.kill()
         process.join()
         pool.run(jobs_of(suite, RUN), results, lambda row: None, fail, deaths.append)
@@ -159,40 +173,59 @@ def test_a_suite_that_vanished_ends_the_work_with_one_sentence(suite: Path, tmp_
     results = Results(tmp_path / "r", read_suite(suite).header())
     jobs = jobs_of(suite, RUN)
     suite.unlink()
-    with (
-        Pool(WorkerProcesses(suite), 1) as pool,
-        pytest.raises(InputError, match=r"cannot read '.*some.graphs.gz': No such file"),
-    ):
-        pool.run(jobs, results, lambda row: None, fail, fail)
+    sentence = r"cannot read '.*some.graphs.gz': No such file"
+    with ProcessActors() as actors, pytest.raises(InputError, match=sentence):
+        pool_of(actors, suite).run(jobs, results, lambda row: None, fail, fail)
 
 
 def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = WorkerProcesses(suite)
+    actors = ProcessActors()
 
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(workers._context, "Pipe", refuse)
+    monkeypatch.setattr(actors._context, "Pipe", refuse)
     with pytest.raises(InputError, match="cannot start another worker: Too many open files"):
-        Pool(workers, 2).__enter__()
+        pool_of(actors, suite, 2)
 
 
-def test_a_run_that_kills_every_worker_is_given_up(suite: Path, tmp_path: Path) -> None:
-    harness = Harness(suite, tmp_path / "r")
-    # An instance that is not there ends the worker with an IndexError, as a crash in the core would.
+class DeadlySuite:
+    """Ends the process that asks it for an instance that is not there, as a crash in the core would."""
+
+    def __init__(self, path: Path) -> None:
+        self._suite = read_suite(path)
+
+    def problem_at(self, index: int) -> Any:
+        return self._suite.problem_at(index) if index < 3 else os._exit(1)
+
+    def row(self, *arguments: Any) -> Row:
+        return self._suite.row(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("suite_of", "reason"),
+    [
+        (find_suite, "its worker failed: range object index out of range, 2 times"),
+        (DeadlySuite, "its worker ended with exit code 1, 2 times"),
+    ],
+)
+def test_a_run_that_every_worker_fails_or_dies_at_is_given_up(
+    suite: Path, tmp_path: Path, suite_of: Callable[..., Any], reason: str
+) -> None:
+    harness = Harness(suite, tmp_path / "r", suite_of)
     jobs = [Job(instance=99, label="gone", runs=(RUN,)), *jobs_of(suite, RUN)]
     harness.run(jobs)
     assert len(harness.results.rows) == 3
     assert [(failure.label, failure.run) for failure in harness.failures] == [("gone", RUN)]
-    assert harness.failures[0].reason == "its worker ended with exit code 1, 2 times"
+    assert harness.failures[0].reason == reason
 
 
 def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from placewright.lab.bench import plan_rows, work
+    from placewright.lab.bench import plan_rows
 
     monkeypatch.setattr(plan_rows, "check_plan", lambda plan, graph, time_ns: ["the start of op '3' is wrong"])
     job = jobs_of(suite, RUN)[0]
-    (failure,) = work.messages_of(read_suite(suite), job)
+    (failure,) = messages_of(read_suite(suite), job)
     assert failure == Failure(label=job.label, run=RUN, reason="WRONG PLAN: the start of op '3' is wrong")
 
 
@@ -200,7 +233,7 @@ def test_a_plan_the_checker_refutes_gives_a_failure_and_no_row(suite: Path, monk
 def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
     suite: Path, monkeypatch: pytest.MonkeyPatch, error: PlacewrightError
 ) -> None:
-    from placewright.lab.bench import plan_rows, work
+    from placewright.lab.bench import plan_rows
 
     def refuse(*_: object, **__: object) -> None:
         raise error
@@ -208,31 +241,27 @@ def test_what_a_method_or_graph_says_of_its_input_is_one_sentence(
     job = jobs_of(suite, RUN)[0]
     if isinstance(error, InputError):
         monkeypatch.setattr(plan_rows, "make_method", refuse)
-        assert list(work.messages_of(read_suite(suite), job)) == [
-            Failure(label=job.label, run=RUN, reason="no limit is given")
-        ]
+        assert messages_of(read_suite(suite), job) == [Failure(label=job.label, run=RUN, reason="no limit is given")]
     monkeypatch.setattr(Suite, "graph", refuse)
-    assert list(work.messages_of(read_suite(suite), job)) == [Failure(label=job.label, run=None, reason=str(error))]
+    assert messages_of(read_suite(suite), job) == [Failure(label=job.label, run=None, reason=str(error))]
 
 
 def test_a_method_that_throws_gives_a_failure_with_the_reason(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from placewright.lab.bench import plan_rows, work
+    from placewright.lab.bench import plan_rows
 
     def broken(name: str, **_: object) -> None:
         raise ZeroDivisionError("in the method")
 
     monkeypatch.setattr(plan_rows, "make_method", broken)
     job = jobs_of(suite, RUN, replace(RUN, seed=1))[0]
-    messages = list(work.messages_of(read_suite(suite), job))
+    messages = messages_of(read_suite(suite), job)
     assert [type(message) for message in messages] == [Failure, Failure]
     assert "ZeroDivisionError: in the method" in messages[0].reason  # type: ignore[union-attr]
 
 
 def test_a_run_may_name_the_policy_that_guides_it(suite: Path) -> None:
     run = replace(RUN, solver="regal:runtime-synthetic", evaluations=500)
-    from placewright.lab.bench import work
-
-    rows = list(work.messages_of(read_suite(suite), jobs_of(suite, run)[0]))
+    rows = messages_of(read_suite(suite), jobs_of(suite, run)[0])
     assert [(row.solver, row.found_by) for row in rows if isinstance(row, Row)] == [
         ("regal:runtime-synthetic", f"regal: {find_policy('runtime-synthetic').title}")
     ]
@@ -260,8 +289,6 @@ def test_the_checker_that_judges_rows_is_the_independent_one() -> None:
 
 
 def test_a_row_names_what_trained_the_policy_that_a_method_has_of_its_own(suite: Path) -> None:
-    from placewright.lab.bench import work
-
-    (row,) = work.messages_of(read_suite(suite), jobs_of(suite, replace(RUN, solver="learned-list"))[0])
+    (row,) = messages_of(read_suite(suite), jobs_of(suite, replace(RUN, solver="learned-list"))[0])
     assert isinstance(row, Row)
     assert row.trained == "imitation, then evolution"

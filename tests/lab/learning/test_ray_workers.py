@@ -18,7 +18,7 @@ from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.trainer import BEST, train
 from placewright.lab.learning.training_state import TrainingState
-from placewright.lab.learning.workers import RolloutTask, problem_sets_of
+from placewright.lab.learning.workers import RolloutTask, Workers, problem_sets_of
 from placewright.support.errors import InputError, MissingExtraError, PlacewrightError
 
 SHORT = replace(CONFIGURATION, steps=2, checkpoint_interval=1)
@@ -32,8 +32,7 @@ def kill(actor: Any) -> None:
 
 
 def test_without_ray_the_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lab.learning.ray_workers", "lab.ray_cluster"):
-        monkeypatch.delitem(sys.modules, f"placewright.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, "placewright.lab.ray_cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"--ray needs Ray: pip install 'path/to/placewright\[ray\]'"):
         train(data, SHORT, tmp_path, name="small", ray="local")
@@ -55,17 +54,18 @@ def test_any_number_of_actors_comes_to_the_weights_of_one_process(data: Path, tm
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tmp_path: Path) -> None:
-    from placewright.lab.learning.ray_workers import RayWorkers
+    from placewright.lab.ray_cluster import RayActors
 
     problem_sets = problem_sets_of(data, SHORT)
     weights = TrainingState(SHORT, 0).weights
     with pytest.raises(InputError, match="the Ray cluster has 5 cores, too few for 6 actors"):
-        RayWorkers("local", problem_sets, SHORT, 6)
-    with RayWorkers("local", problem_sets, SHORT, 1) as workers:
+        RayActors("local", 6)
+    with RayActors("local", 1) as actors:
+        workers = Workers(actors, problem_sets, SHORT, 1)
         with pytest.raises(IndexError):  # as of a process
             workers.gradients(weights, [RolloutTask(graph=9, imitates=False, seeds=(0, 1))])
-        [actor] = workers._actors
-        kill(actor)
+        [worker] = workers.workers
+        kill(worker.handle)  # type: ignore[attr-defined]
         with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
             workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])
 
@@ -78,9 +78,9 @@ def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process()
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
-    from placewright.lab.learning.distributed.actors import LocalActors
-    from placewright.lab.learning.distributed.ray_actors import RayActors
+    from placewright.lab.actors import LocalActors
     from placewright.lab.learning.distributed.training import Training
+    from placewright.lab.ray_cluster import RayActors
 
     method = ColocRl(hidden=8, samples=4, colocation=(), controllers=1, workers=1, updates="deterministic")
     task = replace(task_of(columns(3)), evaluations=4 * 12)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any
 
+from placewright.lab.actors import Actor, ActorLostError, Actors, Pending
 from placewright.lab.bench.protocol import BenchSuite, Run
 from placewright.lab.bench.rows import Key, Results, Row
-from placewright.lab.bench.work import Done, Failure, Job, Message, Refusal
-from placewright.lab.bench.workers import W, WorkerDiedError, Workers
-from placewright.support.errors import InputError
+from placewright.lab.bench.work import BenchWorker, Failure, Job, Message
+from placewright.support.errors import PlacewrightError, shown
 
 #: How often a run whose worker died is tried.
 _ATTEMPTS = 2
@@ -72,35 +72,26 @@ def stale_keys(
 
 
 @dataclass(kw_only=True, eq=False)
-class _Seat(Generic[W]):
-    """A worker with the job it has and the runs of it that are not answered yet, the one at work first."""
+class _Seat:
+    """A worker with the job it has and the runs of it that are not answered yet, the one at work first. pending: that
+    run's answer; without a job, that a new worker has started."""
 
-    worker: W
+    worker: Actor
     job: Job | None = None
     unanswered: deque[Run] = field(default_factory=deque)
+    pending: Pending | None = None
 
 
-class Pool(Generic[W]):
-    """So many workers of a kind. A context: within it they live, at its end none is left.
+class Pool:
+    """So many workers, which are asked run by run, so that the death of one costs no more.
 
-    Entering it and `run` raise InputError when no more workers can be started.
+    Making it and `run` raise InputError when no more workers can be started. arguments: of `BenchWorker`.
     """
 
-    def __init__(self, workers: Workers[W], num_workers: int) -> None:
-        self._kind, self._num_workers = workers, num_workers
-        self._seats: list[_Seat[W]] = []
-
-    def __enter__(self) -> Pool[W]:
-        try:
-            for _ in range(self._num_workers):
-                self._seats.append(_Seat(worker=self._kind.start()))
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._kind.end([seat.worker for seat in self._seats])
+    def __init__(self, actors: Actors, num_workers: int, *arguments: Any) -> None:
+        self._actors, self._arguments = actors, arguments
+        self._seats = [_Seat(worker=actors.make(BenchWorker, *arguments)) for _ in range(num_workers)]
+        actors.wait_for_start([seat.worker for seat in self._seats])  # at once: each imports for seconds
 
     def run(
         self, jobs: Sequence[Job], results: Results, on_row: OnRow, on_failure: OnFailure, on_death: OnDeath
@@ -113,58 +104,85 @@ class Pool(Generic[W]):
         deaths: Counter[Key] = Counter()
         while True:
             for seat in self._seats:
-                if seat.job is None and not seat.worker.waits_for:
-                    _assign(seat, waiting)
+                if seat.pending is None and waiting:
+                    seat.job = waiting.popleft()
+                    seat.unanswered = deque(seat.job.runs)
+                    _ask(seat)
             if not waiting and all(seat.job is None for seat in self._seats):
                 return
-            busy = [seat for seat in self._seats if seat.job is not None or seat.worker.waits_for]
-            if all(seat.worker.waits_for for seat in busy):
-                on_death(f"no worker is left; waiting for {busy[0].worker.waits_for}")
-            ready = self._kind.ready([seat.worker for seat in busy])
-            for seat in (seat for seat in busy if seat.worker in ready):
-                try:
-                    message = seat.worker.receive()
-                except WorkerDiedError as death:
-                    waiting.extendleft(_bury(seat, str(death), deaths, on_failure, on_death))
-                    self._seats.remove(seat)
-                    self._seats.append(_Seat(worker=self._kind.start()))
-                else:
-                    _take(seat, message, results, on_row, on_failure)
+            seat = self._ready(on_death)
+            job = seat.job
+            if job is None:
+                self._actors.wait_for_start([seat.worker])
+                seat.pending = None
+                continue
+            try:
+                message: Message = self._actors.get(seat.pending)
+            except ActorLostError as death:
+                how = str(death)
+            except PlacewrightError:
+                raise
+            except Exception as error:
+                how = f"failed: {shown(str(error))}"
+            else:
+                _take(seat, message, results, on_row, on_failure)
+                _ask(seat)
+                continue
+            waiting.extendleft(_bury(job, seat.unanswered, how, deaths, on_failure, on_death))
+            self._replace(seat)
+
+    def _ready(self, on_death: OnDeath) -> _Seat:
+        """One that has answered or died. Raises PlacewrightError where none lives, and none can take their place."""
+        busy = [seat for seat in self._seats if seat.pending is not None]
+        seconds = None
+        if all(seat.job is None for seat in busy):
+            seconds = self._actors.seconds_to_start
+            on_death(f"no worker is left; waiting for {self._actors.needed_to_start}")
+        place = self._actors.first([seat.pending for seat in busy], seconds)
+        if place is None:
+            raise PlacewrightError(
+                f"all actors were lost, and the Ray cluster had no core for another in {seconds} s; the rows so far "
+                "are kept, and the same command goes on"
+            )
+        return busy[place]
+
+    def _replace(self, seat: _Seat) -> None:
+        self._actors.end(seat.worker)
+        self._seats.remove(seat)
+        worker = self._actors.make(BenchWorker, *self._arguments)
+        self._seats.append(_Seat(worker=worker, pending=self._actors.starting(worker)))
 
 
-def _assign(seat: _Seat[W], waiting: deque[Job]) -> None:
-    if waiting:
-        seat.job = waiting.popleft()
-        seat.unanswered = deque(seat.job.runs)
-        seat.worker.send(seat.job)
-
-
-def _take(seat: _Seat[W], message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:
-    if isinstance(message, Refusal):
-        raise InputError(message.reason)
-    if isinstance(message, Done):
-        seat.job = None
+def _ask(seat: _Seat) -> None:
+    """The next run of its job, or the end of that."""
+    if seat.job is None or not seat.unanswered:
+        seat.job, seat.pending = None, None
         return
+    seat.pending = seat.worker.ask("answer", seat.job.instance, seat.job.label, seat.unanswered[0])
+
+
+def _take(seat: _Seat, message: Message, results: Results, on_row: OnRow, on_failure: OnFailure) -> None:
     if isinstance(message, Row):
         results.add(message)
         on_row(message)
     else:
         on_failure(message)
-    seat.unanswered.popleft()
+    if isinstance(message, Failure) and message.run is None:
+        seat.unanswered.clear()
+    else:
+        seat.unanswered.popleft()
 
 
-def _bury(seat: _Seat[W], how: str, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath) -> list[Job]:
-    """The job that is left to do after the worker died at the first of its unanswered runs. how: "was killed ..."."""
-    job = seat.job
-    assert job is not None
-    if not seat.unanswered:
-        return []
-    fatal = seat.unanswered[0]
+def _bury(
+    job: Job, unanswered: deque[Run], how: str, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath
+) -> list[Job]:
+    """The job that is left to do after its worker died at the first of its unanswered runs. how: "was killed ..."."""
+    fatal = unanswered[0]
     deaths[fatal.key(job.label)] += 1
     if deaths[fatal.key(job.label)] < _ATTEMPTS:
         on_death(f"the worker at '{fatal.solver}' on '{job.label}' {how}; the run is tried once more")
     else:
         on_failure(Failure(label=job.label, run=fatal, reason=f"its worker {how}, {_ATTEMPTS} times"))
-        seat.unanswered.popleft()
-    left = tuple(seat.unanswered)
+        unanswered.popleft()
+    left = tuple(unanswered)
     return [Job(instance=job.instance, label=job.label, runs=left)] if left else []

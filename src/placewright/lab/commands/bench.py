@@ -90,11 +90,12 @@ def run(
 ) -> int:
     """Solve every instance with every method; each plan or map is checked and becomes a row."""
     import os
+    import pickle
 
-    from placewright.lab.bench.processes import WorkerProcesses
     from placewright.lab.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.lab.bench.suites import find_suite
     from placewright.lab.datasets.problem_set import spread
+    from placewright.lab.processes import actors_at
     from placewright.methods.plugins import load_plugins
 
     load_plugins(plugin or ())
@@ -110,14 +111,13 @@ def run(
     todo = missing_jobs(instances.labels, chosen, runs, results.rows)
     try:
         count = min(jobs or os.cpu_count() or 1, len(todo))
-        if ray is None:
-            with Pool(WorkerProcesses(suite, devices, plugin or (), dims), count) as pool:
-                num_failures = _work(pool, todo, results)
-        else:
-            from placewright.lab.bench.ray_workers import RayWorkers
+        with actors_at(ray, count) as actors:
+            read: tuple[Any, ...] = (find_suite, suite, devices, dims)
+            if ray is not None:  # the suite travels once; what it reads when asked is read on each machine
+                from ray import cloudpickle
 
-            with RayWorkers(ray, count, instances, plugin or ()) as workers, Pool(workers, count) as actors:
-                num_failures = _work(actors, todo, results)
+                read = (pickle.loads, actors.shared(cloudpickle.dumps(instances)))
+            num_failures = _work(Pool(actors, count, tuple(plugin or ()), *read), todo, results)
     except KeyboardInterrupt:
         kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
         _warn(f"{kept} and the same command goes on from there")
@@ -141,7 +141,7 @@ def _opened(out: Path, suite: BenchSuite, solvers: Sequence[str]) -> Results:
     return results
 
 
-def _work(pool: Pool[Any], jobs: list[Job], results: Results) -> int:
+def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
     """Runs the jobs under a progress bar; the number of failures."""
     from placewright.lab.bench.work import Failure
     from placewright.lab.commands.counting import counting

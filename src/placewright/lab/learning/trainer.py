@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from placewright.lab.datasets.problem_set import ProblemSet, spread
+from placewright.lab.datasets.problem_set import spread
 from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.decisions import mean_decisions
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
-from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.lab.learning.training import TrainingConfiguration
 from placewright.lab.learning.training_state import TrainingState, deciding_settings
 from placewright.lab.learning.verdict import reason_to_stop, what_was_learned
-from placewright.lab.learning.workers import ProcessWorkers, RolloutTask, Workers, graphs_of, problem_sets_of
+from placewright.lab.learning.workers import RolloutTask, Workers, graphs_of, problem_sets_of
+from placewright.lab.processes import actors_at
 from placewright.methods.policies import Policy
 from placewright.methods.policy_file import read_policy, write_policy
 from placewright.support.files import locked_folder
@@ -55,7 +56,7 @@ def train(
     there, to the same weights as if it had never ended, for any number of processes. A training that cannot learn any
     more ends; the record of its policy says why, and how its decisions vary.
 
-    ray: the address of a Ray cluster (learning/ray_workers.py), so many of whose actors then take the place of the
+    ray: the address of a Ray cluster (lab/ray_cluster.py), so many of whose actors then take the place of the
     processes; the weights are the same.
 
     Raises InputError for bad data, a folder of another training or one that another is writing to, a cluster that
@@ -85,8 +86,8 @@ def _train(
     if not (out / BEST).exists():
         state.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
-    started = _workers(folder, problem_sets, configuration, processes, ray)
-    with started as workers, Records(out, state.step) as records:
+    with actors_at(ray, processes) as actors, Records(out, state.step) as records:
+        workers = Workers(actors, folder if ray is None else problem_sets, configuration, processes)
 
         def validate() -> None:
             improvement = float(np.mean(workers.improvements(state.weights, chosen)))
@@ -135,20 +136,6 @@ def _step(
         found = workers.gradients(state.weights, again)
     norm = state.learn(found)
     return [replace(each, samples=None) for each in drawn], norm
-
-
-def _workers(
-    folder: Path,
-    problem_sets: Mapping[Split, ProblemSet],
-    configuration: TrainingConfiguration,
-    number: int,
-    ray: str | None,
-) -> Workers:
-    if ray is None:
-        return ProcessWorkers(folder, configuration, number)
-    from placewright.lab.learning.ray_workers import RayWorkers
-
-    return RayWorkers(ray, problem_sets, configuration, number)
 
 
 def tasks_of(configuration: TrainingConfiguration, seed: int, step: int, graphs: Sequence[int]) -> list[RolloutTask]:

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
-import signal
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar, cast, final
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from placewright.importers.graph_set import SUFFIX, read_graph_set
+from placewright.lab.actors import ActorLostError, Actors, in_order
 from placewright.lab.datasets.problem_set import ProblemSet
 from placewright.lab.learning.environments.pool import EnvironmentPool
 from placewright.lab.learning.learner import Learner
 from placewright.lab.learning.protocols import DemonstratingEnvironment, GradientEstimate, Samples
 from placewright.lab.learning.training import Split, TrainingConfiguration
-from placewright.lab.processes import end_with_parent, start_resource_tracker
 from placewright.machines import load_machine
 from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.modules import PLUGIN_PREFIX, load_file
 
 #: By all workers together; some 1,100 bytes each.
 MAX_OPS_KEPT = 4_000_000
-DEATH = "a worker of the training has died; its last checkpoint goes on from there"
 Weights = NDArray[np.float32]
-Job = TypeVar("Job")
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,95 +104,67 @@ class SentConfiguration:
         return configuration
 
 
-class Workers(ABC):
-    """So many of them. What they answer depends neither on how many they are nor on where they are.
+class Workers:
+    """So many actors that roll out and differentiate. What they answer depends neither on how many they are nor on
+    where they are.
 
-    A context: at its end none is left. Both questions raise PlacewrightError when a worker has died, and InputError
-    when a graph cannot be read. weights: float32, all in one row.
+    Both questions raise PlacewrightError when a worker has died, and InputError when a graph cannot be read. weights:
+    float32, all in one row.
     """
 
-    def __enter__(self) -> Self:
-        return self
+    def __init__(
+        self,
+        actors: Actors,
+        source: Path | Mapping[Split, ProblemSet],
+        configuration: TrainingConfiguration,
+        number: int,
+    ) -> None:
+        """source: the folder, where each of them can read the graphs from it, else problem sets, which are sent. Raises
+        PlacewrightError when a worker does not start."""
+        self._actors = actors
+        arguments = (actors.shared(source), SentConfiguration.of(configuration), MAX_OPS_KEPT // number)
+        self.workers = [actors.make(RolloutWorker, *arguments) for _ in range(number)]
+        actors.wait_for_start(self.workers)
 
-    @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
-
-    @final
     def gradients(self, weights: Weights, tasks: Sequence[RolloutTask]) -> list[GradientEstimate]:
-        return self._all(_gradient, weights, tasks)
+        return self._all("gradient", weights, tasks)
 
-    @final
     def improvements(self, weights: Weights, graphs: Sequence[int]) -> list[float]:
         """Percent by which the policy is better than the reference on each of the graphs to validate on."""
-        return self._all(_improvement, weights, graphs)
+        return self._all("improvement", weights, graphs)
 
-    @abstractmethod
-    def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
-        """What `work` makes of the weights and each of the jobs, in their order."""
-
-
-class ProcessWorkers(Workers):
-    """Processes of this machine; each reads the graphs from the folder."""
-
-    def __init__(self, folder: Path, configuration: TrainingConfiguration, processes: int) -> None:
-        start_resource_tracker()
-        context = multiprocessing.get_context("spawn")  # torch does not survive a fork amid its threads
-        self._pool = ProcessPoolExecutor(
-            processes, context, _start, (folder, SentConfiguration.of(configuration), MAX_OPS_KEPT // processes)
-        )
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def _all(self, work: Callable[[Weights, Job], Answer], weights: Weights, jobs: Sequence[Job]) -> list[Answer]:
+    def _all(self, question: str, weights: Weights, jobs: Sequence[Any]) -> list[Any]:
         try:
-            return list(self._pool.map(work, repeat(weights), jobs))
-        except BrokenProcessPool as error:
-            raise PlacewrightError(DEATH) from error
+            return list(in_order(self._actors, self.workers, question, self._actors.shared(weights), jobs))
+        except ActorLostError as error:
+            raise PlacewrightError(
+                "a worker of the training has died; its last checkpoint goes on from there"
+            ) from error
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _WorkerState:
-    """What a worker keeps between two tasks."""
+class RolloutWorker:
+    """The environments of a training, its networks and algorithm. max_ops: as of EnvironmentPool."""
 
-    learner: Learner
-    train: EnvironmentPool
-    valid: EnvironmentPool
+    def __init__(self, source: Path | Mapping[Split, ProblemSet], sent: SentConfiguration, max_ops: int) -> None:
+        torch.set_num_threads(1)
+        configuration = sent.received()
+        problem_sets = problem_sets_of(source, configuration) if isinstance(source, Path) else source
 
+        def pool(split: Split) -> EnvironmentPool:
+            return EnvironmentPool(problem_sets[split], partial(configuration.environment, split=split), max_ops)
 
-_state: _WorkerState
+        self._learner, self._train, self._valid = Learner(configuration, seed=0), pool("train"), pool("valid")
 
+    def gradient(self, weights: Weights, task: RolloutTask) -> GradientEstimate:
+        environment = self._train[task.graph]
+        self._take(weights)
+        if task.imitates:
+            return self._learner.imitation_gradient(cast(DemonstratingEnvironment, environment))
+        return self._learner.policy_gradient(environment, task.seeds, task.samples)
 
-def _start(folder: Path, sent: SentConfiguration, max_ops: int) -> None:
-    """Once in each process."""
-    configuration = sent.received()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends its workers
-    end_with_parent()
-    init_worker(problem_sets_of(folder, configuration), configuration, max_ops)
+    def improvement(self, weights: Weights, graph: int) -> float:
+        self._take(weights)
+        return 100 * (1 + self._learner.reward(self._valid[graph], seed=graph))
 
-
-def init_worker(problem_sets: Mapping[Split, ProblemSet], configuration: TrainingConfiguration, max_ops: int) -> None:
-    """Makes this process a worker. problem_sets: as `problem_sets_of` has them. max_ops: as of EnvironmentPool."""
-    global _state
-    torch.set_num_threads(1)
-
-    def pool(split: Split) -> EnvironmentPool:
-        make = partial(configuration.environment, split=split)
-        return EnvironmentPool(problem_sets[split], make, max_ops)
-
-    _state = _WorkerState(learner=Learner(configuration, seed=0), train=pool("train"), valid=pool("valid"))
-
-
-def _gradient(weights: Weights, task: RolloutTask) -> GradientEstimate:
-    learner, environment = _state.learner, _state.train[task.graph]
-    learner.weights = weights
-    if task.imitates:
-        return learner.imitation_gradient(cast(DemonstratingEnvironment, environment))
-    return learner.policy_gradient(environment, task.seeds, task.samples)
-
-
-def _improvement(weights: Weights, graph: int) -> float:
-    _state.learner.weights = weights
-    return 100 * (1 + _state.learner.reward(_state.valid[graph], seed=graph))
+    def _take(self, weights: Weights) -> None:
+        self._learner.weights = weights.copy()  # as PyTorch takes no array that cannot be written to, as those of Ray

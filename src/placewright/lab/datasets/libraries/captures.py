@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import resource
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,8 +21,7 @@ from placewright.lab.datasets.libraries.listing import Listed, network_of
 from placewright.lab.datasets.split import in_degrees
 from placewright.lab.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.lab.datasets.zoo.network import Mode
-from placewright.lab.datasets.zoo.pool import Captured, Task, capture
-from placewright.lab.processes import end_with_parent, start_resource_tracker
+from placewright.lab.datasets.zoo.pool import DIED, Captured, CapturingProcess, Task, capture
 from placewright.support.errors import InputError, shown
 from placewright.support.files import locked_folder, make_folder, read_bytes
 
@@ -172,33 +169,14 @@ def _capture_both(
             on_capture(captures.add(listed, mode, made))
 
 
-class _Process:
-    """One that captures, started anew after some captures and when it dies."""
-
+class _Process(CapturingProcess):
     def __init__(self, seconds: int) -> None:
+        super().__init__(_CAPTURES_PER_PROCESS)
         self._seconds = seconds
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
 
     def capture(self, listed: Listed, mode: Mode) -> Captured:
-        if self._pool is None:
-            start_resource_tracker()
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                1, mp_context=context, max_tasks_per_child=_CAPTURES_PER_PROCESS, initializer=end_with_parent
-            )
-        try:
-            return self._pool.submit(_captured, listed, mode, self._seconds).result()
-        except BrokenProcessPool:
-            self._pool = None
-            failure = "its process died, perhaps for want of memory"
-            return Captured(name=f"{listed.label}-{mode}", graph=None, failure=failure, seconds=0.0)
+        died = Captured(name=f"{listed.label}-{mode}", graph=None, failure=DIED, seconds=0.0)
+        return self.call(_captured, listed, mode, self._seconds) or died
 
 
 def _captured(listed: Listed, mode: Mode, seconds: int) -> Captured:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
 
 from placewright.graph import Graph
+from placewright.lab.actors import Actor, ActorLostError
 from placewright.lab.datasets.zoo.capture import capture_network
 from placewright.lab.datasets.zoo.network import Mode, Network
-from placewright.lab.processes import start_resource_tracker
+from placewright.lab.processes import ProcessActors
 from placewright.support.errors import shown
 
 #: A function at the top of a module, by whose name another process finds the networks, which may hold lambdas.
 Networks = Callable[[], Sequence[Network]]
+DIED = "its process died, perhaps for want of memory"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,38 +52,67 @@ def tasks_of(networks: Networks) -> list[Task]:
     ]
 
 
-def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
-    """The captures in the order of the tasks, as they come; with one process in this one.
+class CapturingProcess:
+    """A process that captures, started anew where it died and after so many captures; None for any number."""
 
-    Other processes start afresh, because PyTorch does not survive a fork in the middle of its threads. When one dies,
-    most likely for want of memory, whose fault that was is not known: the network waited for is tried alone, fails if
-    its process dies again, and the rest goes on in new ones.
-    """
+    def __init__(self, captures: int | None = None) -> None:
+        self._actors, self._captures = ProcessActors(), captures
+        self._actor: Actor | None = None
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._actors.__exit__(kind, error, at)
+
+    def call(self, function: Callable[..., Captured], *arguments: Any) -> Captured | None:
+        """What the function gives there; None where the process dies, most likely for want of memory."""
+        if self._actor is None or self._done == self._captures:
+            if self._actor is not None:
+                self._actors.end(self._actor)
+            self._actor, self._done = self._actors.make(_Caller), 0
+        self._done += 1
+        try:
+            found: Captured = self._actors.get(self._actor.ask("call", function, *arguments))
+        except ActorLostError:
+            self._actors.end(self._actor)
+            self._actor = None
+            return None
+        return found
+
+
+class _Caller:
+    """What is in the process."""
+
+    def call(self, function: Callable[..., Captured], *arguments: Any) -> Captured:
+        return function(*arguments)
+
+
+def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
+    """The captures in the order of the tasks, as they come; with one process in this one. A network whose process dies
+    fails, and the rest goes on."""
     if processes == 1:
         yield from map(capture, tasks)
         return
-    done = 0
-    while done < len(tasks):
-        for captured in _until_one_dies(tasks[done:], processes):
-            done += 1
-            yield captured
-        if done < len(tasks):
-            yield next(_until_one_dies(tasks[done : done + 1], 1), None) or _died(tasks[done])
-            done += 1
+    with ExitStack() as stack, ThreadPoolExecutor(processes) as threads:
+        idle: SimpleQueue[CapturingProcess] = SimpleQueue()
+        for _ in range(processes):
+            idle.put(stack.enter_context(CapturingProcess()))
 
+        def capture_there(task: Task) -> Captured:
+            process = idle.get()
+            try:
+                return process.call(capture, task) or _died(task)
+            finally:
+                idle.put(process)
 
-def _until_one_dies(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
-    start_resource_tracker()
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            yield from pool.map(capture, tasks)
-        except BrokenProcessPool:
-            return
+        yield from threads.map(capture_there, tasks)
 
 
 def _died(task: Task) -> Captured:
     network = task.networks()[task.index]
-    failure = _failure(network, task.mode, "its process died, perhaps for want of memory")
+    failure = _failure(network, task.mode, DIED)
     return Captured(name=f"{network.name}-{task.mode}", graph=None, failure=failure, seconds=0.0)
 
 

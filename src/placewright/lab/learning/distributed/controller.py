@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from placewright.lab.actors import Actor
 from placewright.lab.learning.algorithms.reinforce import BaselineGradient
-from placewright.lab.learning.distributed.actors import Actor
 from placewright.lab.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.lab.learning.distributed.worker import Worker, measured_by
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from placewright.lab.actors import Actor, ActorLostError, Actors, LocalActors, Pending
 from placewright.lab.learning.checkpoint import Checkpoint
-from placewright.lab.learning.distributed.actors import Actor, ActorLostError, Actors, LocalActors, Pending
 from placewright.lab.learning.distributed.controller import Controller, ControllerState, StepReport, first_state
 from placewright.lab.learning.distributed.parameter_server import ParameterServer
 from placewright.lab.learning.distributed.worker import Worker
@@ -83,7 +83,7 @@ def _tried(training: Training, task: Task, trying: Trying) -> StopReason:
 def _actors(method: ColocRlSettings) -> Actors:
     if method.ray is None:
         return LocalActors()
-    from placewright.lab.learning.distributed.ray_actors import RayActors
+    from placewright.lab.ray_cluster import RayActors
 
     return RayActors(method.ray, 1 + method.controllers * (1 + method.workers))
 
@@ -103,13 +103,15 @@ class Training:
         self._method, self._task, self._actors, self._checkpoint = method, task, actors, checkpoint
         shared = actors.shared(task)
         self.workers = [
-            [actors.make(_worker, shared) for _ in range(method.workers)] for _ in range(method.controllers)
+            [actors.make(_worker, shared, replaced=True) for _ in range(method.workers)]
+            for _ in range(method.controllers)
         ]
         self.controllers = [
-            actors.make(Controller, number, method, shared, reference, own) for number, own in enumerate(self.workers)
+            actors.make(Controller, number, method, shared, reference, own, replaced=True)
+            for number, own in enumerate(self.workers)
         ]
         self.server = self._fresh_server()
-        actors.wait_for_start()
+        actors.wait_for_start([*self.controllers, *(each for own in self.workers for each in own), self.server])
         if kept is None:
             states = tuple(
                 first_state(task.seed, number, method.first_baseline) for number in range(method.controllers)
@@ -124,7 +126,7 @@ class Training:
         policy, _ = seeded(lambda: method.policy_of(self._task), self._task.seed)
         weights = [parameter.detach().numpy() for parameter in policy.parameters()]
         settings = (method.learning_rate, method.max_grad_norm, method.staleness)
-        return self._actors.make(ParameterServer, weights, *settings, replaced=False)
+        return self._actors.make(ParameterServer, weights, *settings)
 
     def _go_on_from(self, kept: Kept) -> None:
         self._kept = kept
@@ -175,7 +177,9 @@ class Training:
         """Whose steps change the weights next."""
         numbers = list(self._pending)
         if self._method.updates == "asynchronous" and numbers:
-            return [numbers[self._actors.first([self._pending[number][1] for number in numbers])]]
+            place = self._actors.first([self._pending[number][1] for number in numbers])
+            assert place is not None
+            return [numbers[place]]
         return numbers
 
     def _note(self, report: StepReport) -> None:

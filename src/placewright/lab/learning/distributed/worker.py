@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
-from placewright.lab.learning.distributed.actors import Actor
+from placewright.lab.actors import Actor
 from placewright.lab.learning.placers.colocation import Units
 from placewright.problem import Problem
 
