@@ -12,7 +12,7 @@ be learned from with `placewright train learned-list --data OUT`; --split does o
   `auto` alone in three times as long.
 
 Ratios are geometric means. OUT/rows.jsonl holds a row for each run; what is there is not run again. Times are stated
-for a P100; those of other devices are scaled (datasets/other_devices.py).
+for a P100; those of other devices are scaled (`on_machine` in learned_list/trainings.py).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from unittest import mock
 
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
-from placewright.lab.datasets.other_devices import on_machine
 from placewright.lab.datasets.problem_set import spread
 from placewright.lab.learning.learned_list.policy import LearnedListPolicy, scored, untrained
 from placewright.lab.learning.learned_list.solver import LearnedList, shipped
+from placewright.lab.learning.learned_list.trainings import on_machine
 from placewright.machines import load_machine
 from placewright.methods.policies import Policy
 from placewright.methods.policy_file import read_policy

@@ -28,8 +28,7 @@ from halving import Scored, halved
 from placewright.lab.datasets.headroom import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import interesting_graphs
 from placewright.lab.learning.regal.actions import beta_parameters
-from placewright.lab.peers.brkga import Brkga
-from placewright.lab.peers.key_betas import KeyBetas
+from placewright.lab.peers.brkga import Brkga, KeyBetas
 from placewright.lab.peers.local_search import ANYWHERE, LocalSearch
 from placewright.machines import load_machine
 from placewright.problem import make_problem

@@ -3,15 +3,12 @@
 docs/lab/own-policies.md says how it is trained and planned with.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import placewright
@@ -19,7 +16,7 @@ import placewright._core as core
 from placewright.guide import Placement
 from placewright.lab.learning.decisions import Decisions, decisions_of
 from placewright.lab.learning.environments.placement import SimulatedPlacement, one_device_objective
-from placewright.lab.learning.policy_configuration import configuration_of
+from placewright.lab.learning.policy import NetworkPolicy
 from placewright.lab.learning.protocols import Actions
 from placewright.lab.learning.training import Split, TrainingConfiguration
 from placewright.methods.policies import PolicyFamily, Weights
@@ -83,23 +80,19 @@ class MlpNetwork(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MlpPolicy:
-    name: str
+class MlpPolicy(NetworkPolicy):
     configuration: MlpConfiguration
-    weights: Mapping[str, NDArray[np.float32]]
-    record: Mapping[str, Any]
-    family: str = FAMILY
+    family: ClassVar[str] = FAMILY
+    configured_by: ClassVar[type[Any]] = MlpConfiguration
 
-    @property
-    def title(self) -> str:
-        digest = hashlib.sha256(json.dumps(asdict(self.configuration)).encode())
-        for name in sorted(self.weights):
-            digest.update(np.ascontiguousarray(self.weights[name]).tobytes())
-        return f"{self.name} {digest.hexdigest()[:8]}"
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        with torch.device("meta"):
+            network = MlpNetwork(self.configuration)
+        return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
-    def check(self, problem: Problem) -> None:
-        if problem.machine.num_devices != self.configuration.num_devices:
-            raise placewright.InputError(f"policy '{self.name}' is for {self.configuration.num_devices} devices")
+    def check(self, problem: object) -> None:
+        if self.placing(problem).machine.num_devices != self.configuration.num_devices:
+            raise placewright.InputError(f"{self.called} is for {self.configuration.num_devices} devices")
 
     def observe(self, problem: Problem, seed: int) -> Tensor:
         return features(problem)
@@ -129,11 +122,6 @@ class MlpTraining(TrainingConfiguration):
         return MlpPolicy(name=name, configuration=self.policy, weights=weights, record=record)
 
 
-def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> MlpPolicy:
-    settings = configuration_of(MlpConfiguration, configuration)
-    return MlpPolicy(name=name, configuration=settings, weights=weights, record=record)
-
-
 TRAINING = MlpTraining(
     policy=MlpConfiguration(),
     machine="2xp100",
@@ -145,4 +133,6 @@ TRAINING = MlpTraining(
     checkpoint_interval=20,
     validation_interval=20,
 )
-placewright.register_policy_family(PolicyFamily(name=FAMILY, read=read, trainings=lambda: {"default": TRAINING}))
+placewright.register_policy_family(
+    PolicyFamily(name=FAMILY, read=MlpPolicy.read, trainings=lambda: {"default": TRAINING})
+)

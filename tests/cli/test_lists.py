@@ -19,7 +19,7 @@ from command_line import Placewright
 from placewright.cli.app import whole_app
 from placewright.cli.example_lines import EXAMPLES
 from placewright.cli.schemas import TYPES, schema_of
-from placewright.lab.commands.example_lines import EXAMPLES as LAB_EXAMPLES
+from placewright.lab.commands import EXAMPLES as LAB_EXAMPLES
 from placewright.lab.commands.schemas import TYPES as LAB_TYPES
 from placewright.lab.learning.regal.trainings import TRAININGS
 from placewright.lab.learning.shipped import shipped_names

@@ -8,12 +8,12 @@ from typing import Any
 
 from placewright.lab.learning.egrl.policy import EGRL
 from placewright.lab.learning.egrl.solvers import MAP_LEARNERS, learner_with, zero_shot
-from placewright.lab.learning.gdp import policy as gdp
 from placewright.lab.learning.gdp import trainings as gdp_trainings
-from placewright.lab.learning.learned_list import policy as learned_list
+from placewright.lab.learning.gdp.policy import GdpPolicy
+from placewright.lab.learning.learned_list.policy import LearnedListPolicy
 from placewright.lab.learning.learned_list.solver import LearnedList
-from placewright.lab.learning.regal import policy as regal
 from placewright.lab.learning.regal import trainings as regal_trainings
+from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import found_rule, rule_names
 from placewright.lab.learning.shipped import named_policy, shipped_names
 from placewright.lab.methods import ENTRIES
@@ -30,12 +30,12 @@ def _learned_list_trainings() -> Mapping[str, Any]:
 
 add_methods(ENTRIES)
 add_families(
-    PolicyFamily(name="regal", read=regal.read, trainings=lambda: regal_trainings.TRAININGS),
-    PolicyFamily(name="gdp", read=gdp.read, trainings=lambda: gdp_trainings.TRAININGS, algorithm="PPO"),
+    PolicyFamily(name="regal", read=RegalPolicy.read, trainings=lambda: regal_trainings.TRAININGS),
+    PolicyFamily(name="gdp", read=GdpPolicy.read, trainings=lambda: gdp_trainings.TRAININGS, algorithm="PPO"),
     EGRL,
     PolicyFamily(
         name="learned-list",
-        read=learned_list.read,
+        read=LearnedListPolicy.read,
         trainings=_learned_list_trainings,
         algorithm="evolution",
         first_of_auto=lambda policy: LearnedList(policy=policy),

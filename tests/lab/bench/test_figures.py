@@ -13,8 +13,7 @@ from placewright.lab.bench.figure_histogram import bin_edges, main_settings
 from placewright.lab.bench.figure_limits import lines_by_solver
 from placewright.lab.bench.figure_seconds import Point, format_seconds, front
 from placewright.lab.bench.figure_topology import improvements_by_topology
-from placewright.lab.bench.figures import draw_figure
-from placewright.lab.bench.report import read_report, write_figures
+from placewright.lab.bench.report import draw_figure, read_report, write_figures
 from placewright.lab.bench.rows import Row
 from placewright.lab.bench.solver_setting import SolverSetting
 from placewright.lab.bench.summaries import summaries

@@ -11,7 +11,7 @@ from instances import graph_of
 from strategies import graphs
 
 from placewright.graph import Graph, Op, Tensor
-from placewright.lab.datasets.augmentation import noisy_copy
+from placewright.lab.datasets.problem_set import noisy_copy
 
 
 def timed(graph: Graph, time_ns: int) -> Graph:

@@ -11,12 +11,11 @@ import torch
 from instances import graph_of, machine_of, problem_of
 
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment
-from placewright.lab.learning.gdp.memory import check_memory, learning_bytes
 from placewright.lab.learning.gdp.network import GdpNetwork, GraphEmbedding, PlacerLayer, SegmentAttention, Segments
 from placewright.lab.learning.gdp.observation import NUM_FEATURES, Observation, observe
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
 from placewright.lab.learning.placers.colocation import units_of
-from placewright.lab.learning.placers.gdp import GDP_PAPER, Gdp
+from placewright.lab.learning.placers.gdp import GDP_PAPER, Gdp, check_memory, learning_bytes
 from placewright.lab.learning.placers.placement_policy import seeded
 from placewright.machine import Link
 from placewright.problem import Problem

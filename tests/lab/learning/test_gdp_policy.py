@@ -19,8 +19,7 @@ from placewright.importers.json_graph import save_graph
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.algorithms.ppo import Ppo, standard_advantage
 from placewright.lab.learning.environments.placed_units import PlacedUnits, measured_on_one_device
-from placewright.lab.learning.gdp.graph_policy import GraphPolicy
-from placewright.lab.learning.gdp.network import weight_shapes
+from placewright.lab.learning.gdp.network import GraphPolicy, weight_shapes
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.gdp.settings import GdpConfiguration
 from placewright.lab.learning.gdp.trainings import TRAININGS, GdpTraining

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lab.learning.networks import random_policy
 
-from placewright.lab.learning.how_trained import training_of
+from placewright.lab.bench.plan_rows import training_of
 from placewright.lab.learning.learned_list.policy import untrained
 from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
 from placewright.methods.policy_file import find_policy

@@ -23,16 +23,19 @@ from placewright.cli import run
 from placewright.guide import Placement
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
-from placewright.lab.datasets.other_devices import on_machine
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.algorithms.evolution_strategy import EvolutionStrategy
-from placewright.lab.learning.environments.demonstrated_placement import DemonstratedPlacement
 from placewright.lab.learning.learned_list.clusters import clusters_of
 from placewright.lab.learning.learned_list.network import PairDistribution, ScoreNetwork, as_actions
 from placewright.lab.learning.learned_list.policy import LearnedListPolicy, scored, untrained, weight_shapes
 from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
 from placewright.lab.learning.learned_list.solver import LearnedList, shipped
-from placewright.lab.learning.learned_list.trainings import TRAININGS, LearnedListTraining
+from placewright.lab.learning.learned_list.trainings import (
+    TRAININGS,
+    DemonstratedPlacement,
+    LearnedListTraining,
+    on_machine,
+)
 from placewright.lab.learning.learner import Learner
 from placewright.lab.learning.trainer import BEST, train
 from placewright.machine import Link

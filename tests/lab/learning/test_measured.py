@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lab.learning.placer_cases import columns
 
-from placewright.lab.learning.environments.measured import MeasuredEnvironment
+from placewright.lab.learning.environments.first_come import MeasuredEnvironment
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.placers.controls import RandomPlacement
 from placewright.lab.learning.placers.post import Post

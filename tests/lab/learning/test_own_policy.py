@@ -89,7 +89,8 @@ def test_a_file_of_a_family_that_is_not_loaded_says_what_to_do(
     from placewright.methods.policy_file import write_policy
 
     configuration = mlp_placer.MlpConfiguration()
-    policy = mlp_placer.MlpPolicy(name="mine", configuration=configuration, weights={}, record={})
+    weights = {name: part.numpy() for name, part in mlp_placer.MlpNetwork(configuration).state_dict().items()}
+    policy = mlp_placer.MlpPolicy(name="mine", configuration=configuration, weights=weights, record={})
     write_policy(policy, tmp_path / "p.safetensors")
     monkeypatch.delitem(FAMILIES, "mlp-placer")
     with pytest.raises(InputError, match=r"p.safetensors': there is no family of policies 'mlp-placer'.*--plugin FILE"):

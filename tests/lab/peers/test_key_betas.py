@@ -7,8 +7,7 @@ import pytest
 
 from placewright.lab.datasets.headroom import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import random_graph
-from placewright.lab.peers.brkga import Brkga
-from placewright.lab.peers.key_betas import KeyBetas
+from placewright.lab.peers.brkga import Brkga, KeyBetas
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.search.run.budget import Budget

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from placewright.importers.graph_set import GraphSet
-from placewright.lab.bench.host import now, processor
 from placewright.lab.bench.map_code import code_of_map_solver
 from placewright.lab.bench.measure import LATENCY
 from placewright.lab.bench.protocol import Run, WrongPlanError
-from placewright.lab.bench.rows import Header, Row
+from placewright.lab.bench.rows import Header, Row, now, processor
 from placewright.lab.bench.suite import suite_graphs
 from placewright.memory_levels.assemble import assemble_map
 from placewright.memory_levels.checker import check_map

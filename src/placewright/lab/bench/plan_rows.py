@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from placewright.lab.bench.protocol import Run, WrongPlanError
 from placewright.lab.bench.rows import Row
 from placewright.lab.learning.guided import Regal
-from placewright.lab.learning.how_trained import training_of
 from placewright.lab.learning.learned_list.solver import LearnedList
+from placewright.lab.learning.verdict import is_constant
 from placewright.lab.methods import GUIDED
-from placewright.methods.policies import Policy
+from placewright.methods.policies import Policy, family_of
 from placewright.methods.policy_file import find_policy
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
@@ -77,3 +77,30 @@ def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row
         code=run.code,
         trained=trained,
     )
+
+
+RULE = "a rule, no network"
+UNKNOWN = "not recorded"
+
+
+def training_of(policy: Policy) -> str:
+    """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
+    its record does not say. A policy whose training was stopped, or that decides alike for all ops, is no evidence of
+    what can be learned: "; learned nothing" says so."""
+    if not policy.weights:
+        return RULE
+    training = policy.record.get("training")
+    steps = policy.record.get("step")
+    if not isinstance(training, dict) or not isinstance(steps, int):
+        return UNKNOWN
+    imitated = training.get("imitation_steps")
+    if not isinstance(imitated, int):
+        return UNKNOWN
+    if imitated >= steps:
+        return "imitation"
+    algorithm = family_of(policy.family).algorithm
+    how = f"imitation, then {algorithm}" if imitated else algorithm
+    learned = policy.record.get("learned")
+    if isinstance(learned, dict) and (learned.get("stopped") or is_constant(learned)):
+        return f"{how}; learned nothing"
+    return how

@@ -6,9 +6,15 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from placewright.lab.bench.columns import AnyTable
 from placewright.lab.bench.documents import csv_text, markdown
+from placewright.lab.bench.figure_histogram import histograms
+from placewright.lab.bench.figure_limits import by_limit
+from placewright.lab.bench.figure_seconds import by_seconds
+from placewright.lab.bench.figure_style import as_files, style
+from placewright.lab.bench.figure_topology import by_topology
 from placewright.lab.bench.graph_tables import graphs_table
 from placewright.lab.bench.heuristic_tables import heuristics_table, limits_table
 from placewright.lab.bench.result_set import ResultSet, read_result_sets
@@ -78,7 +84,6 @@ def write_figures(sections: Sequence[Section], figures: Collection[str], folder:
 
     Raises MissingExtraError without matplotlib, InputError when they cannot be written.
     """
-    from placewright.lab.bench.figures import draw_figure
 
     make_folder(folder)
     written = []
@@ -96,3 +101,19 @@ def write_figures(sections: Sequence[Section], figures: Collection[str], folder:
 def _write(path: Path, data: bytes) -> Path:
     write_atomically(path, data)
     return path
+
+
+#: Each gives a figure, or a sentence when there is nothing to draw.
+_DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
+    "2": histograms,
+    "3": by_limit,
+    "12": by_topology,
+    "seconds": by_seconds,
+}
+
+
+def draw_figure(name: str, results: ResultSet, found: Sequence[Summary]) -> dict[str, bytes] | str:
+    """Files of the figure by suffix, or why there is nothing to draw. Raises MissingExtraError without matplotlib."""
+    with style():
+        figure = _DRAWN_BY[name](results, found)
+        return figure if isinstance(figure, str) else as_files(figure)

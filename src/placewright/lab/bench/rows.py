@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from placewright.importers.json_graph import unpack
 from placewright.support.errors import InputError, other_version, shown
 from placewright.support.files import lock_folder, make_folder, read_bytes, write_atomically
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def processor() -> str:
+    """The model of this machine's processor as Linux names it, elsewhere its architecture."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
 
 SCHEMA_VERSION = 2
 ROWS_NAME, HEADER_NAME, DAMAGED_NAME, STALE_NAME = "rows.jsonl", "run.json", "rows.damaged", "rows.stale"

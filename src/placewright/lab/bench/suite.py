@@ -15,11 +15,10 @@ from typing import Any, cast
 from placewright.importers.graph_set import GraphSet, joined
 from placewright.importers.sources import load_graphs
 from placewright.lab.bench.code_version import code_of
-from placewright.lab.bench.host import now, processor
 from placewright.lab.bench.paper import check_column
 from placewright.lab.bench.plan_rows import method_of, plan_row, policy_of
 from placewright.lab.bench.protocol import Run
-from placewright.lab.bench.rows import Header, Row
+from placewright.lab.bench.rows import Header, Row, now, processor
 from placewright.lab.datasets.headroom import PAPER_MACHINE
 from placewright.lab.datasets.problem_set import DEFAULT_CONTROL, ProblemSet
 from placewright.machines import load_machine

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,38 @@ from numpy.typing import NDArray
 from placewright.importers.graph_set import SUFFIX, read_graph_set
 from placewright.lab.actors import ActorLostError, Actors, in_order
 from placewright.lab.datasets.problem_set import ProblemSet
-from placewright.lab.learning.environments.pool import EnvironmentPool
 from placewright.lab.learning.learner import Learner
-from placewright.lab.learning.protocols import DemonstratingEnvironment, GradientEstimate, Samples
+from placewright.lab.learning.protocols import DemonstratingEnvironment, Environment, GradientEstimate, Samples
 from placewright.lab.learning.training import Split, TrainingConfiguration
 from placewright.machines import load_machine
+from placewright.problem import Problem
 from placewright.support.errors import InputError, PlacewrightError, shown
 from placewright.support.modules import PLUGIN_PREFIX, load_file
+
+
+class EnvironmentPool:
+    """Environments by number of the problem, each made once and kept while there is room. Not for several threads.
+
+    make: from a problem and its number. max_ops: those used last are kept, up to so many ops in all.
+    """
+
+    def __init__(self, problems: ProblemSet, make: Callable[[Problem, int], Environment], max_ops: int) -> None:
+        self._problems, self._make, self._max_ops = problems, make, max_ops
+        self._kept: OrderedDict[int, Environment] = OrderedDict()
+        self._ops_kept = 0
+
+    def __getitem__(self, index: int) -> Environment:
+        if index in self._kept:
+            self._kept.move_to_end(index)
+            return self._kept[index]
+        environment = self._make(self._problems.problem(self._problems.graph(index)), index)
+        self._kept[index] = environment
+        self._ops_kept += environment.problem.core.num_ops
+        while self._ops_kept > self._max_ops and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._ops_kept -= oldest.problem.core.num_ops
+        return environment
+
 
 #: By all workers together; some 1,100 bytes each.
 MAX_OPS_KEPT = 4_000_000

@@ -9,14 +9,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
-from placewright.decoder import DECODERS, DecoderName, check_decoder
-from placewright.lab.peers.key_betas import KeyBetas
+from placewright.decoder import DECODERS, WITH_AFFINITIES, DecoderName, check_decoder
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.run.drive import drive, key_distributions
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
+
+_UNIFORM = (1.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyBetas:
+    """alpha and beta of the keys of each part (REGAL, A.5); a decoder without affinities has priorities alone.
+
+    The decoder only compares keys, so one distribution for all of them would change nothing. Different ones change what
+    is compared with each other: where priorities of ops lie below most of those of transfers, these leave early.
+    """
+
+    affinity: tuple[float, float] = _UNIFORM
+    priority: tuple[float, float] = _UNIFORM
+    transfer: tuple[float, float] = _UNIFORM
+
+    def proposal(self, problem: Problem, decoder: DecoderName) -> Proposal:
+        num_ops = problem.core.num_ops
+        num_affinities = num_ops * problem.core.num_devices if decoder in WITH_AFFINITIES else 0
+        row = np.full(problem.core.num_keys_of(decoder), 2, np.uint16)
+        row[:num_affinities] = 0
+        row[num_affinities : num_affinities + num_ops] = 1
+        parts = np.array([self.affinity, self.priority, self.transfer])
+        return Proposal(alpha=parts[:, 0], beta=parts[:, 1], row=row)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,8 @@ import numpy as np
 
 from placewright.lab.actors import Actor, ActorLostError, Actors, LocalActors, Pending
 from placewright.lab.learning.checkpoint import Checkpoint
-from placewright.lab.learning.distributed.controller import Controller, ControllerState, StepReport, first_state
+from placewright.lab.learning.distributed.controller import Controller, ControllerState, StepReport, Worker, first_state
 from placewright.lab.learning.distributed.parameter_server import ParameterServer
-from placewright.lab.learning.distributed.worker import Worker
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
 from placewright.lab.learning.placers.placer import Task, Trying

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu, scaled_dot_product_attention
 
 from placewright.guide import Placement
-from placewright.lab.learning.gdp.distribution import DeviceDistribution
+from placewright.lab.learning.gdp.distribution import DeviceDistribution, drawn
 from placewright.lab.learning.gdp.observation import NUM_FEATURES, Observation
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
+from placewright.lab.learning.placers.placement_policy import Likelihood, likelihood
 from placewright.lab.learning.protocols import Actions
 from placewright.methods.policies import Weights
 from placewright.problem import Problem
@@ -175,3 +178,28 @@ def weight_shapes(configuration: GdpConfiguration) -> dict[str, tuple[int, ...]]
     with torch.device("meta"):
         network = GdpNetwork(configuration)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+class GraphPolicy(nn.Module):
+    """A network as the policy of one graph: a `PlacementPolicy`."""
+
+    def __init__(self, network: GdpNetwork, observation: Observation) -> None:
+        super().__init__()
+        self.network, self.observation = network, observation
+        self.shared_noise = network.shared_noise
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.sample_beside_greedy(count, generator)[1:]
+
+    def sample_beside_greedy(self, count: int, generator: torch.Generator) -> Tensor:
+        """The likeliest placement, then so many that are drawn. [1 + count, units]"""
+        with torch.no_grad():
+            logits = self.network(self.observation)
+        devices = drawn(logits, self.observation, self.shared_noise, count, generator)
+        return torch.cat([logits.argmax(1)[None], devices])
+
+    def evaluate(self, actions: Tensor) -> Likelihood:
+        return likelihood(self.network(self.observation).expand(len(actions), -1, -1), actions)
+
+    def devices(self, actions: Tensor) -> NDArray[np.int64]:
+        return actions.numpy()

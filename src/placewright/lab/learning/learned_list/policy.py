@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +13,9 @@ import placewright._core as _core
 from placewright.guide import Placement
 from placewright.lab.learning.learned_list.clusters import Clusters, clusters_of
 from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
-from placewright.lab.learning.policy_configuration import configuration_of
-from placewright.lab.learning.policy_weights import check_weights, title_of
-from placewright.lab.learning.purpose import check_places_ops
+from placewright.lab.learning.policy import NetworkPolicy
 from placewright.methods.policies import Weights
 from placewright.problem import Problem
-from placewright.support.errors import shown
 
 
 def weight_shapes(hidden: int) -> dict[str, tuple[int, ...]]:
@@ -45,29 +40,17 @@ def scored(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LearnedListPolicy:
-    """weights: float32 arrays, of `weight_shapes`. record: how it was trained, JSON values.
-
-    Raises InputError when the weights are not those of such a score.
-    """
-
-    name: str
+class LearnedListPolicy(NetworkPolicy):
     configuration: LearnedListConfiguration
-    weights: Weights
-    record: Mapping[str, Any] = field(default_factory=dict)
     family: ClassVar[str] = "learned-list"
+    configured_by: ClassVar[type[Any]] = LearnedListConfiguration
 
-    def __post_init__(self) -> None:
-        check_weights(self.name, self.weights, weight_shapes(self.configuration.hidden))
-
-    @cached_property
-    def title(self) -> str:
-        """Its name and a digest of what decides its placements."""
-        return title_of(self.name, json.dumps(asdict(self.configuration), sort_keys=True), self.weights)
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return weight_shapes(self.configuration.hidden)
 
     def check(self, problem: object) -> None:
         """Raises InputError unless ops are to be placed; it learned for the step time, and sees memory limits."""
-        check_places_ops(f"policy '{shown(self.name)}'", problem)
+        self.placing(problem)
 
     def observe(self, problem: Problem, seed: int) -> Clusters:
         """The problem's clusters. No seed matters."""
@@ -83,14 +66,6 @@ class LearnedListPolicy:
     def placements(self, small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
         """As `ClusterList` takes them."""
         yield self.title, scored(small, self.weights, self.configuration.window)[0]
-
-
-def read(
-    *, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]
-) -> LearnedListPolicy:
-    """Raises InputError where the weights are not those of such a score."""
-    settings = configuration_of(LearnedListConfiguration, configuration)
-    return LearnedListPolicy(name=name, configuration=settings, weights=weights, record=record)
 
 
 def untrained(configuration: LearnedListConfiguration) -> LearnedListPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.lab.learning.environments.first_come import Trials
+from placewright.lab.learning.gdp.observation import Observation
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration, NetworkSettings
 from placewright.lab.learning.placers.placer import Learn, NetworkPlacer, Task
@@ -16,13 +18,43 @@ from placewright.problem import Problem
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
+from placewright.support.quantities import format_bytes
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from placewright.lab.learning.gdp.graph_policy import GraphPolicy
+    from placewright.lab.learning.gdp.network import GraphPolicy
     from placewright.lab.learning.placers.placement_policy import PlacementPolicy
+
+
+_FLOAT_BYTES = 4
+#: Rows of `width` numbers that are kept for gradients, counted in network.py: of a unit in a round of GraphSAGE, of an
+#: edge there, of a unit in a layer of the placer without what is widened.
+_IN_ROUND, _OF_EDGE, _IN_LAYER = 7, 2, 12
+
+
+def learning_bytes(settings: NetworkSettings, num_units: int, num_edges: int) -> int:
+    """Of all that is kept between the passes forward and back, about."""
+    of_unit = settings.rounds * _IN_ROUND + settings.layers * (_IN_LAYER + 3 * settings.widening)
+    of_unit += 2 * (1 + settings.widening)
+    rows = num_units * of_unit + num_edges * settings.rounds * _OF_EDGE
+    return _FLOAT_BYTES * settings.width * rows
+
+
+def check_memory(solver: str, settings: NetworkSettings, observation: Observation, host_bytes: int) -> None:
+    """Raises InputError where the host has less memory than learning takes."""
+    units = observation.units.count
+    needed = learning_bytes(settings, units, observation.edges.shape[1])
+    if needed > host_bytes:
+        raise InputError(
+            f"solver '{solver}' needs some {format_bytes(needed)} to place {units:,} ops, and this host has "
+            f"{format_bytes(host_bytes)}; a smaller network or colocation rules take less"
+        )
+
+
+def host_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +112,7 @@ class Gdp(NetworkPlacer):
 
     def policy_of(self, task: Task) -> GraphPolicy:
         """With the weights of the policy where there is one, otherwise new."""
-        from placewright.lab.learning.gdp.graph_policy import GraphPolicy
-        from placewright.lab.learning.gdp.memory import check_memory, host_memory_bytes
-        from placewright.lab.learning.gdp.network import GdpNetwork, network_with
+        from placewright.lab.learning.gdp.network import GdpNetwork, GraphPolicy, network_with
         from placewright.lab.learning.gdp.observation import observe
 
         configuration = GdpConfiguration(

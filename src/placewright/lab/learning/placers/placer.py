@@ -17,8 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
-from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
-from placewright.lab.learning.environments.measured import MeasuredEnvironment, TimeOf
+from placewright.lab.learning.environments.first_come import (
+    FirstComeEnvironment,
+    MeasuredEnvironment,
+    Noise,
+    TimeOf,
+    Trials,
+)
 from placewright.lab.learning.placers.colocation import COLOCRL_RULES, Units, units_of
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason

@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.lab.learning.policy_configuration import configuration_of
-from placewright.lab.learning.policy_weights import check_weights, title_of
-from placewright.lab.learning.purpose import check_purpose
+from placewright.lab.learning.policy import NetworkPolicy
 from placewright.lab.learning.regal.actions import ActionSpace
 from placewright.lab.learning.regal.configuration import PolicyConfiguration
 from placewright.lab.learning.regal.features import NUM_EDGE_FEATURES, Context, context_of
 from placewright.lab.learning.regal.forward import Logits, LogitsInOrder, logits_of
-from placewright.methods.policies import Weights
 from placewright.problem import Problem
 from placewright.proposal import Proposal
-from placewright.support.errors import shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RegalPolicy:
-    """weights: float32 arrays by the names PolicyNetwork gives them. record: how it was trained, JSON values.
-
-    Raises InputError when the weights are not those of such a network.
-    """
-
-    name: str
+class RegalPolicy(NetworkPolicy):
     configuration: PolicyConfiguration
-    weights: Mapping[str, NDArray[np.float32]]
-    record: Mapping[str, Any] = field(default_factory=dict)
     family: ClassVar[str] = "regal"
+    configured_by: ClassVar[type[Any]] = PolicyConfiguration
 
-    def __post_init__(self) -> None:
-        check_weights(self.name, self.weights, weight_shapes(self.configuration))
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return weight_shapes(self.configuration)
 
-    @cached_property
-    def title(self) -> str:
-        """Its name and eight digits of all that decides what it proposes: two trainings may give one name. Settings
-        that are as by default do not count, so that a new one changes no title."""
+    def settings_in_title(self) -> str:
+        """Settings that are as by default do not count, so that a new one changes no title."""
         defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
         varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
-        return title_of(self.name, json.dumps(varied), self.weights)
-
-    def check(self, problem: object) -> None:
-        """Raises InputError unless the policy is for such a problem."""
-        check_purpose(f"policy '{shown(self.name)}'", self.configuration, problem)
+        return json.dumps(varied)
 
     def observe(self, problem: Problem, seed: int) -> Context:
         """Features, after a search of 400 evaluations."""
@@ -62,12 +43,6 @@ class RegalPolicy:
         self.check(problem)
         actions = choose(logits_of(self.weights, self.configuration, observation.features), self.configuration, seed)
         return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
-
-
-def read(*, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> RegalPolicy:
-    """The policy that a file holds. Raises InputError where the weights are not those of such a network."""
-    settings = configuration_of(PolicyConfiguration, configuration)
-    return RegalPolicy(name=name, configuration=settings, weights=weights, record=record)
 
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:

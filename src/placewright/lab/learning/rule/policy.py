@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from placewright.lab.learning.purpose import check_purpose
+from placewright.lab.learning.policy import NetworkPolicy
 from placewright.lab.learning.regal.features import Context, context_of
 from placewright.lab.learning.rule.rule import RuleConfiguration, rule_actions
 from placewright.methods.policies import Weights
@@ -27,33 +25,25 @@ _ZOO = "-zoo"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RulePolicy:
-    """record: the command that found it and its gain there."""
+class RulePolicy(NetworkPolicy):
+    """Without weights, as a rule has no network. record: the command that found it and its gain there."""
 
-    name: str
     configuration: RuleConfiguration
-    record: Mapping[str, Any] = field(default_factory=dict)
+    weights: Weights = field(default_factory=dict)
     family: ClassVar[str] = "rule"
+    configured_by: ClassVar[type[Any]] = RuleConfiguration
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}
 
     @property
-    def weights(self) -> Weights:
-        """None: a rule has no network."""
-        return {}
+    def called(self) -> str:
+        return f"rule '{shown(self.name)}'"
 
     @property
     def gain(self) -> float:
         """In percent over uniform BRKGA, on the graphs it was found on."""
         return float(self.record["improvement_percent"])
-
-    @cached_property
-    def title(self) -> str:
-        """Its name and eight digits of all that decides what it proposes."""
-        text = json.dumps(asdict(self.configuration), sort_keys=True)
-        return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-    def check(self, problem: object) -> None:
-        """Raises InputError unless the rule is for such a problem."""
-        check_purpose(f"rule '{shown(self.name)}'", self.configuration, problem)
 
     def observe(self, problem: Problem, seed: int) -> Context:
         """Features, after a search of 400 evaluations."""
