@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from placewright.lab.datasets.fused.networks import FUSED, fused_network
+from placewright.lab.learning.algorithms.egrl import Egrl
 from placewright.lab.learning.egrl.settings import GradientSettings, Mode
 from placewright.lab.learning.egrl.solvers import MapLearner, policy_of
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
@@ -137,7 +138,7 @@ def learner(method: Any, arguments: argparse.Namespace, checkpoint: Path, polici
     """Whose policy is written at each stage of its training."""
     mode: Mode = arguments.mode
 
-    def keep(of: object, environment: MemoryMapEnvironment) -> None:
+    def keep(of: Egrl, environment: MemoryMapEnvironment) -> None:
         stage = environment.run.evaluations * STAGES // arguments.evaluations
         path = policies / f"{stage}.safetensors"
         if stage >= 1 and not path.exists():

@@ -18,6 +18,7 @@ from placewright.lab.learning.algorithms.discrete_sac import (
     entropy,
     soft_update,
 )
+from placewright.lab.learning.algorithms.egrl import Egrl
 from placewright.lab.learning.egrl.network import GraphUNet, neighbours_of
 from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.policy import MapPolicy
@@ -122,7 +123,7 @@ def test_a_budget_below_the_population_is_refused() -> None:
 def test_a_policy_of_one_network_maps_another_and_survives_its_file(tmp_path: Path) -> None:
     found: list[MapPolicy] = []
 
-    def keep(of: object, environment: MemoryMapEnvironment) -> None:
+    def keep(of: Egrl, environment: MemoryMapEnvironment) -> None:
         found[:] = [policy_of(of, "small", {"network": environment.problem.graph.name})]
 
     solve(replace(learner("egrl"), on_generation=keep), convolutions())

@@ -166,18 +166,18 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
     assert float(advantage_loss(log, cost - FAILING_SIGNAL, np.array([True, True])).detach()) == pytest.approx(
         float(-9 * log[0].detach() / 2)
     )
-    learner.step(log, cost, runs)
+    learner.differentiate(log, cost, runs)
     assert learner.baseline == pytest.approx(0.9 * 10 + 0.1 * 5.5)
-    learner.step(layer(torch.ones(2, 1))[:, 0], cost, runs)
+    learner.differentiate(layer(torch.ones(2, 1))[:, 0], cost, runs)
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
-    learner.step(layer(torch.ones(2, 1))[:, 0], cost, np.array([False, False]))
+    learner.differentiate(layer(torch.ones(2, 1))[:, 0], cost, np.array([False, False]))
     assert learner.baseline == pytest.approx(0.9 * 9.55 + 0.1 * 1.0)
     # Without a start the first placements are compared with their mean, not with a cost that none of them has.
     learner = MovingBaseline(layer, learning_rate=0.0, start=None)
-    learner.step(layer(torch.ones(2, 1))[:, 0], np.array([1.0, 3.0]), np.array([True, True]))
+    learner.differentiate(layer(torch.ones(2, 1))[:, 0], np.array([1.0, 3.0]), np.array([True, True]))
     assert learner.baseline == pytest.approx(2.0)
     with pytest.raises(InputError, match="a cost is not a finite number"):
-        learner.step(layer(torch.ones(2, 1))[:, 0], np.array([1.0, np.nan]), runs)
+        learner.differentiate(layer(torch.ones(2, 1))[:, 0], np.array([1.0, np.nan]), runs)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def _plain(text: str) -> str:
 def csv_text(tables: Sequence[AnyTable]) -> str:
     """One kind of table of all result sets; a mean takes three columns: its value, half-width and number of graphs."""
     columns = {column.name: column for table in tables for column in table.columns}
-    with_means = {column.name for table in tables for column in table.columns if _is_mean(table, column)}
+    values = ((column.name, column.value(line)) for table in tables for column in table.columns for line in table.rows)
+    with_means = {name for name, value in values if isinstance(value, Mean)}
     header = ["suite", "objective"]
     for name in columns:
         header += [name, f"{name}_ci95", f"{name}_graphs"] if name in with_means else [name]
@@ -87,10 +88,6 @@ def csv_text(tables: Sequence[AnyTable]) -> str:
                 cells += _cells(own.get(name), line, name in with_means)
             writer.writerow(cells)
     return text.getvalue()
-
-
-def _is_mean(table: AnyTable, column: Column[Any]) -> bool:
-    return any(isinstance(column.value(line), Mean) for line in table.rows)
 
 
 def _cells(column: Column[Any] | None, line: object, as_mean: bool) -> list[str]:

@@ -34,11 +34,10 @@ def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
             _panel(panel, chosen[index], first=index % columns == 0, last=index + columns >= len(chosen))
         else:
             panel.set_axis_off()
-    headline(
-        figure,
-        f"{results.name}: improvement over {results.measure.reference_name} by graph",
-        _subtitle(results, columns),
-    )
+    text = "green: better, red: worse, ties are left out"
+    if columns > 1:  # a single panel is too narrow for more
+        text = f"{results.header.objective}; {text}"
+    headline(figure, f"{results.name}: improvement over {results.measure.reference_name} by graph", text)
     return figure
 
 
@@ -57,12 +56,6 @@ def main_settings(found: Sequence[Summary]) -> list[Summary]:
 
 def _as_reference(summary: Summary) -> bool:
     return summary.setting.evaluations_limit in (None, summary.results.measure.reference.evaluations_limit)
-
-
-def _subtitle(results: ResultSet, columns: int) -> str:
-    """Broken where a single panel is too narrow for it."""
-    text = "green: better, red: worse, ties are left out"
-    return f"{results.header.objective}; {text}" if columns > 1 else text
 
 
 def _panel(axes: Any, summary: Summary, *, first: bool, last: bool) -> None:

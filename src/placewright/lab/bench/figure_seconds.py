@@ -16,6 +16,7 @@ from placewright.lab.bench.summaries import Summary
 from placewright.support.quantities import counted
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_TOLD = "means over graphs; grey: the front, below which nobody is as quick and as good"
 #: A time or gap of nothing has no logarithm; rows keep microseconds.
 _LEAST_SECONDS = 1e-6
 
@@ -46,16 +47,12 @@ def by_seconds(results: ResultSet, found: Sequence[Summary]) -> Any:
     most = max(point.num_graphs for point in points)
     labels = [label for own, look in solvers for label in _draw_solver(axes, own, floor, look, most)]
     _finish(axes, points, floor)
-    headline(figure, f"{results.name}: quality against time", _subtitle(results))
+    headline(figure, f"{results.name}: quality against time", f"{results.header.objective}, {_TOLD}")
     lines = [[(point.seconds, max(point.gap, floor)) for point in own] for own, _ in solvers]
     # Names have fewer places to go than limits, so they choose first; from above, so that they stack like their points.
     labels.sort(key=lambda label: (label.text[0].isdigit(), -label.y, label.text))
     place_labels(axes, labels, [steps, *lines])
     return figure
-
-
-def _subtitle(results: ResultSet) -> str:
-    return f"{results.header.objective}, means over graphs; grey: the front, below which nobody is as quick and as good"
 
 
 def points_of(found: Sequence[Summary]) -> list[Point]:

@@ -202,7 +202,7 @@ def _claim(folder: Path, header: Header) -> None:
     if not path.exists():
         if (rows := _rows_path(folder)).exists():
             raise InputError(f"'{shown(folder)}' holds {rows.name} without {HEADER_NAME}, so nobody knows of what")
-        _write_header(path, header)
+        write_atomically(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}, indent=1).encode())
         return
     kept = _read_header(path)
     present, wanted = kept.identity(), header.identity()
@@ -212,10 +212,6 @@ def _claim(folder: Path, header: Header) -> None:
                 f"'{shown(folder)}' holds results with another {name} ({shown(present[name])}, not {shown(value)});"
                 " choose another folder"
             )
-
-
-def _write_header(path: Path, header: Header) -> None:
-    write_atomically(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}, indent=1).encode())
 
 
 def _read_header(path: Path) -> Header:

@@ -89,7 +89,8 @@ def train(
                 data,
                 configuration,
                 out,
-                name=_name_of(out, config),
+                # With the folder, so that no plan takes the policy for one that is shipped.
+                name=f"{config}/{out.resolve().name}",
                 seed=whole_number("seed", seed, 0, 2**63 - 1),
                 processes=cores,
                 ray=ray,
@@ -117,11 +118,6 @@ def _configuration(
         return configuration
     number = whole_number("steps", steps, 1, 10**9)
     return replace(configuration, steps=number, imitation_steps=min(number, configuration.imitation_steps))
-
-
-def _name_of(out: Path, config: str) -> str:
-    """The configuration and the folder, so that no plan takes the policy for one that is shipped."""
-    return f"{config}/{out.resolve().name}"
 
 
 def _what_is_kept(out: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,9 @@ def pack(
     Raises InputError when a source cannot be read or no file written, and for too few graphs to split.
     """
     machine = with_launches(load_machine(device))
-    graphs = _named_apart([(label, timed(graph, machine)) for label, graph in _loaded(sources, dims)])
+    read = [load_graphs(source, dims=dims) for source in sources]
+    named = [(label, timed(graphs[i], machine)) for graphs in read for i, label in enumerate(graphs.labels)]
+    graphs = _named_apart(named)
     metadata = {"device": device}
     if out.name.endswith(SUFFIX):
         write_graph_set(out, graphs, metadata)
@@ -61,13 +63,6 @@ def timed(graph: Graph, machine: Machine) -> Graph:
     time_ns = estimate_costs(graph, machine).time_ns[:, 0].tolist()
     ops = tuple(replace(op, time_ns=time) for op, time in zip(graph.ops, time_ns, strict=True))
     return replace(graph, ops=ops)
-
-
-def _loaded(sources: Sequence[str | Path], dims: Mapping[str, int] | None) -> Iterator[tuple[str, Graph]]:
-    """Every graph with its name in its source."""
-    for source in sources:
-        graphs = load_graphs(source, dims=dims)
-        yield from ((label, graphs[index]) for index, label in enumerate(graphs.labels))
 
 
 def _named_apart(graphs: Sequence[tuple[str, Graph]]) -> list[Graph]:

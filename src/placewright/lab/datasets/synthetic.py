@@ -128,14 +128,10 @@ def random_graph(seed: int, index: int, scale: int = 1) -> Graph:
     num_nodes = scale * random.randint(MIN_NODES, MAX_NODES)
     # Numbering the nodes by a random order directs every edge from the smaller number to the larger.
     number_of = random.sample(range(num_nodes), num_nodes)
-    edges = sorted(_directed(edge, number_of) for edge in TOPOLOGIES[topology](num_nodes, random))
+    pairs = ((number_of[one], number_of[other]) for one, other in TOPOLOGIES[topology](num_nodes, random))
+    edges = sorted((min(pair), max(pair)) for pair in pairs)
     outputs = [random.choices((0, 1, 2), NUM_OUTPUTS_WEIGHTS)[0] for _ in range(num_nodes)]
     return _with_costs(f"synthetic-{seed}-{index}", topology, edges, outputs, random)
-
-
-def _directed(edge: Edge, number_of: Sequence[int]) -> Edge:
-    one, other = number_of[edge[0]], number_of[edge[1]]
-    return min(one, other), max(one, other)
 
 
 def _with_costs(name: str, topology: str, edges: list[Edge], num_outputs: list[int], random: Random) -> Graph:

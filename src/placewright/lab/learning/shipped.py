@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from placewright.lab.learning.regal.configuration import Network, PolicyConfiguration
+from placewright.lab.learning.regal.configuration import Network
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.methods.policy_file import SUFFIX, read_policy
 from placewright.problem import Problem
@@ -22,17 +22,15 @@ def shipped_policy(problem: Problem, network: Network) -> RegalPolicy:
     ended with the best validation. Raises InputError when there is none."""
     asked = (network, problem.objective, problem.machine.num_devices)
     known = [named_policy(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
-    fitting = [policy for policy in known if _purpose(policy.configuration) == asked]
+    fitting = [
+        policy for policy in known if asked == ((own := policy.configuration).network, own.objective, own.num_devices)
+    ]
     if not fitting:
         raise InputError(
             f"no policy is shipped for {problem.objective} on {problem.machine.num_devices} devices; "
             f"--policy takes a file, or one of: {', '.join(shipped_names())}"
         )
     return max(fitting, key=lambda policy: float(policy.record["improvement_percent"]))
-
-
-def _purpose(configuration: PolicyConfiguration) -> tuple[Network, str, int]:
-    return configuration.network, configuration.objective, configuration.num_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

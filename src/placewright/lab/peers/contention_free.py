@@ -41,7 +41,7 @@ class ContentionFree:
         self._signals = problem.control == "signal"
         group, allowed = problem.groups
         self._group: list[int] = group.tolist()
-        self._group_devices = [_devices_in(mask, machine.num_devices) for mask in allowed.tolist()]
+        self._group_devices = [[d for d in range(machine.num_devices) if mask >> d & 1] for mask in allowed.tolist()]
 
     def devices(self, op: int) -> list[int]:
         """Devices the op may use, ascending: its group's, or the one where its group already stands."""
@@ -96,7 +96,3 @@ def control_predecessors(lowered: Lowered) -> list[list[int]]:
         for successor in successors:
             before[successor].append(op)
     return before
-
-
-def _devices_in(mask: int, num_devices: int) -> list[int]:
-    return [device for device in range(num_devices) if mask >> device & 1]

@@ -35,7 +35,8 @@ class HeldMemory:
 
     def needed(self, op: int, device: int) -> int:
         """Bytes that placing the op there now would take while it runs, the residents of its whole group included."""
-        lasting = self._output_bytes(op) + sum(self._copy_bytes[t] for t in self._missing(op, device))
+        lasting = sum(self._home_bytes[t] for t in self._outputs(op))
+        lasting += sum(self._copy_bytes[t] for t in self._missing(op, device))
         return lasting + self._workspace_bytes[op] + self._residents.missing_bytes(op, device)
 
     def place(self, op: int, device: int) -> None:
@@ -55,9 +56,6 @@ class HeldMemory:
 
     def _outputs(self, op: int) -> range:
         return range(self._output_begin[op], self._output_begin[op + 1])
-
-    def _output_bytes(self, op: int) -> int:
-        return sum(self._home_bytes[tensor] for tensor in self._outputs(op))
 
     def _missing(self, op: int, device: int) -> list[int]:
         """Inputs of the op that are not on the device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,11 +42,8 @@ def _fill(problem: Problem) -> NDArray[np.int32]:
         if first == op:
             if used[current] + bytes_of[op] > cap and current + 1 < len(used):
                 current += 1
-            device_of[op] = current if allowed[op] >> current & 1 else _least_filled(used, allowed[op])
+            may = [device for device in range(len(used)) if allowed[op] >> device & 1]
+            device_of[op] = current if current in may else min(may, key=used.__getitem__)
             used[device_of[op]] += bytes_of[op]
         device_of[op] = device_of[first]
     return np.array(device_of, np.int32)
-
-
-def _least_filled(used: Sequence[int], allowed: int) -> int:
-    return min((device for device in range(len(used)) if allowed >> device & 1), key=lambda device: used[device])

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.importers.optimizers import Optimizer
 from placewright.importers.torch.module import captured_graph
 from placewright.lab.datasets.pack import timed, with_launches
@@ -64,15 +64,10 @@ def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
     tensor its number, "t12". Targets, shapes, dtypes, attributes, modules and source lines go."""
     return Graph(
         name=graph.name,
-        tensors=tuple(_stripped_tensor(tensor, index) for index, tensor in enumerate(graph.tensors)),
-        ops=tuple(_stripped_op(op, index) for index, op in enumerate(graph.ops)),
+        tensors=tuple(replace(each, name=f"t{i}", shape=None, dtype=None) for i, each in enumerate(graph.tensors)),
+        ops=tuple(
+            replace(op, name=f"{op.kind}{index}", target="", attributes={}, module="", source="")
+            for index, op in enumerate(graph.ops)
+        ),
         metadata=metadata,
     )
-
-
-def _stripped_tensor(tensor: Tensor, index: int) -> Tensor:
-    return replace(tensor, name=f"t{index}", shape=None, dtype=None)
-
-
-def _stripped_op(op: Op, index: int) -> Op:
-    return replace(op, name=f"{op.kind}{index}", target="", attributes={}, module="", source="")

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from placewright.lab.learning.egrl.genome import GraphGenome
 from placewright.lab.learning.egrl.network import (
     CriticNetwork,
-    NetworkActor,
     PolicyNetwork,
     load,
     neighbours_of,
@@ -24,10 +22,9 @@ from placewright.lab.learning.egrl.network import (
     torch_seed,
     weights_of,
 )
-from placewright.lab.learning.egrl.observation import NUM_FEATURES, Observation, observe
+from placewright.lab.learning.egrl.observation import NUM_FEATURES, Observation
 from placewright.lab.learning.egrl.replay import Replay
 from placewright.lab.learning.egrl.settings import GradientSettings, NetworkSettings
-from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
 from placewright.methods.policies import Weights
 
 
@@ -160,45 +157,3 @@ def soft_update(target: torch.nn.Module, source: torch.nn.Module, tau: float) ->
     with torch.no_grad():
         for old, new in zip(target.parameters(), source.parameters(), strict=True):
             old.mul_(1 - tau).add_(new, alpha=tau)
-
-
-class Pg:
-    """The policy gradient alone: each generation one noisy decision and the likeliest, then as many gradient steps."""
-
-    def __init__(
-        self, environment: MemoryMapEnvironment, network: NetworkSettings, settings: GradientSettings, seed: int
-    ) -> None:
-        self.environment, self.network, self.random = environment, network, np.random.default_rng(seed)
-        problem = environment.problem
-        self.observation = observe(problem)
-        self.sac = DiscreteSac(self.observation, problem.num_levels, network, settings, seed)
-        self.replay = Replay(settings.replay)
-
-    def generation(self) -> None:
-        taken = act_and_remember(self.sac, self.environment, self.replay, self.random)
-        self.sac.learn_for(taken, self.replay, self.random)
-
-    def best_policy(self) -> GraphGenome:
-        return GraphGenome(weights=self.sac.weights(), actor=NetworkActor(self.sac.actor, self.observation))
-
-    def state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
-        return {
-            "random": self.random.bit_generator.state,
-            "sac": self.sac.state(),
-            "replay": self.replay.state(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.random.bit_generator.state = state["random"]
-        self.sac.restore(state["sac"])
-        self.replay.restore(state["replay"])
-
-
-def act_and_remember(
-    sac: DiscreteSac, environment: MemoryMapEnvironment, replay: Replay, random: np.random.Generator
-) -> int:
-    """A noisy decision and the likeliest, both of which count; how many were evaluated."""
-    outcomes = environment.step(np.stack([sac.explore(random), sac.exploit()]), "policy gradient")
-    replay.add(outcomes)
-    return len(outcomes.rewards)

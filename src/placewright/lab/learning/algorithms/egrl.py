@@ -1,13 +1,13 @@
 """EGRL (Khadka et al. 2021, algorithm 2): a population of graph policies and Boltzmann chromosomes evolves, a policy
-gradient learns from all that it does, and migrates into it."""
+gradient learns from all that it does, and migrates into it. The EA and the PG that the paper compares itself with are
+the one without the other."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placewright.lab.learning.algorithms.discrete_sac import DiscreteSac, act_and_remember
 from placewright.lab.learning.algorithms.evolution import (
     Evolution,
     Genome,
@@ -17,83 +17,117 @@ from placewright.lab.learning.algorithms.evolution import (
 )
 from placewright.lab.learning.egrl.boltzmann import first_chromosome
 from placewright.lab.learning.egrl.genome import GraphGenome
-from placewright.lab.learning.egrl.network import NetworkActor, PolicyNetwork, torch_seed, weights_of
-from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.replay import Replay
 from placewright.lab.learning.egrl.settings import EvolutionSettings, GradientSettings, NetworkSettings
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
 from placewright.methods.policies import Weights
 
+if TYPE_CHECKING:
+    from placewright.lab.learning.algorithms.discrete_sac import DiscreteSac
+
 
 class Egrl:
-    """start: weights of a trained policy, which the policy gradient and one of the population begin with."""
+    """A learner of maps of one network, generation by generation.
+
+    evolution: None for the policy gradient alone. gradient: None for chromosomes alone, which need no PyTorch. start:
+    weights of a trained policy, which the policy gradient and one of the population begin with.
+    """
 
     def __init__(
         self,
         environment: MemoryMapEnvironment,
-        evolution: EvolutionSettings,
-        network: NetworkSettings,
-        gradient: GradientSettings,
         seed: int,
+        evolution: EvolutionSettings | None,
+        gradient: GradientSettings | None,
+        network: NetworkSettings,
         start: Weights | None = None,
     ) -> None:
         self.environment, self.network, self.random = environment, network, np.random.default_rng(seed)
-        problem, observation = environment.problem, observe(environment.problem)
-        self.sac = DiscreteSac(observation, problem.num_levels, network, gradient, seed)
+        self.sac: DiscreteSac | None = None
+        self.evolution: Evolution | None = None
+        self._template: GraphGenome | None = None
+        graphs: list[GraphGenome] = []
+        if gradient is not None:
+            graphs = self._start_gradient(gradient, seed, evolution, start)
+        if evolution is not None:
+            problem = environment.problem
+            chromosomes = [
+                first_chromosome(problem.num_ops, problem.num_levels, evolution.mode, self.random)
+                for _ in range(evolution.population - len(graphs))
+            ]
+            genomes: list[Genome] = [*chromosomes, *graphs]
+            self.evolution = Evolution(evolution, [Individual(genome=genome) for genome in genomes])
+
+    def _start_gradient(
+        self, gradient: GradientSettings, seed: int, evolution: EvolutionSettings | None, start: Weights | None
+    ) -> list[GraphGenome]:
+        """The graph policies of the first generation."""
+        from placewright.lab.learning.algorithms.discrete_sac import DiscreteSac
+        from placewright.lab.learning.egrl.network import NetworkActor, PolicyNetwork, torch_seed, weights_of
+        from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
+
+        problem = self.environment.problem
+        observation, shape = observe(problem), (NUM_FEATURES, problem.num_levels, self.network)
+        self.sac = DiscreteSac(observation, problem.num_levels, self.network, gradient, seed)
         self.replay = Replay(gradient.replay)
-        with torch_seed(seed + 1):
-            made = [PolicyNetwork(NUM_FEATURES, problem.num_levels, network) for _ in range(_num_graphs(evolution))]
-        actor = NetworkActor(PolicyNetwork(NUM_FEATURES, problem.num_levels, network), observation)
-        self._template = GraphGenome(weights={}, actor=actor)
         if start is not None:
             self.sac.start_from(start)
+        with torch_seed(seed + 1):
+            made = [PolicyNetwork(*shape) for _ in range(evolution.num_graphs if evolution else 0)]
+            actor = NetworkActor(PolicyNetwork(*shape), observation)
+        self._template = GraphGenome(weights={}, actor=actor)
         graphs = [GraphGenome(weights=weights_of(each), actor=actor) for each in made]
         if start is not None and graphs:
             graphs[0] = GraphGenome(weights=start, actor=actor)
-        chromosomes = [
-            first_chromosome(problem.num_ops, problem.num_levels, evolution.mode, self.random)
-            for _ in range(evolution.num_boltzmann)
-        ]
-        genomes: list[Genome] = [*chromosomes, *graphs]
-        self.evolution = Evolution(evolution, [Individual(genome=genome) for genome in genomes])
+        return graphs
 
     def generation(self) -> None:
         """Lines 5 to 32."""
-        taken = self._rollout()
-        if self.environment.is_over:
-            return
-        self.evolution.next_generation(self.random)
-        taken += act_and_remember(self.sac, self.environment, self.replay, self.random)
-        self.sac.learn_for(taken, self.replay, self.random)
-        self.evolution.replace_weakest(GraphGenome(weights=self.sac.weights(), actor=self._template.actor))
+        taken = 0
+        if self.evolution is not None:
+            outcomes = self.evolution.rollout(self.environment, self.random)
+            if self.sac is not None:
+                if outcomes is not None:
+                    self.replay.add(outcomes)
+                    taken = len(outcomes.rewards)
+                if self.environment.is_over:
+                    return
+            self.evolution.next_generation(self.random)
+        if self.sac is not None:
+            taken += self._act(self.sac)
+            self.sac.learn_for(taken, self.replay, self.random)
+            if self.evolution is not None:
+                self.evolution.replace_weakest(self._gradients_policy(self.sac))
 
-    def best_policy(self) -> GraphGenome | None:
-        """The fittest of the population."""
-        return self.evolution.best_policy()
-
-    def state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
-        return {
-            "random": self.random.bit_generator.state,
-            "sac": self.sac.state(),
-            "replay": self.replay.state(),
-            "population": population_state(self.evolution),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.random.bit_generator.state = state["random"]
-        self.sac.restore(state["sac"])
-        self.replay.restore(state["replay"])
-        restore_population(self.evolution, state["population"], self._template)
-
-    def _rollout(self) -> int:
-        """How many were evaluated; all of it is remembered."""
-        outcomes = self.evolution.rollout(self.environment, self.random)
-        if outcomes is None:
-            return 0
+    def _act(self, sac: DiscreteSac) -> int:
+        """A noisy decision and the likeliest, both of which count; how many were evaluated."""
+        outcomes = self.environment.step(np.stack([sac.explore(self.random), sac.exploit()]), "policy gradient")
         self.replay.add(outcomes)
         return len(outcomes.rewards)
 
+    def _gradients_policy(self, sac: DiscreteSac) -> GraphGenome:
+        assert self._template is not None
+        return GraphGenome(weights=sac.weights(), actor=self._template.actor)
 
-def _num_graphs(settings: EvolutionSettings) -> int:
-    return settings.population - settings.num_boltzmann
+    def best_policy(self) -> GraphGenome | None:
+        """The fittest of the population; that of the policy gradient where there is none."""
+        if self.evolution is not None:
+            return self.evolution.best_policy()
+        return None if self.sac is None else self._gradients_policy(self.sac)
+
+    def state(self) -> dict[str, Any]:
+        """All that decides how it goes on."""
+        state: dict[str, Any] = {"random": self.random.bit_generator.state}
+        if self.sac is not None:
+            state |= {"sac": self.sac.state(), "replay": self.replay.state()}
+        if self.evolution is not None:
+            state["population"] = population_state(self.evolution)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.random.bit_generator.state = state["random"]
+        if self.sac is not None:
+            self.sac.restore(state["sac"])
+            self.replay.restore(state["replay"])
+        if self.evolution is not None:
+            restore_population(self.evolution, state["population"], self._template)

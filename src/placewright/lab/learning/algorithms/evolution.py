@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from placewright.lab.learning.egrl.boltzmann import Boltzmann, NodeLevels, crossed, first_chromosome, mutated, one_hot
+from placewright.lab.learning.egrl.boltzmann import Boltzmann, NodeLevels, crossed, mutated, one_hot
 from placewright.lab.learning.egrl.genome import GraphGenome, crossed_rows, mutated_weights
 from placewright.lab.learning.egrl.settings import EvolutionSettings
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
@@ -53,9 +53,11 @@ class Evolution:
             for index, each in enumerate(self.population)
             if each.fitness is None or self.settings.mode == "paper"
         }
-        for index in [index for index, actions in proposals.items() if self._is_known(index, actions)]:
-            actions = proposals.pop(index)
-            self.population[index] = self._paid(self.population[index], self.known[actions.tobytes()], actions)
+        for index, actions in list(proposals.items()) if self.settings.mode == "fixed" else ():
+            individual, reward = self.population[index], self.known.get(actions.tobytes())
+            if isinstance(individual.genome, GraphGenome) and reward is not None:
+                self.population[index] = self._paid(individual, reward, actions)
+                del proposals[index]
         if not proposals:
             return None
         outcomes = environment.step(np.stack(list(proposals.values())), "population")
@@ -73,10 +75,6 @@ class Evolution:
                     break
                 actions = act(genome, random)
         return actions
-
-    def _is_known(self, index: int, actions: NodeLevels) -> bool:
-        is_policy = isinstance(self.population[index].genome, GraphGenome)
-        return is_policy and self.settings.mode == "fixed" and actions.tobytes() in self.known
 
     def _paid(self, individual: Individual, reward: float, actions: NodeLevels) -> Individual:
         """The prior is not the rectified map: what did not fit takes the room that another tensor leaves later on."""
@@ -152,31 +150,6 @@ def seeded(chromosome: Boltzmann, policy: Individual, settings: EvolutionSetting
 def act(genome: Genome, random: np.random.Generator) -> NodeLevels:
     """A chromosome draws, a graph policy takes the likeliest."""
     return genome.draw(random) if isinstance(genome, Boltzmann) else genome.likeliest()
-
-
-class Ea:
-    """Evolution of Boltzmann chromosomes alone."""
-
-    def __init__(self, environment: MemoryMapEnvironment, settings: EvolutionSettings, seed: int) -> None:
-        self.environment, self.random = environment, np.random.default_rng(seed)
-        problem = environment.problem
-        first = (
-            first_chromosome(problem.num_ops, problem.num_levels, settings.mode, self.random)
-            for _ in range(settings.population)
-        )
-        self.evolution = Evolution(settings, [Individual(genome=genome) for genome in first])
-
-    def generation(self) -> None:
-        self.evolution.rollout(self.environment, self.random)
-        self.evolution.next_generation(self.random)
-
-    def state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
-        return {"random": self.random.bit_generator.state, "population": population_state(self.evolution)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.random.bit_generator.state = state["random"]
-        restore_population(self.evolution, state["population"], None)
 
 
 def population_state(evolution: Evolution) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def _advantages(rewards: Tensor, expected: Tensor | None) -> Tensor:
     return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
 
-class BaselineGradient:
-    """The gradient of (cost - baseline) * log probability.
+class MovingBaseline:
+    """Adam down the gradient of (cost - baseline) * log probability.
 
     start: of the baseline; None for the mean of the first placements that count. decay: how much of it stays at each
     step. cut_off: after so many steps a placement that did not run changes neither weights nor baseline; before, it
@@ -71,10 +71,22 @@ class BaselineGradient:
     """
 
     def __init__(
-        self, policy: PlacementPolicy, *, start: float | None, decay: float = 0.9, cut_off: int = 5000
+        self,
+        policy: PlacementPolicy,
+        *,
+        learning_rate: float,
+        start: float | None,
+        decay: float = 0.9,
+        cut_off: int = 5000,
+        max_grad_norm: float = 1.0,
     ) -> None:
         self.policy, self.baseline, self.decay, self.cut_off = policy, start, decay, cut_off
         self.steps = 0
+        self._descent = ClippedAdam(policy.parameters(), learning_rate, max_grad_norm)
+
+    def learn(self, actions: Tensor, trials: Trials) -> None:
+        if self.differentiate(self.policy.evaluate(actions).log_probability.sum(1), trials.cost, trials.runs):
+            self._descent.step()
 
     def differentiate(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> bool:
         """Leaves the gradient in the policy; whether there is anything to learn from.
@@ -100,31 +112,6 @@ def advantage_loss(log_probability: Tensor, advantage: NDArray[np.float64], coun
     """Mean over the placements that count."""
     weight = torch.from_numpy(np.where(counts, advantage, 0.0)).to(log_probability.dtype)
     return (weight * log_probability).sum() / int(counts.sum())
-
-
-class MovingBaseline(BaselineGradient):
-    """Steps down that gradient, with Adam."""
-
-    def __init__(
-        self,
-        policy: PlacementPolicy,
-        *,
-        learning_rate: float,
-        start: float | None,
-        decay: float = 0.9,
-        cut_off: int = 5000,
-        max_grad_norm: float = 1.0,
-    ) -> None:
-        super().__init__(policy, start=start, decay=decay, cut_off=cut_off)
-        self._descent = ClippedAdam(policy.parameters(), learning_rate, max_grad_norm)
-
-    def learn(self, actions: Tensor, trials: Trials) -> None:
-        self.step(self.policy.evaluate(actions).log_probability.sum(1), trials.cost, trials.runs)
-
-    def step(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> None:
-        """Arguments as of `differentiate`."""
-        if self.differentiate(log_probability, cost, runs):
-            self._descent.step()
 
 
 class StepBaseline:

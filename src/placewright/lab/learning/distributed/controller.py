@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.lab.actors import Actor
-from placewright.lab.learning.algorithms.reinforce import BaselineGradient
 from placewright.lab.learning.distributed.parameter_server import Gradient, Snapshot
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment, Noise, Trials
-from placewright.lab.learning.placers.colocation import Units
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
 from placewright.lab.learning.placers.placement_policy import seeded
 from placewright.lab.learning.placers.placer import Task
-from placewright.problem import Problem
 
 #: Step time in ns, peak memory and bytes over limits, one number per placement.
 Measured: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -28,8 +25,8 @@ Measured: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int
 class Worker:
     """Schedules and simulates as `FirstComeEnvironment` does."""
 
-    def __init__(self, problem: Problem, units: Units) -> None:
-        self._problem, self._units = problem, units
+    def __init__(self, task: Task) -> None:
+        self._problem, self._units = task.problem, task.units
 
     def measure(self, devices: NDArray[np.integer]) -> Measured:
         """devices: [count, num units]."""
@@ -81,10 +78,8 @@ class Controller:
         torch.set_num_threads(1)
         self._number, self._method, self._task, self._reference = number, method, task, reference
         self._policy, self._generator = seeded(lambda: method.policy_of(task), task.seed)
-        self._learner = BaselineGradient(
-            self._policy, start=method.first_baseline, decay=method.baseline_decay, cut_off=method.cut_off
-        )
-        self._workers, self._own = workers, Worker(task.problem, task.units)
+        self._learner = method.reinforce(self._policy)
+        self._workers, self._own = workers, Worker(task)
 
     def step(self, snapshot: Snapshot, state: ControllerState, count: int) -> tuple[Gradient, StepReport]:
         """count: of placements; where these are fewer than the samples of a step, nothing is learned."""

@@ -102,7 +102,7 @@ class Training:
         self._method, self._task, self._actors, self._checkpoint = method, task, actors, checkpoint
         shared = actors.shared(task)
         self.workers = [
-            [actors.make(_worker, shared, replaced=True) for _ in range(method.workers)]
+            [actors.make(Worker, shared, replaced=True) for _ in range(method.workers)]
             for _ in range(method.controllers)
         ]
         self.controllers = [
@@ -210,10 +210,6 @@ class Training:
             raise PlacewrightError(
                 "an actor of the training keeps dying; its last checkpoint goes on from there"
             ) from error
-
-
-def _worker(task: Task) -> Worker:
-    return Worker(task.problem, task.units)
 
 
 def _digests(task: Task) -> dict[str, str]:

@@ -36,8 +36,10 @@ def observe(problem: MemoryProblem) -> Observation:
     weights = np.zeros(problem.num_ops, np.int64)
     is_weight = problem.is_weight == 1
     np.add.at(weights, problem.node[is_weight], problem.size_bytes[is_weight])
-    rows = [[float(weights[op]), *_shapes(problem, op), *_left(problem, weights, op), *_convolution(problem, op)]
-            for op in range(problem.num_ops)]  # fmt: skip
+    rows = []
+    for op in range(problem.num_ops):
+        left = (problem.num_ops - op - 1, int((weights[op:] > 0).sum()))  # ops after it; from it on, those with weights
+        rows.append([float(weights[op]), *_shapes(problem, op), *left, *_convolution(problem, op)])
     numbers = np.log1p(np.array(rows)) / _SCALE
     kinds = np.zeros((problem.num_ops, len(_KINDS)))
     kinds[np.arange(problem.num_ops), [_KINDS[_op(problem, op).kind] for op in range(problem.num_ops)]] = 1
@@ -70,11 +72,6 @@ def _first(tensors: list[Tensor]) -> tuple[float, float, float, float]:
     *before, last = shape or (1,)
     *outer, rows = before or (1,)
     return (1, rows, math.prod(outer), last)
-
-
-def _left(problem: MemoryProblem, weights: NDArray[np.int64], op: int) -> list[float]:
-    """Ops after this one, and those from it on that have weights."""
-    return [problem.num_ops - op - 1, int((weights[op:] > 0).sum())]
 
 
 def _convolution(problem: MemoryProblem, op: int) -> list[float]:

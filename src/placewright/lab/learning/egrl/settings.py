@@ -55,6 +55,10 @@ class EvolutionSettings:
         return round(self.population * self.boltzmann_share)
 
     @property
+    def num_graphs(self) -> int:
+        return self.population - self.num_boltzmann
+
+    @property
     def num_elites(self) -> int:
         return max(1, round(self.population * self.elite_share))
 

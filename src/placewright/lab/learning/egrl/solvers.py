@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
+from placewright.lab.learning.algorithms.egrl import Egrl
 from placewright.lab.learning.egrl.policy import MapPolicy, MapPolicyConfiguration
 from placewright.lab.learning.egrl.settings import (
     EvolutionSettings,
@@ -29,18 +30,8 @@ if TYPE_CHECKING:
 LearnerName = Literal["ea", "pg", "egrl"]
 
 
-class Learner(Protocol):
-    """An algorithm of `algorithms/`, which goes on generation by generation."""
-
-    def generation(self) -> None: ...
-
-    def state(self) -> dict[str, Any]: ...
-
-    def restore(self, state: dict[str, Any]) -> None: ...
-
-
 #: After a generation: the learner, and the environment that it learns in.
-OnGeneration = Callable[[Learner, MemoryMapEnvironment], None]
+OnGeneration = Callable[[Egrl, MemoryMapEnvironment], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +52,10 @@ class MapLearner:
 
     def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
         """Raises InputError for a budget that is less than one generation, and for a checkpoint of another run."""
-        if self.name != "pg" and run.budget.evaluations < self.evolved.population:
+        if self.name != "pg" and run.budget.evaluations < self.evolution_used.population:
             raise InputError(
                 f"a budget of {run.budget.evaluations} evaluations is less than the population of '{self.name}', "
-                f"{self.evolved.population}"
+                f"{self.evolution_used.population}"
             )
         environment = MemoryMapEnvironment(problem, run, self.name, rectifies=self.mode == "fixed")
         learner = self.make(environment, run.seed)
@@ -89,35 +80,31 @@ class MapLearner:
             environment.best.take(slowest, problem.evaluate_one(slowest)[0], "all in the slowest level")
         return environment.best.result(run.reason_to_stop() or "complete", configuration=self.settings)
 
-    def make(self, environment: MemoryMapEnvironment, seed: int) -> Learner:
+    def make(self, environment: MemoryMapEnvironment, seed: int) -> Egrl:
         """The algorithm, at its beginning."""
-        if self.name == "ea":
-            from placewright.lab.learning.algorithms.evolution import Ea
-
-            return Ea(environment, self.evolved, seed)
-        if self.name == "pg":
-            from placewright.lab.learning.algorithms.discrete_sac import Pg
-
-            return Pg(environment, self.shape, self.climbed, seed)
-        from placewright.lab.learning.algorithms.egrl import Egrl
-
         if self.policy is not None:
             self.policy.check(environment.problem)
-        start = None if self.policy is None else self.policy.weights
-        return Egrl(environment, self.evolved, self.shape, self.climbed, seed, start)
+        return Egrl(
+            environment,
+            seed,
+            None if self.name == "pg" else self.evolution_used,
+            None if self.name == "ea" else self.gradient_used,
+            self.network_used,
+            None if self.policy is None else self.policy.weights,
+        )
 
     @property
-    def evolved(self) -> EvolutionSettings:
+    def evolution_used(self) -> EvolutionSettings:
         return self.evolution or evolution_settings(self.mode, only_chromosomes=self.name == "ea")
 
     @property
-    def shape(self) -> NetworkSettings:
+    def network_used(self) -> NetworkSettings:
         if self.policy is not None:
             return self.policy.configuration.network
         return self.network or network_settings(self.mode)
 
     @property
-    def climbed(self) -> GradientSettings:
+    def gradient_used(self) -> GradientSettings:
         return self.gradient or GradientSettings(mode=self.mode)
 
     @property
@@ -125,9 +112,9 @@ class MapLearner:
         """Of the parts that the learner has, as JSON values."""
         parts: dict[str, Any] = {"mode": self.mode}
         if self.name != "pg":
-            parts["evolution"] = asdict(self.evolved)
+            parts["evolution"] = asdict(self.evolution_used)
         if self.name != "ea":
-            parts |= {"network": asdict(self.shape), "gradient": asdict(self.climbed)}
+            parts |= {"network": asdict(self.network_used), "gradient": asdict(self.gradient_used)}
         if self.policy is not None:
             parts["policy"] = self.policy.title
         return parts
@@ -159,9 +146,10 @@ class ZeroShot:
         return best.result("complete", configuration={"policy": self.policy.title})
 
 
-def policy_of(learner: Any, name: str, record: dict[str, Any]) -> MapPolicy:
+def policy_of(learner: Egrl, name: str, record: dict[str, Any]) -> MapPolicy:
     """The policy of a learner that has one, for a policy file."""
     genome, problem = learner.best_policy(), learner.environment.problem
+    assert genome is not None
     configuration = MapPolicyConfiguration(num_levels=problem.num_levels, network=learner.network)
     return MapPolicy(name=name, configuration=configuration, weights=dict(genome.weights), record=record)
 

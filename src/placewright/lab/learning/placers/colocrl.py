@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
 from placewright.lab.learning.placers.colocrl_settings import ColocRlSettings
-from placewright.lab.learning.placers.placer import Learn, Task, Trying, torch_on_one_thread
+from placewright.lab.learning.placers.placer import Task, Trying, torch_on_one_thread
 from placewright.problem.objective import StopReason
 from placewright.support.errors import InputError
-
-if TYPE_CHECKING:
-    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +25,6 @@ class ColocRl(ColocRlSettings):
             from placewright.lab.learning.distributed.training import learn_distributed
 
             return learn_distributed(self, task, trying)
-
-    def learner(self, policy: PlacementPolicy) -> Learn:
-        from placewright.lab.learning.algorithms.reinforce import MovingBaseline
-
-        return MovingBaseline(
-            policy,
-            learning_rate=self.learning_rate,
-            start=self.first_baseline,
-            decay=self.baseline_decay,
-            cut_off=self.cut_off,
-            max_grad_norm=self.max_grad_norm,
-        ).learn
 
 
 #: Sizes that the paper leaves open are those of the published code of its successor.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from placewright.lab.learning.placers.placer import NetworkPlacer, Task, check_noise, check_sizes, falling_noise
+from placewright.lab.learning.placers.placer import Learn, NetworkPlacer, Task, check_noise, check_sizes, falling_noise
 from placewright.support.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from placewright.lab.learning.algorithms.reinforce import MovingBaseline
+    from placewright.lab.learning.placers.placement_policy import PlacementPolicy
     from placewright.lab.learning.placers.sequence_network import SequencePlacer
 
 Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
@@ -59,6 +61,22 @@ class ColocRlSettings(NetworkPlacer):
 
     def noise_after(self, tried: int, task: Task) -> float:
         return falling_noise(self.shared_noise, tried)
+
+    def reinforce(self, policy: PlacementPolicy) -> MovingBaseline:
+        """The algorithm of a controller, at its beginning."""
+        from placewright.lab.learning.algorithms.reinforce import MovingBaseline
+
+        return MovingBaseline(
+            policy,
+            learning_rate=self.learning_rate,
+            start=self.first_baseline,
+            decay=self.baseline_decay,
+            cut_off=self.cut_off,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+    def learner(self, policy: PlacementPolicy) -> Learn:
+        return self.reinforce(policy).learn
 
     def policy_of(self, task: Task) -> SequencePlacer:
         from placewright.lab.learning.placers.sequence_network import sequence_placer

@@ -111,10 +111,6 @@ class RegalTraining(TrainingConfiguration):
         return RegalPolicy(name=name, configuration=self.policy, weights=weights, record=record)
 
 
-def _in_the_paper(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
-    return RegalTraining(policy=policy, augmentations=99 if is_zoo else 0)
-
-
 def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
     """The network and rewards of the paper, with states centred over the graph, four samples of each graph that are
     compared with one another and a learning rate ten times as high, which a thirtieth of the steps suffices for
@@ -151,7 +147,9 @@ def _imitating(training: RegalTraining) -> RegalTraining:
 
 _OTHERS: tuple[ControlMode, ...] = ("signal", "transfer")
 _OURS = {name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()}
-_THE_PAPERS = {name: _in_the_paper(CONFIGURATIONS[name], "zoo" in name) for name in IN_THE_PAPER}
+_THE_PAPERS = {
+    name: RegalTraining(policy=CONFIGURATIONS[name], augmentations=99 if "zoo" in name else 0) for name in IN_THE_PAPER
+}
 
 
 def _under_other_readings(trainings: Mapping[str, RegalTraining]) -> dict[str, RegalTraining]:

@@ -63,16 +63,14 @@ class _Building:
 
     def __init__(self, model: CpModel, structure: Structure, placement: Placement) -> None:
         self.model, self.structure, self.placement, self.on = model, structure, placement, placement.on
-        self.num_places = structure.num_ops + self._num_possible_transfers()
+        transfers = sum(len(self._possible_destinations(tensor)) for tensor in range(structure.num_tensors))
+        self.num_places = structure.num_ops + transfers
         self.places = [self._new_place() for _ in range(structure.num_ops)]
         self.transfers: dict[Transfer, tuple[Expression, Expression]] = {}
         self.ends: dict[tuple[int, int | None], Expression] = {}
         self.held: list[list[tuple[Expression, int]]] = [[] for _ in range(structure.num_devices)]
         for before, after in structure.data_edges + structure.controls:
             model.add(self.places[before] < self.places[after])
-
-    def _num_possible_transfers(self) -> int:
-        return sum(len(self._possible_destinations(tensor)) for tensor in range(self.structure.num_tensors))
 
     def _possible_destinations(self, tensor: int) -> list[int]:
         """Devices where a reader may stand without the maker."""

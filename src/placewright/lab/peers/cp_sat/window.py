@@ -44,15 +44,13 @@ class Window:
         self._place()
         self._add_ops()
         self._add_controls()
-        for tensor in sorted({t for op in self.inside for t in self.structure.inputs[op]} | set(self._made_inside())):
+        made = {tensor for tensor, maker in enumerate(self.structure.producer) if self._phase[maker] == 1}
+        for tensor in sorted({t for op in self.inside for t in self.structure.inputs[op]} | made):
             self._add_tensor(tensor)
         self._add_other_transfers()
         for intervals in self._busy.values():
             self.model.add_no_overlap(intervals)
         self.model.minimize(self.step_time)
-
-    def _made_inside(self) -> list[int]:
-        return [tensor for tensor, maker in enumerate(self.structure.producer) if self._phase[maker] == 1]
 
     def _new_time(self, least: int, hint: int | None) -> Expression:
         time_ns = self.model.new_int_var(least, self.timed.step_time_ns, "")
