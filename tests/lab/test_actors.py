@@ -1,0 +1,59 @@
+"""Actors in this process and in others: answers in the order of the jobs, errors as themselves, deaths told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from placewright.lab.actors import Actor, ActorLostError, Actors, LocalActors, in_order
+from placewright.lab.processes import ProcessActors
+from placewright.support.errors import InputError
+
+
+class Doubler:
+    def __init__(self, factor: int = 2) -> None:
+        if factor < 0:
+            raise InputError(f"a factor of {factor}")
+        self.factor = factor
+
+    def times(self, plus: int, number: int) -> int:
+        time.sleep(0.05 if number == 0 else 0)  # the first answers last
+        return self.factor * number + plus
+
+    def fail(self) -> None:
+        raise IndexError("no such job")
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ask(actors: Actors, actor: Actor, question: str) -> None:
+    actors.get(actor.ask(question))
+
+
+@pytest.mark.parametrize("kind", [LocalActors, ProcessActors])
+def test_answers_come_in_the_order_of_the_jobs(kind: type[Actors]) -> None:
+    with kind() as actors:
+        workers = [actors.make(Doubler, 3) for _ in range(2)]
+        assert list(in_order(actors, workers, "times", 1, range(5))) == [1, 4, 7, 10, 13]
+        assert list(in_order(actors, workers, "times", 1, [])) == []
+
+
+def test_what_goes_wrong_in_a_process_is_raised_as_itself_and_a_death_says_how() -> None:
+    with ProcessActors() as actors:
+        worker, wrong = actors.make(Doubler), actors.make(Doubler, -1)
+        with pytest.raises(IndexError, match="no such job") as error:
+            ask(actors, worker, "fail")
+        assert "in fail" in error.value.__notes__[0]
+        assert actors.get(worker.ask("times", 0, 4)) == 8  # it lives on
+        with pytest.raises(InputError, match="a factor of -1"):
+            ask(actors, wrong, "times")
+        with pytest.raises(ActorLostError, match="was killed by signal 9"):
+            ask(actors, worker, "die")
+        with pytest.raises(ActorLostError, match="was killed by signal 9"):
+            ask(actors, worker, "times")  # nobody is there to ask
+        actors.end(worker)
+        assert actors.first([wrong.ask("times", 0, 1)], 60) == 0
