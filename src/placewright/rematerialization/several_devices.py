@@ -4,6 +4,7 @@ what they make is moved to the host and back."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -44,6 +45,10 @@ Int32 = NDArray[np.int32]
 _ROUNDS = 5
 #: With so many times the memory, and without limits, placements and orders are found that reruns may make fit.
 ROOMIER: tuple[float | None, ...] = (1.4, 2.0, None)
+#: Until where of the budget all starts are searched, the best of them, and placements near it; the rest is the best's.
+_UNTIL_STARTS, _UNTIL_BEST, _UNTIL_NEAR = 0.25, 0.5, 0.75
+#: How many blocks of ops are moved to another device, and the largest, as a share of all ops.
+_TRIALS, _LARGEST_BLOCK = 32, 0.25
 #: What stands at a place of a device: a copy arrives, a tensor is there no more for its transfers, the device waits, or
 #: an op runs.
 _ARRIVES, _SENT, _WAITS, _RUNS = range(4)
@@ -84,14 +89,16 @@ def rematerialize_on_several(
     found: list[_Whole] = []
 
     def best() -> _Whole:
-        return min(found, key=lambda whole: whole.metrics.fitness(problem.objective))
+        return min(found, key=_Whole.fitness)
 
     for number, start in enumerate(starts, start=1):
         if found and run.reason_to_stop() is not None:
             break
-        is_slower = found and not any(best().over()) and start.once.metrics.step_time_ns >= best().metrics.step_time_ns
-        if not is_slower or problem.objective != "step-time":
-            found.append(_within_limits(start, run, number / len(starts) / 2))
+        if not found or not start.is_slower_than(best()):
+            found.append(_within_limits(start, run, _UNTIL_STARTS * number / len(starts)))
+    if run.reason_to_stop() is None:
+        found.append(_within_limits(best().start, run, _UNTIL_BEST))
+    found += list(_near(found, run))
     if run.reason_to_stop() is None:
         found.append(_within_limits(best().start, run, 1.0))
     whole = best()
@@ -101,6 +108,39 @@ def rematerialize_on_several(
         return Rematerialized(problem=problem, result=once, reruns=())
     result = run.result(whole.problem, NAME, whole.solution, stopped_because=reason)
     return Rematerialized(problem=whole.problem, result=result, reruns=whole.reruns, moves=whole.moves)
+
+
+def _near(found: Sequence[_Whole], run: SearchRun) -> Iterator[_Whole]:
+    """Better ones, whose placements have a block of ops on another device. One half of the trials begins with the most
+    promising, which may be over the limits, the other with the best."""
+    source, best = np.random.default_rng(run.seed), min(found, key=_Whole.promise)
+    for trial in range(_TRIALS):
+        if trial == _TRIALS // 2:
+            best = min(best, *found, key=_Whole.fitness)
+        if run.reason_to_stop() is not None:
+            break
+        start = best.start.placed(_with_block_elsewhere(best, source))
+        if start is None or start.is_slower_than(best):
+            continue
+        spent = _spent(run)
+        whole = _within_limits(start, run, spent + max(0.0, _UNTIL_NEAR - spent) / (_TRIALS - trial))
+        if whole.fitness() <= best.fitness():
+            best = whole
+            yield best
+
+
+def _with_block_elsewhere(whole: _Whole, source: np.random.Generator) -> Int32:
+    """A placement in which a run of ops in the order of the graph is on one device, if there is one on one that is not
+    over its limit, as far as pins and groups let them."""
+    start = whole.start
+    (group, allowed), num_ops = start.problem.groups, len(start.device_of)
+    over = {device for device, _ in whole.over()}
+    devices = range(start.problem.machine.num_devices)
+    to = int(source.choice([device for device in devices if device not in over] or devices))
+    first, length = int(source.integers(num_ops)), source.uniform(0.0, np.log(max(1.0, _LARGEST_BLOCK * num_ops)))
+    block = np.arange(first, min(num_ops, first + int(np.exp(length))))
+    may_go = allowed[block] >> np.uint64(to) & np.uint64(1) == 1
+    return np.where(np.isin(group, group[block[may_go]]), to, start.device_of).astype(np.int32)
 
 
 def limits_cost_time(problem: Problem, result: Result) -> bool:
@@ -122,8 +162,8 @@ def roomier(problem: Problem) -> Iterator[Problem]:
 
 
 def evaluations_on_several(problem: Problem) -> int:
-    """About what a second for each device lasts for."""
-    return problem.machine.num_devices * rerun_evaluations(problem)
+    """About what two seconds for each device last for."""
+    return 2 * problem.machine.num_devices * rerun_evaluations(problem)
 
 
 def _started(problem: Problem, device_of: Int32, ops: Int32, keep: Sequence[str], host: HostMemory | None) -> _Start:
@@ -172,6 +212,20 @@ class _Start:
         starts = [begins[graph.ops[op].name][0] for op in self.problem.lowered.graph_op]
         return self._ops[np.argsort(starts, kind="stable")]
 
+    def placed(self, device_of: Int32) -> _Start | None:
+        """The same with another placement; None where that is the same, or cannot fit whatever runs again."""
+        moved = copy(self)
+        moved.device_of = device_of
+        if (device_of == self.device_of).all() or not moved.may_fit():
+            return None
+        moved.once = _Whole(moved, ())
+        return moved
+
+    def is_slower_than(self, whole: _Whole) -> bool:
+        """Whether it takes no less time without a rerun, where that is what counts."""
+        counts = self.problem.objective == "step-time" and not whole.metrics.bytes_over_limit
+        return counts and self.once.metrics.step_time_ns >= whole.metrics.step_time_ns
+
     def may_fit(self) -> bool:
         """Whether what each device holds at the end of the step, whatever runs again, is within its limit."""
         lowered = self.problem.lowered
@@ -212,6 +266,14 @@ class _Whole:
         runs = self.problem.lowered.graph_op
         self.solution = in_order(self.problem, _devices_of(self.problem.graph, runs, on, problem.machine.num_devices))
         self.metrics = measure(self.problem, self.solution)
+
+    def fitness(self) -> tuple[int, int, int]:
+        return self.metrics.fitness(self.problem.objective)
+
+    def promise(self) -> float:
+        """The step time, longer by what devices are over their limits, as a share of these: less is better."""
+        limits = self.problem.memory_limits_bytes
+        return self.metrics.step_time_ns * (1 + sum(excess / max(1, limits[each] or 0) for each, excess in self.over()))
 
     def over(self) -> Iterator[tuple[int, int]]:
         """Devices over their limit, with the bytes by which they are."""
@@ -261,7 +323,7 @@ def _within_limits(start: _Start, run: SearchRun, share: float) -> _Whole:
         if not over:
             break
         whole = _Whole(start, found)
-        best = min(best, whole, key=lambda each: each.metrics.fitness(problem.objective))
+        best = min(best, whole, key=_Whole.fitness)
         if not can_fit or run.reason_to_stop() is not None:
             break
     return best
