@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.running_again import again_before, may_move
+from placewright.rematerialization import several_devices
 from placewright.rematerialization.reruns import Move, Rerun, rewritten
 from placewright.rematerialization.several_devices import rematerialize_on_several
 from placewright.rematerialization.solve import in_order, with_reruns
@@ -82,7 +83,9 @@ def tight_problems(draw: st.DrawFn) -> Problem:
     problem = on_machine(graph, devices(draw(st.sampled_from([2, 2, 3])), link, blocking=draw(st.booleans())))
     problem = replace(problem, control=draw(st.sampled_from(["signal", "signal", "order", "transfer"])))
     if draw(st.booleans()):
-        problem = replace(problem, constraints=Constraints(pins=((graph.ops[0].name, "cpu1"),)))
+        together = ((graph.ops[0].name, graph.ops[-1].name),) if draw(st.booleans()) else ()
+        rules = Constraints(pins=((graph.ops[0].name, "cpu1"),), colocations=together)
+        problem = replace(problem, constraints=rules)
     peak = measure(problem, free(problem, "layers")).peak_memory_bytes
     share = draw(st.sampled_from([0.9, 0.7, 0.5, 0.3]))
     return replace(problem, memory_limits_bytes=(int(peak * share),) * problem.machine.num_devices)
@@ -448,3 +451,74 @@ def test_where_no_evaluation_is_left_for_a_device_the_nearest_plan_is_given() ->
     plan = placewright.plan("example:inception-v3-train", "2xh100", memory_limit="100MiB")
     assert plan.status == "infeasible"
     assert plan.stopped_because == "infeasible"
+
+
+def tight_step(seed: int) -> Problem:
+    """A training step of 6 to 9 ops on two devices, with limits of 80% of what one of them needs for it."""
+    link = Link(bandwidth_bytes_per_s=10e9, latency_ns=0)
+    problem = on_machine(training_step(seed, 2 + seed % 2), devices(2, link))
+    peak = measure(problem, free(problem, "input-order")).peak_memory_bytes
+    return replace(problem, memory_limits_bytes=(int(0.8 * peak),) * 2)
+
+
+def searched(problem: Problem, evaluations: int) -> tuple[int, int]:
+    """Bytes over the limits and step time, from what `heft` finds with and without limits."""
+    starts = [free(problem), free(replace(problem, memory_limits_bytes=(None, None)))]
+    found = rematerialize_on_several(problem, SearchRun(Budget(evaluations=evaluations)), starts)
+    return found.result.metrics.fitness("step-time")[:2]
+
+
+def best_of_all_placements(problem: Problem) -> tuple[int, int]:
+    """The same of every placement, first runs in the order of the graph."""
+    group, _ = problem.groups
+    free_to_move = np.unique(group)[1:]  # the devices are equal
+    found = []
+    for on in product((0, 1), repeat=len(free_to_move)):
+        device_of = np.zeros(len(group), np.int32)
+        device_of[free_to_move] = on
+        rules = Constraints(
+            pins=tuple(
+                (problem.graph.ops[op].name, f"cpu{device}")
+                for op, device in zip(problem.lowered.graph_op, device_of[group].tolist(), strict=True)
+            )
+        )
+        pinned = replace(problem, constraints=rules)
+        order = Solution(device_of=device_of[group], order=np.arange(len(group), dtype=np.int32))
+        run = SearchRun(Budget(evaluations=24))
+        metrics = rematerialize_on_several(pinned, run, [order]).result.metrics
+        found.append(metrics.fitness("step-time")[:2])
+    return min(found)
+
+
+@pytest.mark.parametrize(("seed", "above_ns"), [(0, 0), (2, 0), (3, 1), (4, 0), (8, 0), (11, 0)])
+def test_placements_change_for_what_reruns_cost(seed: int, above_ns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = tight_step(seed)
+    over, step_ns = searched(problem, 80)
+    best = best_of_all_placements(problem)
+    assert (over, step_ns) == (best[0], best[1] + above_ns)
+    # The same search of the placements that are given, without the rest of the budget.
+    for name, value in (("_UNTIL_STARTS", 0.5), ("_UNTIL_BEST", 1.0), ("_TRIALS", 0)):
+        monkeypatch.setattr(several_devices, name, value)
+    assert (over, step_ns) < searched(problem, 40)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_no_step_is_slower_for_other_placements(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = tight_step(seed)
+    found = searched(problem, 80)
+    assert searched(problem, 80) == found
+    for name, value in (("_UNTIL_STARTS", 0.5), ("_UNTIL_BEST", 1.0), ("_TRIALS", 0)):
+        monkeypatch.setattr(several_devices, name, value)
+    assert found <= searched(problem, 40)
+
+
+@pytest.mark.parametrize(("solver", "once_ns"), [("list", 166), ("etf", 182)])
+def test_a_method_without_baselines_runs_ops_again_where_limits_cost_time(solver: str, once_ns: int) -> None:
+    # Without limits a step takes 76 ns.
+    graph, machine = training_step(1, 4), devices(2, Link(bandwidth_bytes_per_s=1e9, latency_ns=1))
+    peak = max(placewright.plan(graph, machine, solver=solver).peak_bytes)
+    limits = [int(0.9 * peak)] * 2
+    once = placewright.plan(graph, machine, solver=solver, memory_limit=limits, keep=["*"])
+    again = placewright.plan(graph, machine, solver=solver, memory_limit=limits)
+    assert (once.status, once.step_time_ns) == ("feasible", once_ns)
+    assert (again.status, again.step_time_ns, len(again.reruns)) == ("feasible", 81, 1)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,6 +38,7 @@ from placewright.rematerialization.several_devices import (
 )
 from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
+from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
@@ -194,15 +195,21 @@ def plan(
         again = least_memory(problem, rerun(), slowdown, keep, host, orders)
         if again is None and result.metrics.bytes_over_limit:
             again = Rematerialized(problem=problem, result=result, reruns=())  # for the bound of ops that run again
-    elif may_run_again and several and (result.metrics.bytes_over_limit or limits_cost_time(problem, result)):
+    elif may_run_again and several:
+        fitness = fitness_in(problem)
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
-        solutions = [result.solution]
-        for wider in () if no_runs_fit(problem, host) else roomier(problem):
+
+        @cache
+        def with_room(factor: float | None) -> Result:
             trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
-            solutions.append(solve(method, wider, trial).solution)
-        again = rematerialize_on_several(problem, rerun(), solutions, keep, host)
-        if not result.metrics.bytes_over_limit and again.result.metrics.step_time_ns >= result.metrics.step_time_ns:
-            again = None
+            return solve(method, roomier(problem, factor), trial)
+
+        if result.metrics.bytes_over_limit or limits_cost_time(problem, result, partial(with_room, None)):
+            factors = () if no_runs_fit(problem, host) else ROOMIER
+            solutions = [result.solution, *(with_room(factor).solution for factor in factors)]
+            again = rematerialize_on_several(problem, rerun(), solutions, keep, host)
+            if not result.metrics.bytes_over_limit and not fitness(again.result) < fitness(result):
+                again = None
     elif may_run_again and result.metrics.bytes_over_limit:
         again = rematerialize(problem, rerun(), keep, host, orders)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

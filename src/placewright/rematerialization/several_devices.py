@@ -3,7 +3,7 @@ what they make is moved to the host and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -143,22 +143,33 @@ def _with_block_elsewhere(whole: _Whole, source: np.random.Generator) -> Int32:
     return np.where(np.isin(group, group[block[may_go]]), to, start.device_of).astype(np.int32)
 
 
-def limits_cost_time(problem: Problem, result: Result) -> bool:
-    """Whether a baseline that is over the limits takes a shorter step than a result within them: what is held there may
-    be made again for less than what the limits cost."""
-    return problem.objective == "step-time" and any(
+def limits_cost_time(problem: Problem, result: Result, without_limits: Callable[[], Result]) -> bool:
+    """Whether a plan that the limits rule out takes a shorter step than a result within them: what is held there may
+    be made again for less than what the limits cost. Such a plan is one of the baselines; a method that has none is
+    asked what it finds without limits, where these can rule out anything."""
+    if problem.objective != "step-time":
+        return False
+    if not result.baselines and _limits_may_bind(problem):
+        return without_limits().metrics.step_time_ns < result.metrics.step_time_ns
+    return any(
         each.metrics.bytes_over_limit and each.metrics.step_time_ns < result.metrics.step_time_ns
         for each in result.baselines
     )
 
 
-def roomier(problem: Problem) -> Iterator[Problem]:
-    """The problem with more memory, which ops that run again may give: its solutions are worth trying."""
-    for factor in ROOMIER:
-        limits = (
-            None if limit is None or factor is None else int(factor * limit) for limit in problem.memory_limits_bytes
-        )
-        yield replace(problem, memory_limits_bytes=tuple(limits))
+def _limits_may_bind(problem: Problem) -> bool:
+    """Whether all that a step ever holds, at once, is more than some limit."""
+    lowered = problem.lowered
+    tensors = np.maximum(lowered.allocated_bytes, lowered.copy_bytes).sum()
+    most = int(tensors + lowered.resident_bytes.sum() + lowered.workspace_bytes.max())
+    return any(limit is not None and limit < most for limit in problem.memory_limits_bytes)
+
+
+def roomier(problem: Problem, factor: float | None) -> Problem:
+    """The problem with so many times the memory, without limits for None, which ops that run again may give: its
+    solutions are worth trying."""
+    limits = (None if limit is None or factor is None else int(factor * limit) for limit in problem.memory_limits_bytes)
+    return replace(problem, memory_limits_bytes=tuple(limits))
 
 
 def evaluations_on_several(problem: Problem) -> int:
@@ -271,7 +282,7 @@ class _Whole:
         return self.metrics.fitness(self.problem.objective)
 
     def promise(self) -> float:
-        """The step time, longer by what devices are over their limits, as a share of these: less is better."""
+        """The step time, longer by the share by which devices are over their limits: less is better."""
         limits = self.problem.memory_limits_bytes
         return self.metrics.step_time_ns * (1 + sum(excess / max(1, limits[each] or 0) for each, excess in self.over()))
 
