@@ -215,10 +215,9 @@ class _Rewriting:
             self.place_of[index] = len(self.ops)
             controls = [self.place_of[control] for control in op.controls]
             controls += [place for base in self._overwritten(op) for place in self.readers.pop(base, ())]
-            known = inputs, tuple(dict.fromkeys(controls))
-            self._add(
-                index, op if known == (op.inputs, op.controls) else replace(op, inputs=known[0], controls=known[1])
-            )
+            unique = tuple(dict.fromkeys(controls))
+            is_as_before = inputs == op.inputs and unique == op.controls
+            self._add(index, op if is_as_before else replace(op, inputs=inputs, controls=unique))
         return Rewritten(
             graph=replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors)),
             op_of=tuple(self.op_of),

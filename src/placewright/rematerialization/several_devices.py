@@ -130,8 +130,8 @@ def _near(found: Sequence[_Whole], run: SearchRun) -> Iterator[_Whole]:
 
 
 def _with_block_elsewhere(whole: _Whole, source: np.random.Generator) -> Int32:
-    """A placement in which a run of ops in the order of the graph is on one device, if there is one on one that is not
-    over its limit, as far as pins and groups let them."""
+    """The placement with a run of ops, in the order of the graph, on one device: where some devices are within their
+    limits, on one of these. Ops that pins or groups keep off it stay."""
     start = whole.start
     (group, allowed), num_ops = start.problem.groups, len(start.device_of)
     over = {device for device, _ in whole.over()}
