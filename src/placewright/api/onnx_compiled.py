@@ -27,7 +27,7 @@ from placewright.execution.onnx_runtime.step import OnnxStep
 from placewright.execution.workers import Workers
 from placewright.machine import Machine
 from placewright.plans.record import Plan as PlanRecord
-from placewright.terminal.onnx_run_table import onnx_run_table
+from placewright.terminal.run_table import run_table
 
 
 class OnnxCompiled:
@@ -123,7 +123,7 @@ class OnnxCompiled:
         """
         given = self._feeds if feeds is None else feeds
         found = compare_run(self._source, self._step, self._alone, given, self._cores, self._workspaces, steps)
-        return answer(found, onnx_run_table(found))
+        return answer(found, run_table(found))
 
     def close(self) -> None:
         """End the sessions' threads, and drop the optimised model."""

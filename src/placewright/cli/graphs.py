@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from placewright.cli.options import Dims, Json, Measured, Model, PlanFile, Training, parse_dims
-from placewright.cli.printing import print_json, print_parts
+from placewright.cli.printing import print_found
 
 
 def inspect(
@@ -29,10 +28,7 @@ def inspect(
     from placewright.terminal.inspect_tables import inspect_tables
 
     inspection = placewright.inspect(model, devices, training=training, dims=parse_dims(dim), measured=measured).facts
-    if as_json:
-        print_json(asdict(inspection))
-    else:
-        print_parts(*inspect_tables(inspection))
+    print_found(inspection, inspect_tables(inspection), as_json)
     return 0
 
 
@@ -48,8 +44,5 @@ def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measure
         return check_map(model, plan_file, parse_dims(dim), as_json)
     plan = read_plan(plan_file)
     found = judge(plan, model, dims=parse_dims(dim), measured=measured, name=f"'{plan_file}'")
-    if as_json:
-        print_json(asdict(found))
-    else:
-        print_parts(*check_table(plan, found.problems, found.unchecked))
+    print_found(found, check_table(plan, found.problems, found.unchecked), as_json)
     return 0 if found.correct else 1

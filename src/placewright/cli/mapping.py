@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Model, Quiet, parse_dims
-from placewright.cli.printing import emit, is_watched, print_json, print_parts
+from placewright.cli.printing import emit, is_watched, print_found
 from placewright.importers.sources import place_of
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
@@ -89,10 +88,7 @@ def map_command(
         if report is not None:
             found.write_report(report)
             written[str(report)] = "report"
-        if as_json:
-            print_json(map_summary(found, written))
-        else:
-            print_parts(*map_tables(found, written))
+        print_found(map_summary(found, written), map_tables(found, written), as_json)
         return INTERRUPTED if interrupted() else 0
 
 
@@ -122,10 +118,7 @@ def show_map(path: Path, as_json: bool) -> int:
     from placewright.terminal.map_tables import map_tables
 
     found = read_map(path)
-    if as_json:
-        print_json(map_summary(found))
-    else:
-        print_parts(*map_tables(found))
+    print_found(map_summary(found), map_tables(found), as_json)
     return 0
 
 
@@ -139,16 +132,10 @@ def explain_map(path: Path, op: str | None, model: str | None, as_json: bool) ->
     found = read_map(path)
     if op is not None:
         of_op = why_in_level(found, op, model, name=f"'{path}'")
-        if as_json:
-            print_json(asdict(of_op))
-        else:
-            print_parts(*map_op_tables(of_op))
+        print_found(of_op, map_op_tables(of_op), as_json)
         return 0
     explained = explain.explain_map(found)
-    if as_json:
-        print_json(asdict(explained))
-    else:
-        print_parts(*map_explanation_tables(found, explained))
+    print_found(explained, map_explanation_tables(found, explained), as_json)
     return 0
 
 
@@ -160,10 +147,7 @@ def diff_maps(first: Path, second: Path, as_json: bool) -> int:
 
     maps = read_map(first), read_map(second)
     found = compare_maps(*maps)
-    if as_json:
-        print_json(asdict(found))
-    else:
-        print_parts(*map_diff_tables(*maps, found))
+    print_found(found, map_diff_tables(*maps, found), as_json)
     return 0
 
 
@@ -175,10 +159,7 @@ def check_map(model: str, path: Path, dims: dict[str, int], as_json: bool) -> in
 
     read = read_map(path)
     found = judge_map(read, model, dims=dims, name=f"'{path}'")
-    if as_json:
-        print_json(asdict(found))
-    else:
-        print_parts(*map_check_tables(read, found.problems, found.unchecked))
+    print_found(found, map_check_tables(read, found.problems, found.unchecked), as_json)
     return 0 if found.correct else 1
 
 

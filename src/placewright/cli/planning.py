@@ -25,7 +25,7 @@ from placewright.cli.options import (
     parse_rules,
     parse_settings,
 )
-from placewright.cli.printing import print_json, print_parts
+from placewright.cli.printing import print_found
 from placewright.importers.sources import place_of
 from placewright.support.errors import InputError
 
@@ -183,7 +183,4 @@ def _print(plan: Plan, written: dict[str, str], as_json: bool) -> None:
     from placewright.terminal.plan_summary import plan_summary
     from placewright.terminal.plan_table import plan_table
 
-    if as_json:
-        print_json(plan_summary(plan, written))
-    else:
-        print_parts(*plan_table(plan, written))
+    print_found(plan_summary(plan, written), plan_table(plan, written), as_json)

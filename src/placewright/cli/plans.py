@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from placewright.cli.options import Json, PlanFile, Quiet
-from placewright.cli.printing import emit, print_json, print_parts
+from placewright.cli.printing import emit, print_found
 from placewright.support.errors import InputError
 from placewright.support.suggestion import did_you_mean
 
@@ -27,10 +26,7 @@ def show(plan_file: PlanFile, as_json: Json = False) -> int:
     if is_map_file(plan_file):
         return show_map(plan_file, as_json)
     plan = read_plan(plan_file)
-    if as_json:
-        print_json(plan_summary(plan))
-    else:
-        print_parts(*plan_table(plan))
+    print_found(plan_summary(plan), plan_table(plan), as_json)
     return 0
 
 
@@ -62,16 +58,10 @@ def explain(
     plan = read_plan(plan_file)
     if op is not None:
         found = why_there(plan, op, model, name=f"'{plan_file}'")
-        if as_json:
-            print_json(asdict(found))
-        else:
-            print_parts(*op_tables(plan, found))
+        print_found(found, op_tables(plan, found), as_json)
         return 0
     explanation = explain_plan(plan)
-    if as_json:
-        print_json(asdict(explanation))
-    else:
-        print_parts(*explain_tables(plan, explanation))
+    print_found(explanation, explain_tables(plan, explanation), as_json)
     return 0
 
 
@@ -93,10 +83,7 @@ def diff(
         return diff_maps(first, second, as_json)
     plans = read_plan(first), read_plan(second)
     comparison = compare(*plans)
-    if as_json:
-        print_json(asdict(comparison))
-    else:
-        print_parts(*diff_tables(*plans, comparison))
+    print_found(comparison, diff_tables(*plans, comparison), as_json)
     return 0
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
 
@@ -46,6 +49,14 @@ def print_parts(*parts: RenderableType | None) -> None:
     # https://no-color.org: no codes at all, not even bold ones.
     styled = False if os.environ.get("NO_COLOR") else terminal or None
     emit(drawn(parts, styled=styled, roomy=roomy))
+
+
+def print_found(facts: Any, parts: Iterable[RenderableType | None], as_json: bool) -> None:
+    """Prints a record of facts as JSON, or the tables of them."""
+    if as_json:
+        print_json(facts if isinstance(facts, dict) else asdict(facts))
+    else:
+        print_parts(*parts)
 
 
 def print_json(value: dict[str, Any]) -> None:

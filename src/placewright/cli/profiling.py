@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from placewright.cli.options import Json, Quiet
-from placewright.cli.printing import print_json, print_parts
+from placewright.cli.printing import print_found
 from placewright.cli.progress import staged
 from placewright.cli.running import CudaGraph, LocalDevices, ModelFunction, Passes
 
@@ -44,8 +43,5 @@ def profile(
             training=training,
             cuda_graph=cuda_graph,
         )
-    if as_json:
-        print_json(asdict(found.facts))
-    else:
-        print_parts(*profile_table(found.facts))
+    print_found(found.facts, profile_table(found.facts), as_json)
     return 0

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from placewright.cli.options import Dims, Json, Keep, Quiet, parse_dims, parse_objective
-from placewright.cli.printing import print_json, print_parts
+from placewright.cli.printing import print_found
 from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from placewright.api.questions import Answer
     from placewright.execution.run_rows import AnyRun
     from placewright.plans.record import Plan
-
-    #: What a run found, and the tables of that.
-    Run = tuple[Answer[Any], Callable[[Any], Iterable[RenderableType]]]
 
 
 ModelFunction = Annotated[
@@ -110,6 +104,7 @@ def run(
     """Run a module or ONNX model as planned here, and measure it."""
     from placewright.cli.outputs import check_outputs
     from placewright.plans.file import read_plan
+    from placewright.terminal.run_table import run_table
 
     is_onnx = model.lower().endswith(".onnx")
     check_outputs(
@@ -129,14 +124,14 @@ def run(
                     "--training, --inductor, --cuda-graph, --calibrate, --keep and --profile are for PyTorch modules, "
                     "not ONNX files"
                 )
-            drawn = _run_onnx(model, parse_dims(dim), feeds, steps, output, report, trace, options, show)
+            found = _run_onnx(model, parse_dims(dim), feeds, steps, output, report, trace, options, show)
         else:
             if dim or feeds is not None:
                 raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
             own = {"training": training, "profile": profile, "inductor": inductor, "cuda_graph": cuda_graph}
             options |= {"keep": keep or ()}
-            drawn = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
-    _print(*drawn, as_json)
+            found = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
+    print_found(found.facts, run_table(found.facts), as_json)
     return 0
 
 
@@ -149,10 +144,9 @@ def _run_module(
     trace: Path | None,
     options: Mapping[str, Any],
     show: Show,
-) -> Run:
+) -> Answer[Any]:
     import placewright
     from placewright.importers.python_source import made_by
-    from placewright.terminal.run_table import run_table
 
     show(f"making {source}")
     module, arguments, by_name = made_by(source)
@@ -170,7 +164,7 @@ def _run_module(
         show(f"running {steps} steps of each sort")
         found = compiled.compare(*arguments, steps=steps, **by_name)
         _write(compiled.plan, found.facts, report, trace)
-    return found, run_table
+    return found
 
 
 def _run_onnx(
@@ -183,10 +177,9 @@ def _run_onnx(
     trace: Path | None,
     options: Mapping[str, Any],
     show: Show,
-) -> Run:
+) -> Answer[Any]:
     import placewright
     from placewright.execution.onnx_runtime.feeds import read_feeds
-    from placewright.terminal.onnx_run_table import onnx_run_table
 
     given = None if feeds is None else read_feeds(feeds)
     show("optimising the model, timing its ops and planning")
@@ -196,7 +189,7 @@ def _run_onnx(
         show(f"running {steps} steps of each sort")
         found = compiled.compare(steps=steps)
         _write(compiled.plan, found.facts, report, trace)
-    return found, onnx_run_table
+    return found
 
 
 def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> None:
@@ -207,11 +200,3 @@ def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> 
         write_report(plan, report, run=run)
     if trace is not None:
         write_run_trace(plan, trace, run)
-
-
-def _print(found: Answer[Any], tables: Callable[[Any], Iterable[RenderableType]], as_json: bool) -> None:
-
-    if as_json:
-        print_json(asdict(found.facts))
-    else:
-        print_parts(*tables(found.facts))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from placewright.plans.record import ScheduledOp
+from placewright.plans.record import Plan, ScheduledOp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +107,8 @@ class CalibrationRound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunComparison:
-    """A plan beside its run. Times are medians over several steps, taken in turn.
+class PlanRun:
+    """A plan beside its run, whatever runs it. Times are medians over several steps, taken in turn.
 
     Attributes
     ----------
@@ -117,7 +119,48 @@ class RunComparison:
     planned_ns, measured_ns
         A step as planned.
     one_device_planned_ns, one_device_measured_ns
-        A step with all ops on the first device, in captured order.
+        A step with all ops on the first device, in the order of the capture or of the optimised file.
+    measured_range_ns
+        The quickest and the slowest of the steps behind `measured_ns`.
+    devices
+        Of the step as planned.
+    planned_speedup, measured_speedup
+        Of the step as planned against all ops on one device.
+    start_correlation
+        Between planned and measured start times of the ops; 1 where all is in proportion.
+    planned_peak_bytes, measured_peak_bytes
+        The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory. Of ONNX
+        models: of what ops make and need while they run, without weights and inputs.
+    one_device_planned_peak_bytes, one_device_measured_peak_bytes
+        Of the step with all ops on the first device.
+    ops
+        Every op that the plan times and that ran, in its order.
+    """
+
+    name: str
+    steps: int
+    planned_ns: int
+    measured_ns: int
+    one_device_planned_ns: int
+    one_device_measured_ns: int
+    measured_range_ns: tuple[int, int]
+    devices: tuple[DeviceTimes, ...]
+    planned_speedup: float
+    measured_speedup: float
+    start_correlation: float
+    planned_peak_bytes: int | None
+    measured_peak_bytes: int | None
+    one_device_planned_peak_bytes: int
+    one_device_measured_peak_bytes: int | None
+    ops: tuple[OpRun, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunComparison(PlanRun):
+    """A plan beside its run by PyTorch.
+
+    Attributes
+    ----------
     eager_one_device_ns
         The module without a plan, each op on as many threads as one device has cores.
     eager_ns
@@ -125,71 +168,38 @@ class RunComparison:
     torch_compile_ns
         What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
         it was not run.
-    measured_range_ns, one_device_range_ns, eager_range_ns
-        The quickest and the slowest of the steps behind `measured_ns`, `one_device_measured_ns` and `eager_ns`.
-    devices
-        Of the step as planned.
-    planned_speedup, measured_speedup
-        Of the step as planned against all ops on one device.
-    start_correlation
-        Between planned and measured start times of the ops; 1 where all is in proportion.
-    planned_peak_bytes, measured_peak_bytes
-        The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory.
-    one_device_planned_peak_bytes, one_device_measured_peak_bytes
-        Of a step with all ops on the first device, in captured order.
+    one_device_range_ns, eager_range_ns
+        The quickest and the slowest of the steps behind `one_device_measured_ns` and `eager_ns`.
+    one_device_measured_peak_bytes
+        Of the step with all ops on the first device.
     eager_peak_bytes
         Of the module without a plan, inputs included.
     torch_compile_peak_bytes
         Of what `torch.compile` makes of the module, inputs included; None where it was not run.
-    ops
-        Every op that the plan times, in its order.
     rounds
         Plans that were made and run one after another until planned and measured agreed; none without calibration.
     fallbacks
         Ops that did not run where the plan put them.
     """
 
-    name: str
-    steps: int
-    planned_ns: int
-    measured_ns: int
-    one_device_planned_ns: int
-    one_device_measured_ns: int
     eager_one_device_ns: int
     eager_ns: int
     torch_compile_ns: int | None
-    measured_range_ns: tuple[int, int]
     one_device_range_ns: tuple[int, int]
     eager_range_ns: tuple[int, int]
-    devices: tuple[DeviceTimes, ...]
-    planned_speedup: float
-    measured_speedup: float
-    start_correlation: float
-    planned_peak_bytes: int | None
-    measured_peak_bytes: int | None
-    one_device_planned_peak_bytes: int
     one_device_measured_peak_bytes: int
     eager_peak_bytes: int
     torch_compile_peak_bytes: int | None
-    ops: tuple[OpRun, ...]
     rounds: tuple[CalibrationRound, ...] = ()
     fallbacks: tuple[OpFallback, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnnxComparison:
-    """A plan beside its run by ONNX Runtime. Times are medians over several steps, taken in turn.
+class OnnxComparison(PlanRun):
+    """A plan beside its run by ONNX Runtime.
 
     Attributes
     ----------
-    name
-        Of the graph.
-    steps
-        How many steps of each sort were measured.
-    planned_ns, measured_ns
-        A step as planned.
-    one_device_planned_ns, one_device_measured_ns
-        A step with all ops on the first device, in the order of the optimised file.
     usual_one_device_ns
         ONNX Runtime without a plan, each op on as many threads as one device has cores.
     usual_ns
@@ -197,64 +207,62 @@ class OnnxComparison:
     parallel_ns
         ONNX Runtime's parallel mode without a plan: as many ops at once as there are devices, each on as many threads
         as one device has cores; None for one device.
-    measured_range_ns
-        The quickest and the slowest of the steps behind `measured_ns`.
-    devices
-        Of the step as planned.
     num_parts
         Into how many sessions the plan is divided; a device has a new one behind each transfer.
-    planned_speedup, measured_speedup
-        Of the step as planned against all ops on one device.
-    start_correlation
-        Between planned and measured start times of the ops; 1 where all is in proportion.
     ran_as_planned
         Whether ONNX Runtime's profile shows every op on its device, in the order of the plan.
     difference
         Where it first does not; None where it does.
     same_outputs
         Whether outputs are those of ONNX Runtime without a plan, bit by bit.
-    planned_peak_bytes, measured_peak_bytes
-        The most memory in use in a step as planned for what ops make and need while they run, without weights and
-        inputs; None for several devices, whose tensors lie in one memory.
-    one_device_planned_peak_bytes, one_device_measured_peak_bytes
-        Of a step with all ops on the first device, in the order of the optimised file.
     usual_order_peak_bytes
         In ONNX Runtime's own order, with memory taken as it is needed.
     usual_peak_bytes
         Of ONNX Runtime without a plan, which takes the memory of a step in one piece.
-    ops
-        Every op of the plan that ran, in its order.
     """
 
-    name: str
-    steps: int
-    planned_ns: int
-    measured_ns: int
-    one_device_planned_ns: int
-    one_device_measured_ns: int
     usual_one_device_ns: int
     usual_ns: int
     parallel_ns: int | None
-    measured_range_ns: tuple[int, int]
-    devices: tuple[DeviceTimes, ...]
     num_parts: int
-    planned_speedup: float
-    measured_speedup: float
-    start_correlation: float
     ran_as_planned: bool
     difference: str | None
     same_outputs: bool
-    planned_peak_bytes: int | None
-    measured_peak_bytes: int | None
-    one_device_planned_peak_bytes: int
-    one_device_measured_peak_bytes: int | None
     usual_order_peak_bytes: int | None
     usual_peak_bytes: int | None
-    ops: tuple[OpRun, ...]
 
 
-def correlation(planned: Sequence[float], measured: Sequence[float]) -> float:
-    """Of the start times of the same ops; 1 where there is nothing that could differ."""
-    if len(planned) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
+def times_in_turn(ways: Sequence[Callable[[], Any]], steps: int, *, uncounted: int = 0) -> list[list[int]]:
+    """The times of each way's steps in ns, the ways taken in turn. uncounted: calls before each one that counts."""
+    taken: list[list[int]] = [[] for _ in ways]
+    for step in range(steps + 1):
+        for way, times in zip(ways, taken, strict=True):
+            for _ in range(uncounted):
+                way()
+            began = time.perf_counter_ns()
+            way()
+            if step:  # the first one warms caches and allocators
+                times.append(time.perf_counter_ns() - began)
+    return taken
+
+
+def device_times(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
+    """Each device of a plan, with the ops of it that ran."""
+    return tuple(
+        DeviceTimes(
+            device=device.name,
+            num_ops=sum(op.device == index for op in ops),
+            planned_busy_ns=plan.metrics.busy_ns[index],
+            measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
+        )
+        for index, device in enumerate(plan.machine.devices)
+    )
+
+
+def start_correlation(ops: Sequence[OpRun]) -> float:
+    """Between planned and measured start times of ops that take time; 1 where there is nothing that could differ."""
+    counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
+    planned, measured = [op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted]
+    if len(counted) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
         return 1.0
     return float(np.corrcoef(planned, measured)[0, 1])

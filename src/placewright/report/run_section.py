@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.execution.comparison import OnnxComparison
-from placewright.execution.run_rows import AnyRun, difference, kind_rows, step_rows
+from placewright.execution.run_rows import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 
@@ -58,20 +57,16 @@ def _devices(run: AnyRun) -> Markup:
     headings = [("Device", ""), ("Ops", "number"), *_HEADINGS]
     parts = [_scrolled(headings, rows, "Time of ops by device")]
     if peaks := _peaks(run):
-        of = "Peak memory of what ops make" if isinstance(run, OnnxComparison) else "Peak memory"
+        of = peaks_of(run).capitalize()
         parts.append(_scrolled([(of, ""), *_HEADINGS], peaks, "Peak memory, planned and measured"))
     return element("div", *parts)
 
 
 def _peaks(run: AnyRun) -> list[Markup]:
-    rows: list[tuple[str, int | None, int | None]] = [
-        ("as planned", run.planned_peak_bytes, run.measured_peak_bytes),
-        ("one device", run.one_device_planned_peak_bytes, run.one_device_measured_peak_bytes),
-    ]
     return [
         element("tr", element("th", name, scope="row"), *_compared(planned, measured, "bytes"))
-        for name, planned, measured in rows
-        if planned is not None and measured is not None
+        for name, planned, measured in peak_rows(run)
+        if planned is not None
     ]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType
 
-from placewright.execution.comparison import DeviceTimes, RunComparison
-from placewright.execution.run_rows import AnyRun, difference, kind_rows, step_rows
+from placewright.execution.comparison import OnnxComparison, RunComparison
+from placewright.execution.run_rows import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
+_COLUMNS = ("planned", "measured", "difference")
 
-def run_table(found: RunComparison) -> Iterator[RenderableType]:
+
+def run_table(found: AnyRun) -> Iterator[RenderableType]:
     speedup = f"{found.measured_speedup:.2f} times as fast as one of the devices; planned {found.planned_speedup:.2f}"
     yield heading(f"{found.name} on {', '.join(device.device for device in found.devices)}: {speedup}")
     quickest, slowest = (format_time_ns(time) for time in found.measured_range_ns)
@@ -20,62 +22,52 @@ def run_table(found: RunComparison) -> Iterator[RenderableType]:
         f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim"
     )
     yield line(f"starts of ops correlate at {found.start_correlation:.3f} with the plan", "dim")
+    yield from _onnx_lines(found) if isinstance(found, OnnxComparison) else _fallback_lines(found)
+    yield ""
+    yield table(
+        ["<step", *_COLUMNS], ([name, *_compared(planned, measured)] for name, planned, measured in step_rows(found))
+    )
+    if isinstance(found, RunComparison) and found.rounds:
+        yield ""
+        rounds = (
+            [
+                f"planned again, {number}" if number else "first plan",
+                *_compared(one.planned_ns, one.measured_ns),
+                "kept" if one.kept else "",
+            ]
+            for number, one in enumerate(found.rounds)
+        )
+        yield table(["<calibration", *_COLUMNS, "<"], rounds)
+    yield ""
+    devices = (
+        [device.device, f"{device.num_ops:,}", *_compared(device.planned_busy_ns, device.measured_busy_ns)]
+        for device in found.devices
+    )
+    yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], devices)
+    yield ""
+    kinds = (
+        [kind, f"{num_ops:,}", *_compared(planned, measured)] for kind, num_ops, planned, measured in kind_rows(found)
+    )
+    yield table(["<kind", "ops", *_COLUMNS], kinds)
+    yield ""
+    peaks = ([name, *_compared(planned, measured, format_bytes)] for name, planned, measured in peak_rows(found))
+    yield table([f"<{peaks_of(found)}", *_COLUMNS], peaks)
+
+
+def _compared(planned: int | None, measured: int, text: Callable[[int], str] = format_time_ns) -> tuple[str, str, str]:
+    if planned is None:
+        return "", text(measured), ""
+    return text(planned), text(measured), difference(planned, measured)
+
+
+def _fallback_lines(found: RunComparison) -> Iterator[RenderableType]:
     for fallback in found.fallbacks:
         yield line(f"the op {fallback.op} has no kernel on its device and ran on the CPU ({fallback.reason})", "yellow")
-    yield ""
-    yield table(["<step", "planned", "measured", "difference"], step_cells(found))
-    if found.rounds:
-        yield ""
-        yield table(["<calibration", "planned", "measured", "difference", "<"], _round_rows(found))
-    yield ""
-    yield table(["<device", "ops", "busy, planned", "busy, measured", "difference"], device_rows(found.devices))
-    yield ""
-    yield table(["<kind", "ops", "planned", "measured", "difference"], _kind_rows(found))
-    yield ""
-    yield table(["<peak memory", "planned", "measured", "difference"], _memory_rows(found))
 
 
-def step_cells(found: AnyRun) -> Iterator[tuple[str, str, str, str]]:
-    """Each way to run a step."""
-    for name, planned, measured in step_rows(found):
-        if planned is None:
-            yield name, "", format_time_ns(measured), ""
-        else:
-            yield name, format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
-
-
-def _round_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
-    for number, one in enumerate(found.rounds):
-        name = f"planned again, {number}" if number else "first plan"
-        times = format_time_ns(one.planned_ns), format_time_ns(one.measured_ns)
-        yield name, *times, difference(one.planned_ns, one.measured_ns), "kept" if one.kept else ""
-
-
-def device_rows(devices: Sequence[DeviceTimes]) -> Iterator[tuple[str, str, str, str, str]]:
-    """How long each device computes."""
-    for device in devices:
-        planned, measured = device.planned_busy_ns, device.measured_busy_ns
-        times = format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
-        yield device.device, f"{device.num_ops:,}", *times
-
-
-def _kind_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str, str]]:
-    for kind, num_ops, planned, measured in kind_rows(found):
-        times = format_time_ns(planned), format_time_ns(measured), difference(planned, measured)
-        yield kind, f"{num_ops:,}", *times
-
-
-def _memory_rows(found: RunComparison) -> Iterator[tuple[str, str, str, str]]:
-    for name, planned, measured in (
-        ("as planned", found.planned_peak_bytes, found.measured_peak_bytes),
-        (
-            "on the first device alone, in captured order",
-            found.one_device_planned_peak_bytes,
-            found.one_device_measured_peak_bytes,
-        ),
-    ):
-        if planned is not None and measured is not None:
-            yield name, format_bytes(planned), format_bytes(measured), difference(planned, measured)
-    yield "PyTorch", "", format_bytes(found.eager_peak_bytes), ""
-    if found.torch_compile_peak_bytes is not None:
-        yield "torch.compile", "", format_bytes(found.torch_compile_peak_bytes), ""
+def _onnx_lines(found: OnnxComparison) -> Iterator[RenderableType]:
+    yield line(f"outputs are {'the same as' if found.same_outputs else 'other than'} without the plan", "dim")
+    order = f"not as planned: {found.difference}"
+    if found.ran_as_planned:
+        order = "ONNX Runtime's profile shows every op on its device and in its place"
+    yield line(f"{order}; sessions: {found.num_parts}", "dim")

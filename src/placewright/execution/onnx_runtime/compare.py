@@ -6,8 +6,7 @@ Imported only where onnx and onnxruntime are known to be present.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.execution.comparison import DeviceTimes, OnnxComparison, OpRun, correlation
+from placewright.execution.comparison import OnnxComparison, OpRun, device_times, start_correlation, times_in_turn
 from placewright.execution.onnx_runtime import sessions
 from placewright.execution.onnx_runtime.model import OnnxModel
 from placewright.execution.onnx_runtime.step import OnnxStep, PartTrace
@@ -83,11 +82,11 @@ def compare_run(
         usual_ns=usual,
         parallel_ns=parallel[0] if parallel else None,
         measured_range_ns=(min(taken[0]), max(taken[0])),
-        devices=_devices(plan, ops),
+        devices=device_times(plan, ops),
         num_parts=len(traces),
         planned_speedup=alone.plan.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
-        start_correlation=correlation([op.planned_start_ns for op in ops], [op.measured_start_ns for op in ops]),
+        start_correlation=start_correlation(ops),
         ran_as_planned=differs is None,
         difference=differs,
         same_outputs=_same_outputs(planned, feeds, cores[0]),
@@ -122,31 +121,7 @@ def _step_times(
             usual.append(Usual(whole, source.weights, source.name, own, options))
             stack.callback(usual[-1].close)
         ways = [partial(planned.run, feeds), partial(alone.run, feeds), *(partial(each.run, feeds) for each in usual)]
-        return _in_turn(ways, steps)
-
-
-def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[list[int]]:
-    """The times of each way's steps in ns."""
-    taken: list[list[int]] = [[] for _ in ways]
-    for step in range(steps + 1):
-        for way, times in zip(ways, taken, strict=True):
-            began = time.perf_counter_ns()
-            way()
-            if step:  # the first one warms caches and allocators
-                times.append(time.perf_counter_ns() - began)
-    return taken
-
-
-def _devices(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
-    return tuple(
-        DeviceTimes(
-            device=device.name,
-            num_ops=sum(op.device == index for op in plan.ops),
-            planned_busy_ns=plan.metrics.busy_ns[index],
-            measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
-        )
-        for index, device in enumerate(plan.machine.devices)
-    )
+        return times_in_turn(ways, steps)
 
 
 def _ops(step: OnnxStep, traces: Sequence[PartTrace]) -> tuple[OpRun, ...]:

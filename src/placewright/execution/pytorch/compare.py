@@ -5,7 +5,6 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from placewright.execution.comparison import DeviceTimes, OpFallback, OpRun, RunComparison, correlation
+from placewright.execution.comparison import (
+    OpFallback,
+    OpRun,
+    RunComparison,
+    device_times,
+    start_correlation,
+    times_in_turn,
+)
 from placewright.execution.pytorch.memory import allocated_peak
 from placewright.execution.pytorch.places import Driver, Place, drivers_of, finish_current
 from placewright.execution.pytorch.profile import as_passes, unchanged
@@ -51,7 +57,13 @@ def compare_run(
     tensors and the generator of random numbers are as they were, but not what `eager` and `compiled` change.
     """
     with unchanged(planned.overwritten(parameters, tensors), places=planned.places):
-        taken = _in_turn(_ways(planned, alone, parameters, tensors, eager, cores, compiled), steps)
+        taken = times_in_turn(
+            _ways(planned, alone, parameters, tensors, eager, cores, compiled),
+            steps,
+            # By then the threads that PyTorch left spinning for the next op are asleep, and caches hold what this way
+            # uses.
+            uncounted=1,
+        )
         timed = planned.timed(parameters, tensors, max(1, steps // 4))
         peaks = _peaks(planned, alone, parameters, tensors, eager, compiled)
     plan, single = planned.plan, alone.plan
@@ -70,7 +82,7 @@ def compare_run(
         measured_range_ns=(min(taken[0]), max(taken[0])),
         one_device_range_ns=(min(taken[1]), max(taken[1])),
         eager_range_ns=(min(taken[3]), max(taken[3])),
-        devices=_devices(plan, ops),
+        devices=device_times(plan, ops),
         planned_speedup=single.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
         planned_peak_bytes=None if peaks.planned is None else plan.metrics.peak_memory_bytes,
@@ -79,7 +91,7 @@ def compare_run(
         one_device_measured_peak_bytes=peaks.one_device,
         eager_peak_bytes=peaks.eager,
         torch_compile_peak_bytes=peaks.torch_compile,
-        start_correlation=_start_correlation(ops),
+        start_correlation=start_correlation(ops),
         ops=ops,
         fallbacks=tuple(OpFallback(op=op, reason=reason) for op, reason in planned.fallbacks.items()),
     )
@@ -107,21 +119,6 @@ def _ways(
     return ways
 
 
-def _in_turn(ways: Sequence[Callable[[], Any]], steps: int) -> list[list[int]]:
-    """The times of each way's steps in ns."""
-    taken: list[list[int]] = [[] for _ in ways]
-    for step in range(steps + 1):
-        for way, times in zip(ways, taken, strict=True):
-            # Once before it counts: by then the threads that PyTorch left spinning for the next op are asleep, and
-            # caches hold what this way uses.
-            way()
-            began = time.perf_counter_ns()
-            way()
-            if step:  # the first one warms caches and allocators
-                times.append(time.perf_counter_ns() - began)
-    return taken
-
-
 def _peaks(
     planned: TorchStep,
     alone: TorchStep,
@@ -139,23 +136,6 @@ def _peaks(
         eager=held + (allocated_peak(eager) if home is None else _peak_on(home, planned.places, eager)),
         torch_compile=None if compiled is None else held + allocated_peak(compiled),
     )
-
-
-def _devices(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
-    return tuple(
-        DeviceTimes(
-            device=device.name,
-            num_ops=sum(op.device == index for op in ops),
-            planned_busy_ns=plan.metrics.busy_ns[index],
-            measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
-        )
-        for index, device in enumerate(plan.machine.devices)
-    )
-
-
-def _start_correlation(ops: Sequence[OpRun]) -> float:
-    counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
-    return correlation([op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted])
 
 
 def training_step(model: nn.Module, args: Sequence[Any], kwargs: Any, loss: Callable[[Any], Any]) -> Callable[[], None]:
