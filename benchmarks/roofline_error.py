@@ -24,7 +24,7 @@ from zoo_modules import module_of
 
 import placewright
 from placewright.costs import estimate_costs
-from placewright.costs.rates import compute_dtype, peak_flops_per_s
+from placewright.costs.estimate import compute_dtype, peak_flops_per_s
 from placewright.execution.devices import available_cores, cores_of, local_machine
 from placewright.machine import Device, Machine
 

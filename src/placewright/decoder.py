@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from placewright.support.errors import InputError
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean
 
 DecoderName = Literal["paper", "lazy", "early-free", "evict", "segment-fill", "earliest-finish"]
 DECODERS: tuple[DecoderName, ...] = get_args(DecoderName)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, did_you_mean
 from placewright.support.quantities import QUANTITY_LIMIT
-from placewright.support.suggestion import did_you_mean
 
 TransferModel = Literal["blocking", "overlapped"]
 LaunchMode = Literal["host-thread", "device-threads", "graphs"]

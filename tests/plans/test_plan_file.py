@@ -17,7 +17,7 @@ from placewright.graph import Op
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan, write_plan
-from placewright.plans.graph_match import match_graph
+from placewright.plans.provenance import match_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.budget import Budget

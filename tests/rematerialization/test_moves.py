@@ -29,7 +29,7 @@ from placewright.machines.presets import find_link
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.file import read_plan, write_plan
-from placewright.plans.graph_match import match_graph, planned_graph
+from placewright.plans.provenance import match_graph, planned_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before, may_move

@@ -17,8 +17,7 @@ from strategies import problems
 import placewright
 from placewright.methods import table as registry
 from placewright.methods.plugins import load_plugins, solve
-from placewright.methods.summaries import method_summaries
-from placewright.methods.table import METHODS, make_method, register_method
+from placewright.methods.table import METHODS, make_method, method_summaries, register_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate

@@ -16,8 +16,7 @@ from placewright.plans.record import Plan, ScheduledOp
 from placewright.plans.retimed import tensor_name
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, recorded_constraints
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 #: How many ops of a module, and in a sentence how many names are told.
 _NUM_LONGEST = 8

@@ -39,7 +39,7 @@ from placewright.importers.torch.graph import added_gradients, bytes_added_to
 from placewright.importers.torch.stand_in import tensors_of
 from placewright.importers.torch.trace import flatten_arguments
 from placewright.machine import Machine
-from placewright.plans.graph_match import match_graph, require_match, with_planned_workspaces
+from placewright.plans.provenance import match_graph, require_match, with_planned_workspaces
 from placewright.plans.record import Plan as PlanRecord
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError

@@ -36,7 +36,7 @@ from placewright.graph import Graph
 from placewright.importers import save_graph
 from placewright.machine import Link, Machine
 from placewright.machines import load_machine
-from placewright.machines.machine_file import write_machine_file
+from placewright.machines.devices_file import write_machine_file
 from placewright.machines.topology import only
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError

@@ -11,12 +11,10 @@ import typer
 from placewright.cli import (
     devices,
     fitting,
-    graphs,
     lists,
     mapping,
     planning,
     plans,
-    profiling,
     running,
 )
 from placewright.cli.example_lines import EXAMPLES, add_examples
@@ -51,13 +49,13 @@ def options(
 app.command("plan")(planning.plan)
 app.command("fit")(fitting.fit)
 app.command("map")(mapping.map_command)
-app.command("inspect")(graphs.inspect)
+app.command("inspect")(plans.inspect)
 app.command("show")(plans.show)
 app.command("explain")(plans.explain)
 app.command("diff")(plans.diff)
-app.command("check")(graphs.check)
+app.command("check")(plans.check)
 app.command("export", cls=plans.ExportCommand)(plans.export)
-app.command("profile")(profiling.profile)
+app.command("profile")(running.profile)
 app.command("run")(running.run)
 app.command("examples")(lists.examples)
 app.command("solvers")(lists.solvers)

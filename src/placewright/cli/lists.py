@@ -65,7 +65,7 @@ def _inputs(graph: Graph) -> list[str]:
 def solvers(plugin: Plugins = None, as_json: Json = False) -> int:
     """Methods that plan --solver and bench run --solvers take."""
     from placewright.methods.plugins import load_plugins
-    from placewright.methods.summaries import method_summaries
+    from placewright.methods.table import method_summaries
     from placewright.terminal.tables import table
 
     load_plugins(plugin or ())

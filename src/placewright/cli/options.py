@@ -12,9 +12,8 @@ import typer
 from placewright.cli.printing import be_quiet
 from placewright.importers.formats import known_suffixes
 from placewright.problem.objective import ControlMode, Objective
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, did_you_mean
 from placewright.support.quantities import QUANTITY_LIMIT
-from placewright.support.suggestion import did_you_mean
 
 Model = Annotated[
     str,

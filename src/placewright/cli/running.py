@@ -1,4 +1,4 @@
-"""The command that runs plans."""
+"""Commands that run models here: run and profile."""
 
 from __future__ import annotations
 
@@ -200,3 +200,37 @@ def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> 
         write_report(plan, report, run=run)
     if trace is not None:
         write_run_trace(plan, trace, run)
+
+
+def profile(
+    model: ModelFunction,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Keeps what is measured of this and other models."),
+    ],
+    devices: LocalDevices = "cpu:0,cpu:1",
+    training: Passes = False,
+    cuda_graph: CudaGraph = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Measure what ops and links take on this host."""
+    import placewright
+    from placewright.importers.python_source import made_by
+    from placewright.terminal.profile_table import profile_table
+
+    with staged() as show:
+        show(f"making {model}")
+        module, arguments, by_name = made_by(model)
+        show("capturing the module, timing its ops and links")
+        found = placewright.profile(
+            module,
+            arguments,
+            kwargs=by_name,
+            devices=devices,
+            folder=output,
+            training=training,
+            cuda_graph=cuda_graph,
+        )
+    print_found(found.facts, profile_table(found.facts), as_json)
+    return 0

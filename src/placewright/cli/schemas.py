@@ -19,9 +19,8 @@ from placewright.cli import extensions
 from placewright.execution.comparison import OnnxComparison, PlanRun, RunComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
-from placewright.methods.summaries import MethodSummary
-from placewright.support.errors import InputError
-from placewright.support.suggestion import did_you_mean
+from placewright.methods.table import MethodSummary
+from placewright.support.errors import InputError, did_you_mean
 from placewright.terminal.map_summary import MapSummary
 from placewright.terminal.plan_summary import PlanSummary
 

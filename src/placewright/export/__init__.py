@@ -30,9 +30,8 @@ from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
 from placewright.memory_levels.record import MemoryMap
-from placewright.plans.graph_match import planned_graph
 from placewright.plans.offsets import DEFAULT_ALIGNMENT
-from placewright.plans.provenance import find_graph, recorded_times
+from placewright.plans.provenance import find_graph, planned_graph, recorded_times
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically

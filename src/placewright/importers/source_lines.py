@@ -1,10 +1,14 @@
-"""Lines of source in the texts of tracebacks, without the directories that they stand in."""
+"""Lines of source in the texts of tracebacks, without the directories that they stand in, and the layers of traced
+calls."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 from pathlib import PurePosixPath
+from typing import Any
+
+from placewright.graph import Phase
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -39,3 +43,23 @@ def without_directory(file: str) -> str:
         return "/".join(parts[parts.index("site-packages") + 1 :])
     ours = [place for place in range(len(parts)) if parts[place : place + 2] == ("placewright", "importers")]
     return "/".join(parts[ours[-1] :] if ours else parts[-1:])
+
+
+_PHASES: dict[str, Phase] = {"is_forward": "forward", "is_backward": "backward"}
+
+
+def phase_of(node: Any) -> Phase:
+    """Forward or backward in a training step; empty in an inference."""
+    return _PHASES.get(node.meta.get("partitioner_tag", ""), "")
+
+
+def module_of(node: Any) -> str:
+    """Dotted path of the innermost layer inside the model; for a gradient, that of the call it is the gradient of."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if path]
+    return paths[-1].split("@")[0] if paths else ""
+
+
+def source_of(node: Any) -> str:
+    """ "file.py:line" of the model's code that made the call, without the directory the package is installed in."""
+    return innermost_frame(node.meta.get("stack_trace") or "")

@@ -11,8 +11,7 @@ from placewright import examples
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, GraphSet, is_graph_set, one_graph, read_folder, read_graph_set
 from placewright.importers.load import load_file
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 _EXAMPLE = "example:"
 #: The parts of a split set; what is measured is measured on the last.

@@ -16,10 +16,9 @@ from placewright.machines.topology import (
     ring,
     through_host,
 )
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.fields import Fields, is_integer, placing, required
 from placewright.support.quantities import parse_bandwidth, parse_duration_ns
-from placewright.support.suggestion import did_you_mean
 
 _TOPOLOGIES = ("all-to-all", "ring", "nodes", "host")
 

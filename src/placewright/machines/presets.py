@@ -10,9 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from placewright.machine import Device, Link
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.quantities import parse_bandwidth, parse_bytes, parse_duration_ns
-from placewright.support.suggestion import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)

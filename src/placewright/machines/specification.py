@@ -16,8 +16,7 @@ from placewright.machines.detect import list_gpus
 from placewright.machines.devices_file import read_machine_file
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 _GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+)", re.IGNORECASE)
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from placewright.memory_levels.chip import Chip, MemoryLevel
-from placewright.support.errors import InputError, parser_message, shown
+from placewright.support.errors import InputError, did_you_mean, parser_message, shown
 from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text
-from placewright.support.suggestion import did_you_mean
 
 
 def list_chips() -> tuple[Chip, ...]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from placewright.memory_levels.problem import Levels, MemoryProblem
 from placewright.memory_levels.record import MappedTensor, MemoryMap
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 _MAX_MOVES = 12
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from placewright.guide import Guide
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.extensions import lacking, load_extensions
 from placewright.support.modules import FAILURES, described
-from placewright.support.suggestion import did_you_mean
 
 Weights: TypeAlias = Mapping[str, NDArray[np.float32]]
 

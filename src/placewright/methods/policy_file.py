@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.methods.policies import NAMED_POLICIES, Policy, family_of
-from placewright.support.errors import InputError, other_version, shown
+from placewright.support.errors import InputError, did_you_mean, other_version, shown
 from placewright.support.extensions import lacking, load_extensions
 from placewright.support.files import read_bytes, write_atomically
-from placewright.support.suggestion import did_you_mean
 
 SUFFIX = ".safetensors"
 SCHEMA_VERSION = 2

@@ -1,21 +1,23 @@
-"""The table of methods: placewright's, those that extensions add and those registered from outside."""
+"""The table of methods: placewright's, those that extensions add and those registered from outside; each in one line,
+and its settings by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
-from placewright.methods.built_in import OWN, MethodEntry, paper_evaluations
+from pydantic import TypeAdapter, ValidationError
+
+from placewright.methods.built_in import OWN, Kind, MethodEntry, paper_evaluations
 from placewright.methods.policies import Policy
-from placewright.methods.settings import with_settings
 from placewright.problem import Problem
 from placewright.search.run.method import Method
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.extensions import lacking, load_extensions
 from placewright.support.modules import FAILURES, described
-from placewright.support.suggestion import did_you_mean
 
 #: What users are told of each of placewright's, by the name they give.
 ENTRIES: dict[str, MethodEntry] = {}
@@ -141,3 +143,87 @@ def _load_entry_point(entry: EntryPoint) -> None:
         raise InputError(f"{label} failed: {described(error)}") from error
     if entry.name not in METHODS:
         raise InputError(f"{label} has a method of another name; both must be the same")
+
+
+#: The first names it, and a policy is given as such, to `auto` as what comes first.
+_NOT_SET = frozenset({"name", "policy", "first"})
+#: Is no value that one could write down.
+_NOT_LISTED = frozenset({"time_of"})
+
+
+def with_settings(method: Method, settings: Mapping[str, Any]) -> Method:
+    """The method with these in place of its own.
+
+    Raises InputError for a setting that it does not have, or a value that it cannot be.
+    """
+    if not settings:
+        return method
+    known = {each.name: each for each in _fields(method)}
+    for name in settings:
+        if not known:
+            raise InputError(f"solver '{method.name}' has no settings, so none is '{shown(name)}'")
+        if name not in known:
+            listed = [each for each in known if each not in _NOT_LISTED]
+            some = f"{did_you_mean(name, listed)} (known: {', '.join(listed)})"
+            raise InputError(f"solver '{method.name}' has no setting '{shown(name)}'{some}")
+    hints = get_type_hints(type(method))
+    values = {name: _value(method, name, hints[name], value) for name, value in settings.items()}
+    return replace(method, **values)  # type: ignore[type-var]  # one that has fields is a dataclass
+
+
+def _fields(method: Method) -> tuple[Field[Any], ...]:
+    if not is_dataclass(method):
+        return ()
+    return tuple(each for each in fields(method) if each.init and each.name not in _NOT_SET)
+
+
+def _value(method: Method, name: str, hint: Any, value: Any) -> Any:
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        what = f"setting '{name}' of solver '{method.name}' cannot be {shown(repr(value))}"
+        raise InputError(f"{what}: {reason[0].lower()}{reason[1:]}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodSummary:
+    """One method of the list.
+
+    Attributes
+    ----------
+    name
+        What `--solver` takes.
+    kind
+        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with), "learner"
+        (learns on the graph it is given) or "own" (registered from outside).
+    summary
+        What it does.
+    needs
+        What it needs beside placewright; "" for nothing.
+    """
+
+    name: str
+    kind: Kind
+    summary: str
+    needs: str
+
+
+def method_summaries() -> tuple[list[MethodSummary], list[str]]:
+    """All methods, those of installed packages too, and a sentence for each of these that cannot be loaded."""
+    complaints = load_entry_points()
+    found = [
+        MethodSummary(name=name, kind=entry.kind, summary=entry.summary, needs=entry.needs)
+        for name, entry in ENTRIES.items()
+    ]
+    found += [
+        MethodSummary(name=name, kind="own", summary=_first_line(method), needs="")
+        for name, method in METHODS.items()
+        if name not in ENTRIES
+    ]
+    return found, complaints
+
+
+def _first_line(method: object) -> str:
+    text = (type(method).__doc__ or "").strip()
+    return text.splitlines()[0] if text else ""

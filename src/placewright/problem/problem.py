@@ -18,9 +18,8 @@ from placewright.machine import Device, Machine
 from placewright.problem.constraints import Constraints, placement_groups
 from placewright.problem.lowering import Lowered, lower
 from placewright.problem.objective import ControlMode, Objective
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, did_you_mean
 from placewright.support.quantities import QUANTITY_LIMIT
-from placewright.support.suggestion import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -13,13 +13,12 @@ from placewright.report.baselines import baselines_section
 from placewright.report.columns import embedded_json
 from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
-from placewright.report.markup import Markup, element, escaped
-from placewright.report.memory_over_time import memory_section
-from placewright.report.parts import page
+from placewright.report.markup import Markup, element, escaped, page
 from placewright.report.run_section import run_section
 from placewright.support.errors import InputError, shown
 from placewright.support.files import write_atomically
 from placewright.support.garbage import collection_paused
+from placewright.support.quantities import format_bytes
 
 #: The page's script, in the order in which its parts build on each other; one closure holds them all.
 SCRIPTS = (
@@ -111,3 +110,26 @@ def _sections(plan: Plan, run: AnyRun | None) -> list[str]:
 def _section(name: str, heading: str, content: Markup) -> Markup:
     title = element("h2", heading, id=f"{name}-heading")
     return element("section", title, content, aria_labelledby=f"{name}-heading")
+
+
+def memory_section(plan: Plan) -> Markup:
+    """The chart's frame, which page/before_after.js fills; nothing where the plan does not hold the curve before."""
+    before = plan.input_order_memory
+    if before is None:
+        return Markup()
+    peak, reached = max(before.bytes_in_use), plan.metrics.peak_memory_bytes
+    share = f"{abs(reached / peak - 1):.1%} " if peak else ""
+    change = "the same" if peak == reached else f"{share}{'less' if reached < peak else 'more'}"
+    several = ", on its fullest device" if plan.machine.num_devices > 1 else ""
+    entries = [
+        ("before", f"before: captured order on one device, at most {format_bytes(peak)}"),
+        ("after", f"after: this plan{several}, at most {format_bytes(reached)} ({change})"),
+    ]
+    legend = [element("li", element("span", class_=f"swatch {kind}"), words) for kind, words in entries]
+    return element(
+        "section",
+        element("h2", "Memory over time, before and after", id="memory-heading"),
+        element("ul", *legend, class_="legend", id="memory-legend"),
+        element("canvas", id="memory-over-time", role="img", aria_labelledby="memory-heading memory-legend"),
+        aria_labelledby="memory-heading",
+    )

@@ -13,8 +13,7 @@ from placewright.analysis.alternatives import (
     unchanged,
     unchanged_words,
 )
-from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
-from placewright.report.parts import page
+from placewright.report.markup import Markup, cell, element, escaped, joined, number, page, table
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: What a peak is made of: the class of its part of the bar, what it is called, and the field.

@@ -9,8 +9,7 @@ from string import Template
 from placewright.analysis.alternatives import Alternatives
 from placewright.analysis.frontier import Frontier, Rival
 from placewright.report.alternatives import alternatives_html, alternatives_section
-from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
-from placewright.report.parts import figure, page
+from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, table
 from placewright.support.files import write_atomically
 from placewright.support.quantities import format_bytes, format_time_ns
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
+from importlib import resources
 
 
 class Markup(str):
@@ -55,3 +57,25 @@ def cell(*content: object, **attributes: object) -> Markup:
 def number(*content: object) -> Markup:
     """A table cell whose content is set flush right with digits of one width."""
     return cell(*content, class_="number")
+
+
+def page(name: str) -> str:
+    """A file of the folder `page/`."""
+    return (resources.files("placewright.report") / "page" / name).read_text("utf-8")
+
+
+def figure(label: str, value: str, *lines: str, kind: str = "figure", title: str | None = None) -> Markup:
+    """A label, a large value, and lines below it."""
+    return element(
+        "div",
+        element("div", label, class_="label"),
+        element("div", value, class_="value"),
+        *(element("div", _unbroken(line), class_="line") for line in lines if line),
+        class_=kind,
+        title=title,
+    )
+
+
+def _unbroken(line: str) -> str:
+    """The line with its numbers kept together with their units."""
+    return re.sub(r"(?<=\d) (?=(?:[num]?s|min|h|[KMGTP]?i?B)\b)", "\u00a0", line)

@@ -9,8 +9,7 @@ from placewright.memory_levels.explain import explain_map, transitions
 from placewright.memory_levels.record import MappedTensor, MemoryMap
 from placewright.memory_levels.words import format_ps, gap_words
 from placewright.report.level_charts import level_charts, level_keys, level_strips, swatch
-from placewright.report.markup import Markup, cell, element, escaped, joined, number, table
-from placewright.report.parts import figure, page
+from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, table
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes
 

@@ -1,6 +1,12 @@
-"""The exceptions placewright raises on purpose. The command line turns each into one sentence and an exit code."""
+"""The exceptions placewright raises on purpose, and the names that they suggest.
+
+The command line turns each into one sentence and an exit code.
+"""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 def shown(text: object, max_length: int = 120) -> str:
@@ -79,3 +85,10 @@ class MissingExtraError(PlacewrightError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'path/to/placewright[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """A sentence's end, "; did you mean X?", with the nearest known name; else those to list: all, unless given."""
+    names = list(dict.fromkeys(known))
+    nearest = difflib.get_close_matches(name[:200].lower(), names, n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]}?" if nearest else f"; known are {', '.join(listed or names)}"

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.quantities import parse_bandwidth, parse_bytes, parse_duration_ns
-from placewright.support.suggestion import did_you_mean
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from placewright.execution.pytorch.profile import with_views
 from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
-from placewright.machines.machine_file import write_machine_file
+from placewright.machines.devices_file import write_machine_file
 from placewright.support.errors import InputError
 
 TWO = "cpu:0,cpu:1"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from placewright.execution.onnx_runtime.model import OnnxModel
-from placewright.plans.graph_match import match_graph, with_planned_workspaces
+from placewright.plans.provenance import match_graph, with_planned_workspaces
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, MissingExtraError, shown
 

@@ -12,8 +12,7 @@ from typing import Any
 import onnx
 
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.model import OnnxModel
-from placewright.execution.onnx_runtime.shapes import fix_shapes
+from placewright.execution.onnx_runtime.model import OnnxModel, fix_shapes
 from placewright.importers.onnx.model import parse_onnx, read_model
 from placewright.importers.onnx.records import subgraphs
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import fx
 
-from placewright.importers.torch.origin import phase_of, source_of
+from placewright.importers.source_lines import phase_of, source_of
 from placewright.plans.record import Plan
 
 #: What Dynamo calls the module that is compiled, and how it writes what is below it.

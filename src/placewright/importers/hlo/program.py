@@ -22,10 +22,10 @@ from placewright.importers.xla.program import (
     Program,
     leaf_of,
     leaves,
+    named_weights,
     whole_numbers,
 )
 from placewright.importers.xla.shards import written_shardings
-from placewright.importers.xla.weights import named_weights
 from placewright.support.errors import InputError, shown
 
 #: By opcode the attributes that name what it calls, where it is more than a function that joins two elements.

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 from placewright.importers.onnx.contrib import contrib_outputs, has_channels_last, output_type, standard_form
 from placewright.importers.onnx.records import constant_value, first_line, node_attributes, onnx_errors, small_array
 from placewright.importers.onnx.values import Array, evaluate
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 #: placewright's name of each TensorProto.DataType, in the order of its numbers, from 1.
 DTYPES = (

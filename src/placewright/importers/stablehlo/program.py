@@ -8,14 +8,21 @@ from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.stablehlo.details import DETAILS, numbers
-from placewright.importers.stablehlo.locations import Locations
-from placewright.importers.stablehlo.text import Block, Function, Module, Statement, read_module
+from placewright.importers.stablehlo.text import Block, Function, Locations, Module, Statement, read_module
 from placewright.importers.stablehlo.types import parse_types, split_signature
 from placewright.importers.xla.graph import build_graph
 from placewright.importers.xla.kinds import SHARD_MARKS
-from placewright.importers.xla.program import MAX_DEPTH, Computation, Instruction, Program, Reference, Type, leaves
+from placewright.importers.xla.program import (
+    MAX_DEPTH,
+    Computation,
+    Instruction,
+    Program,
+    Reference,
+    Type,
+    leaves,
+    named_weights,
+)
 from placewright.importers.xla.shards import written_shardings
-from placewright.importers.xla.weights import named_weights
 from placewright.support.errors import InputError, shown
 
 _VALUE = re.compile(r"(%[\w$.-]+)(?:#(\d{1,6}))?")

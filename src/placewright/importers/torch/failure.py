@@ -14,8 +14,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from placewright.importers.source_lines import source_of_frames
-from placewright.importers.torch.origin import module_of, source_of
+from placewright.importers.source_lines import module_of, source_of, source_of_frames
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 

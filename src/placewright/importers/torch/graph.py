@@ -13,9 +13,9 @@ from torch.utils import _pytree as pytree
 from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import OPTIMIZER_STATES
+from placewright.importers.source_lines import module_of, phase_of, source_of
 from placewright.importers.torch.capture import Capture
 from placewright.importers.torch.ops import describe, draws_random_numbers
-from placewright.importers.torch.origin import module_of, phase_of, source_of
 from placewright.support.errors import InputError
 
 

@@ -1,4 +1,5 @@
-"""The ops that PyTorch's tracer would compute by formulas in Python, traced as the kernels that they call in a module.
+"""Ops that PyTorch's tracer would compute by formulas in Python, traced as what they are in a module that runs: the
+kernels that they call, and dropout that drops nothing as its input.
 
 Imported only where torch is known to be present.
 """
@@ -6,8 +7,9 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -39,3 +41,29 @@ def kernels_kept() -> Iterator[None]:
             for op, formulas in taken:
                 op.py_kernels.update(formulas)
                 op._dispatch_cache.clear()
+
+
+_DROPOUT = torch.ops.aten.dropout.default
+
+
+@contextmanager
+def input_passed_on() -> Iterator[None]:
+    """Tracing in this context makes no copy where nothing is dropped. Not for two threads at once.
+
+    PyTorch's tracer makes one: it takes memory, and gradients that meet behind it are added in another order.
+    """
+    formulas = dict(_DROPOUT.py_kernels)
+    _DROPOUT.py_kernels.update({key: _passing_on(formula) for key, formula in formulas.items()})
+    _DROPOUT._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        _DROPOUT.py_kernels.update(formulas)
+        _DROPOUT._dispatch_cache.clear()
+
+
+def _passing_on(formula: Callable[..., Any]) -> Callable[..., Any]:
+    def dropout(value: Any, p: float, train: bool) -> Any:
+        return formula(value, p, train) if train and p and value.numel() else value
+
+    return dropout

@@ -33,10 +33,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.calls import BACKEND
-from placewright.importers.torch.dropout import input_passed_on
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
-from placewright.importers.torch.kernels import kernels_kept
+from placewright.importers.torch.kernels import input_passed_on, kernels_kept
 from placewright.importers.torch.outside import fakes_removed
 from placewright.importers.torch.rehearsal import Found, Rehearsal, State
 from placewright.importers.torch.returned import Returned

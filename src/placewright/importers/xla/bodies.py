@@ -10,9 +10,8 @@ from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.xla.kinds import SLICING_OPCODES
-from placewright.importers.xla.program import Computation, leaves
+from placewright.importers.xla.program import Computation, leaves, like
 from placewright.importers.xla.translation import Body, Translation
-from placewright.importers.xla.values import like
 
 
 def body_of(translation: Translation, computation: Computation, *, is_fused: bool = False) -> Body:

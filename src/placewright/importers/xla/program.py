@@ -1,4 +1,5 @@
-"""What jaxprs, HLO and StableHLO have in common, as one form: typed instructions in computations that call each other.
+"""What jaxprs, HLO and StableHLO have in common, as one form: typed instructions in computations that call each other,
+and what references stand for while they are translated.
 
 graph.py makes a Graph of it, so that one network has the same ops and costs whichever of the three it comes from.
 """
@@ -12,6 +13,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from placewright.importers.builder import tensor_bytes
+from placewright.support.errors import InputError, shown
+from placewright.support.quantities import counted
 
 #: More computations than this inside each other are no program of a network.
 MAX_DEPTH = 64
@@ -121,3 +124,55 @@ _TOKEN = re.compile(r"[-+]?\d{1,19}")
 def whole_numbers(text: str) -> tuple[int, ...]:
     """All whole numbers in a text, in order."""
     return tuple(int(number) for number in _TOKEN.findall(text))
+
+
+#: An array inside an argument, as JAX writes it: "weights['dense'][0]", "state.params.kernel".
+_PART = re.compile(r"([A-Za-z_]\w*)(?:\[|\.[A-Za-z_])")
+
+
+def named_weights(labels: Sequence[str], kinds: Sequence[Array]) -> tuple[set[int], str]:
+    """Positions of the floating parameters that are parts of the first of several arguments, and that assumption in
+    words; empty where the first parameter is not such a part."""
+    first = _PART.match(labels[0]) if labels else None
+    if first is None:
+        return set(), ""
+    own = [place for place, label in enumerate(labels) if (part := _PART.match(label)) and part[1] == first[1]]
+    if len(own) == len(labels):
+        return set(), ""
+    floating = {place for place in own if "float" in kinds[place].dtype}
+    named = counted(len(floating), "parameter")
+    return floating, f"taken for weights: {named} of the module, as parts of its argument '{first[1]}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An array made of constants alone, which takes no memory. number: what a whole number is."""
+
+    array: Array
+    number: int | None = None
+
+
+#: A tensor by index, a folded array, nothing, or a tuple of such.
+Value: TypeAlias = "int | Folded | tuple[Value, ...] | None"
+Environment: TypeAlias = dict[str, "Value"]
+
+
+def like(kind: Any, places: Iterator[Any]) -> Value:
+    """A tree of the type's form, its leaves taken one by one."""
+    return tuple(like(branch, places) for branch in kind) if isinstance(kind, tuple) else next(places)
+
+
+def folded(kind: Any) -> Value:
+    return tuple(folded(branch) for branch in kind) if isinstance(kind, tuple) else Folded(kind)
+
+
+def look_up(environment: Environment, reference: Reference, reader: str) -> Value:
+    name, path = reference
+    if name not in environment:
+        raise InputError(f"'{shown(reader)}' reads '{shown(name)}', which nothing before it makes")
+    value = environment[name]
+    for position in path:
+        if not isinstance(value, tuple) or not 0 <= position < len(value):
+            raise InputError(f"'{shown(reader)}' reads part {position} of '{shown(name)}', which has no such part")
+        value = value[position]
+    return value

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.importers.xla.program import Array, Instruction, leaves
+from placewright.importers.xla.program import Array, Folded, Instruction, Value, leaves, like
 from placewright.importers.xla.translation import Translation
-from placewright.importers.xla.values import Folded, Value, like
 from placewright.support.errors import InputError, shown
 
 _NOTE = "ops inside of shard_map are those of one device and its parts of the arrays; others count whole arrays"

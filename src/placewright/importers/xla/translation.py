@@ -16,12 +16,17 @@ from placewright.importers.xla.program import (
     MAX_INSTRUCTIONS,
     Array,
     Computation,
+    Environment,
+    Folded,
     Instruction,
     Program,
+    Value,
+    folded,
     leaves,
+    like,
+    look_up,
 )
 from placewright.importers.xla.scopes import module_of
-from placewright.importers.xla.values import Environment, Folded, Value, folded, like, look_up
 from placewright.support.errors import InputError, shown
 
 #: From an instruction, the values of its operands and what comes before its name: what it gives.

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placewright.lab.bench.solver_setting import SolverSetting
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 #: The test sets of table 1 by the names that suites give in `paper`.
 COLUMNS = ("tf-runtime", "tf-peak-memory", "synthetic-runtime")

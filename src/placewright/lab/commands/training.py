@@ -12,8 +12,7 @@ import typer
 from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
-from placewright.support.errors import InputError
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from placewright.lab.learning.training import TrainingConfiguration

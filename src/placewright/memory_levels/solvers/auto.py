@@ -14,8 +14,7 @@ from placewright.memory_levels.solvers.alike import Alike
 from placewright.memory_levels.solvers.annealing import LevelAnnealing
 from placewright.memory_levels.solvers.compiler import Compiler
 from placewright.memory_levels.solvers.exact import has_scipy, is_proven, solve_program
-from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGreedy
-from placewright.memory_levels.solvers.greedy_dp import GreedyDp
+from placewright.memory_levels.solvers.greedy import DensityGreedy, GreedyDp, MarginalGreedy
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
 from placewright.search.run.budget import Budget

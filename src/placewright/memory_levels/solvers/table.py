@@ -13,13 +13,11 @@ from placewright.memory_levels.solvers.annealing import LevelAnnealing, moves_pe
 from placewright.memory_levels.solvers.auto import Auto
 from placewright.memory_levels.solvers.compiler import Compiler
 from placewright.memory_levels.solvers.exact import Exact, has_scipy
-from placewright.memory_levels.solvers.greedy import DensityGreedy, MarginalGreedy
-from placewright.memory_levels.solvers.greedy_dp import GreedyDp
+from placewright.memory_levels.solvers.greedy import DensityGreedy, GreedyDp, MarginalGreedy
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.extensions import lacking, load_extensions
-from placewright.support.suggestion import did_you_mean
 
 _SOLVERS: tuple[MapSolver, ...] = (
     Auto(),

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from placewright.graph import Graph
 from placewright.lab.datasets.fused.bert import bert_base
 from placewright.lab.datasets.fused.resnet import resnet
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 #: What makes each network, by its name.
 FUSED: Mapping[str, Callable[[], Graph]] = MappingProxyType(

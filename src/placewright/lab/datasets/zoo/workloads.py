@@ -12,8 +12,7 @@ from placewright.importers.torch.module import captured_graph
 from placewright.lab.datasets.zoo.capture import OPTIMIZER, built
 from placewright.lab.datasets.zoo.catalogue import networks_of
 from placewright.lab.datasets.zoo.network import Network
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.lab.learning.placers.module_calls import Call, module_calls
 from placewright.problem import Problem
-from placewright.support.errors import InputError, shown
-from placewright.support.suggestion import did_you_mean
+from placewright.support.errors import InputError, did_you_mean, shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
