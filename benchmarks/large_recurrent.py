@@ -26,8 +26,8 @@ from placewright.lab.datasets.zoo.workloads import capture_workload
 from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.search.constructive.baselines import BASELINES
-from placewright.search.constructive.etf import EarliestTaskFirst
 from placewright.search.constructive.layers import LAYERS
+from placewright.search.constructive.list_scheduling import EarliestTaskFirst
 from placewright.search.run.search_run import SearchRun
 
 NETWORKS = ("example:gnmt-train", "gnmt2", "gnmt4", "nmt2", "gshard16x24")

@@ -14,8 +14,7 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.constructive.cluster_list import ClusterList
-from placewright.search.constructive.cluster_partition import CLUSTER_PARTITION
+from placewright.search.constructive.cluster_list import CLUSTER_PARTITION, ClusterList
 from placewright.search.run.search_run import SearchRun
 
 

@@ -12,7 +12,7 @@ import placewright._core as _core
 from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.constructive.cpop import Cpop
+from placewright.search.constructive.insertion import Cpop
 from placewright.search.run.search_run import SearchRun
 
 FORK = {"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}

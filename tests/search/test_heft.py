@@ -14,8 +14,7 @@ import placewright._core as _core
 from placewright.machine import Link, Machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
-from placewright.search.constructive.heft import Heft
-from placewright.search.constructive.insertion import INSERTION
+from placewright.search.constructive.insertion import INSERTION, Heft
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 

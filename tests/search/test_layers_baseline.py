@@ -17,7 +17,7 @@ from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.constructive.baseline import Baseline, Candidate, Trial
 from placewright.search.constructive.layers import LAYERS, Layers, find_layers
-from placewright.search.constructive.single_device import SingleDevice
+from placewright.search.constructive.one_device import SingleDevice
 from placewright.search.run.search_run import SearchRun
 
 STEPS = 8

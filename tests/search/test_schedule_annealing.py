@@ -18,9 +18,8 @@ from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
-from placewright.search.constructive.etf import EarliestTaskFirst
-from placewright.search.constructive.list_scheduling import ListScheduling
-from placewright.search.constructive.single_device import SingleDevice
+from placewright.search.constructive.list_scheduling import EarliestTaskFirst, ListScheduling
+from placewright.search.constructive.one_device import SingleDevice
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Solution

@@ -20,7 +20,7 @@ from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode
-from placewright.search.constructive.segment_fill import SegmentFill
+from placewright.search.constructive.list_scheduling import SegmentFill
 from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun

@@ -15,7 +15,7 @@ from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from placewright.api.questions import Answer
-    from placewright.execution.run_rows import AnyRun
+    from placewright.execution.comparison import AnyRun
     from placewright.plans.record import Plan
 
 

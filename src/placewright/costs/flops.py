@@ -152,19 +152,10 @@ def _rnn(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     return _whole(op, "batch") * _whole(op, "length") * directions * per_step
 
 
-def _rnn_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Gradients of data and of weights: twice the forward pass."""
-    return 2 * _rnn(op, inputs, outputs)
-
-
 def _normalization(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     """Mean, variance, scaling and shift: 8 per element; RMS 5; local response 15 for its window of five."""
     _need(inputs, 1)
     return _NORMALIZATION_WEIGHTS.get(str(op.attributes.get("function")), 8) * _numel(inputs[0])
-
-
-def _normalization_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    return 2 * _normalization(op, inputs, outputs)
 
 
 def _pooling(op: Op, inputs: Tensors, outputs: Tensors) -> int:
@@ -176,31 +167,20 @@ def _pooling(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     return _numel(outputs[0]) * math.prod(_wholes(op, "kernel"))
 
 
-def _pooling_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Each element of the incoming gradient is spread over its window."""
-    _need(inputs, 1)
+def _per_input(weight: int) -> Formula:
+    """A formula of so many FLOPs for each element of the first input."""
+
+    def formula(op: Op, inputs: Tensors, outputs: Tensors) -> int:
+        _need(inputs, 1)
+        return weight * _numel(inputs[0])
+
+    return formula
+
+
+def _random(op: Op, inputs: Tensors, outputs: Tensors) -> int:
+    """Ten rounds of a counter-based generator, two operations each, give four numbers; scaling: 6 per number."""
     _need(outputs, 1)
-    if op.attributes.get("global") or "kernel" not in op.attributes:
-        return _numel(outputs[0])
-    return _numel(inputs[0]) * math.prod(_wholes(op, "kernel"))
-
-
-def _softmax(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Maximum, difference, exponential (4), sum, division (4)."""
-    _need(inputs, 1)
-    return 11 * _numel(inputs[0])
-
-
-def _softmax_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Product, sum, difference, product."""
-    _need(inputs, 1)
-    return 4 * _numel(inputs[0])
-
-
-def _embedding_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """One addition per element of the incoming gradient."""
-    _need(inputs, 1)
-    return _numel(inputs[0])
+    return 6 * _numel(outputs[0])
 
 
 def _reduction(op: Op, inputs: Tensors, outputs: Tensors) -> int:
@@ -222,12 +202,6 @@ def _sort(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     return _numel(inputs[0]) * max(1, (shape[-1] if shape else 1) - 1).bit_length()
 
 
-def _random(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Ten rounds of a counter-based generator, two operations each, give four numbers; scaling: 6 per number."""
-    _need(outputs, 1)
-    return 6 * _numel(outputs[0])
-
-
 def _optimizer(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     """Per element of the parameters: the inputs are parameter and gradient, and for adam two moments."""
     weight = _OPTIMIZER_WEIGHTS.get(str(op.attributes.get("function")))
@@ -247,15 +221,20 @@ _FORMULAS: Mapping[str, Formula] = MappingProxyType(
         "attention": _attention,
         "attention_backward": _attention_backward,
         "rnn": _rnn,
-        "rnn_backward": _rnn_backward,
+        # Gradients of data and of weights: twice the forward pass.
+        "rnn_backward": lambda *given: 2 * _rnn(*given),
         "normalization": _normalization,
-        "normalization_backward": _normalization_backward,
+        "normalization_backward": lambda *given: 2 * _normalization(*given),
         "pooling": _pooling,
-        "pooling_backward": _pooling_backward,
-        "softmax": _softmax,
-        "softmax_backward": _softmax_backward,
+        # Each element of the incoming gradient, the input here, is spread over its window.
+        "pooling_backward": lambda op, inputs, outputs: _pooling(op, outputs, inputs),
+        # Maximum, difference, exponential (4), sum, division (4).
+        "softmax": _per_input(11),
+        # Product, sum, difference, product.
+        "softmax_backward": _per_input(4),
         "embedding": _none,
-        "embedding_backward": _embedding_backward,
+        # One addition per element of the incoming gradient.
+        "embedding_backward": _per_input(1),
         "reduction": _reduction,
         "elementwise": _elementwise,
         "copy": _none,

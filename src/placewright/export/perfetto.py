@@ -17,7 +17,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.memory_events import memory_events
-from placewright.execution.run_rows import AnyRun
+from placewright.execution.comparison import AnyRun
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.files import write_atomically

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 from placewright.graph import Graph
@@ -51,34 +52,20 @@ class Format:
     has_dims: bool = False
 
 
+def _parsed_by(module: str, function: str) -> Callable[[Contents], Graph]:
+    """A parser whose module is imported when a file of its format comes."""
+
+    def parse(contents: Contents) -> Graph:
+        graph: Graph = getattr(import_module(f"placewright.importers.{module}"), function)(contents.data, contents.name)
+        return graph
+
+    return parse
+
+
 def _parse_onnx(contents: Contents) -> Graph:
     from placewright.importers.onnx.model import parse_onnx
 
     return parse_onnx(contents.data, contents.name, dims=contents.dims, dims_are_shared=contents.dims_are_shared)
-
-
-def _parse_costgraph(contents: Contents) -> Graph:
-    from placewright.importers.costgraph import parse_costgraph
-
-    return parse_costgraph(contents.data, contents.name)
-
-
-def _parse_hlo(contents: Contents) -> Graph:
-    from placewright.importers.hlo.program import parse_hlo
-
-    return parse_hlo(contents.data, contents.name)
-
-
-def _parse_stablehlo(contents: Contents) -> Graph:
-    from placewright.importers.stablehlo.program import parse_stablehlo
-
-    return parse_stablehlo(contents.data, contents.name)
-
-
-def _parse_stg(contents: Contents) -> Graph:
-    from placewright.importers.stg import parse_stg
-
-    return parse_stg(contents.data, contents.name)
 
 
 #: Of formats that share a suffix the first that recognises the contents is taken, the last one in any case.
@@ -88,13 +75,13 @@ FORMATS = (
         title="HLO text",
         suffixes=(".hlo",),
         recognised=lambda contents: re.match(rb"(\s|//.*\n)*HloModule\s", contents.data) is not None,
-        parse=_parse_hlo,
+        parse=_parsed_by("hlo.program", "parse_hlo"),
     ),
     Format(
         title="StableHLO text",
         suffixes=(".mlir",),
         recognised=lambda contents: contents.data.startswith(b"ML\xefR") or b"stablehlo." in contents.data[:1_000_000],
-        parse=_parse_stablehlo,
+        parse=_parsed_by("stablehlo.program", "parse_stablehlo"),
     ),
     Format(
         title="layer graph",
@@ -112,9 +99,14 @@ FORMATS = (
         title="CostGraphDef",
         suffixes=(".pbtxt", ".pb", ".costgraph"),
         recognised=lambda contents: re.match(rb"(\s|#.*\n)*node\s*:?\s*[{<]", contents.data) is not None,
-        parse=_parse_costgraph,
+        parse=_parsed_by("costgraph", "parse_costgraph"),
     ),
-    Format(title="Standard Task Graph", suffixes=(".stg",), recognised=lambda contents: False, parse=_parse_stg),
+    Format(
+        title="Standard Task Graph",
+        suffixes=(".stg",),
+        recognised=lambda contents: False,
+        parse=_parsed_by("stg", "parse_stg"),
+    ),
 )
 
 

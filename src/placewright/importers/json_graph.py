@@ -197,38 +197,18 @@ def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < QUANTITY_LIMIT
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
 def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
-
-
-def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and all(_is_size(extent) for extent in value)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 #: What each key must hold: the check, and its words for an error.
 _Field = tuple[Callable[[object], bool], str]
 _SIZE: _Field = (_is_size, "a whole number from 0 to 2**62 - 1")
-_TEXT: _Field = (_is_text, "a text")
-_NAME: _Field = (_is_name, "a text that is not empty")
+_TEXT: _Field = (lambda value: isinstance(value, str), "a text")
+_NAME: _Field = (lambda value: isinstance(value, str) and value != "", "a text that is not empty")
 _NAMES: _Field = (_is_names, "a list of names")
-_OBJECT: _Field = (_is_object, "an object")
-_LIST: _Field = (_is_list, "a list")
+_OBJECT: _Field = (lambda value: isinstance(value, dict), "an object")
+_LIST: _Field = (lambda value: isinstance(value, list), "a list")
 _GRAPH_FIELDS: Mapping[str, _Field] = {
     "schema_version": (lambda value: type(value) is int, "a whole number"),
     "name": _NAME,
@@ -239,7 +219,10 @@ _GRAPH_FIELDS: Mapping[str, _Field] = {
 _TENSOR_FIELDS: Mapping[str, _Field] = {
     "name": _NAME,
     "size_bytes": _SIZE,
-    "shape": (_is_shape, "a list of whole numbers, none negative"),
+    "shape": (
+        lambda value: isinstance(value, list) and all(map(_is_size, value)),
+        "a list of whole numbers, none negative",
+    ),
     "dtype": _TEXT,
     "role": (lambda value: value in _ROLES, f"one of {', '.join(_ROLES)}"),
     "alias_of": _NAME,

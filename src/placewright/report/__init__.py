@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.analysis.outcome import title_words
-from placewright.execution.run_rows import AnyRun
+from placewright.execution.comparison import AnyRun
 from placewright.plans.record import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section

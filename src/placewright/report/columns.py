@@ -10,7 +10,7 @@ from typing import Any
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
-from placewright.execution.run_rows import AnyRun
+from placewright.execution.comparison import AnyRun
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
 #: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.

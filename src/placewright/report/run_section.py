@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.execution.run_rows import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
+from placewright.execution.comparison import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 

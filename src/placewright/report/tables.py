@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import Run, Step, critical_path, runs_of, shares_of
 from placewright.analysis.outcome import found_by_words, stopped_words, took_words
-from placewright.execution.run_rows import AnyRun
+from placewright.execution.comparison import AnyRun
 from placewright.plans.record import Buffer, Plan, ScheduledOp
 from placewright.report.markup import Markup, cell, element, joined, number, table
 from placewright.support.quantities import counted, format_bytes, format_time_ns

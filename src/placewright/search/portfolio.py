@@ -11,8 +11,7 @@ from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.constructive.baseline import Baseline, Trial
 from placewright.search.constructive.baselines import BASELINES
-from placewright.search.constructive.cluster_list import CLUSTER_LIST
-from placewright.search.constructive.cluster_partition import CLUSTER_PARTITION
+from placewright.search.constructive.cluster_list import CLUSTER_LIST, CLUSTER_PARTITION
 from placewright.search.constructive.insertion import INSERTION
 from placewright.search.constructive.layers import LAYERS
 from placewright.search.run.result import Result

@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType
 
-from placewright.execution.comparison import OnnxComparison, RunComparison
-from placewright.execution.run_rows import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
+from placewright.execution.comparison import (
+    AnyRun,
+    OnnxComparison,
+    RunComparison,
+    difference,
+    kind_rows,
+    peak_rows,
+    peaks_of,
+    step_rows,
+)
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 

@@ -13,7 +13,7 @@ import placewright._core as _core
 from placewright.lab.peers.metis import metis_partition
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate
-from placewright.search.constructive.cluster_partition import IMBALANCE, MAX_PASSES
+from placewright.search.constructive.cluster_list import IMBALANCE, MAX_PASSES
 from placewright.support.errors import InputError
 
 #: Gives a placement of the scheduled ops, int32 [num scheduled ops]; the float is the imbalance, a share of all time.

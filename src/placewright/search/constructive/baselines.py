@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from placewright.search.constructive.baseline import Baseline
-from placewright.search.constructive.cluster_list import CLUSTER_LIST
-from placewright.search.constructive.cluster_partition import CLUSTER_PARTITION
+from placewright.search.constructive.cluster_list import CLUSTER_LIST, CLUSTER_PARTITION
 from placewright.search.constructive.contiguous_split import ContiguousSplit
-from placewright.search.constructive.cpop import Cpop
-from placewright.search.constructive.etf import EarliestTaskFirst
-from placewright.search.constructive.heft import Heft
-from placewright.search.constructive.insertion import INSERTION
+from placewright.search.constructive.insertion import INSERTION, Cpop, Heft
 from placewright.search.constructive.layers import LAYERS
-from placewright.search.constructive.list_scheduling import ListScheduling
-from placewright.search.constructive.one_device import BFS, DFS, INPUT_ORDER, LPMF, REVERSE_GREEDY, XLA_LIST
-from placewright.search.constructive.segment_fill import SegmentFill
-from placewright.search.constructive.single_device import SingleDevice
+from placewright.search.constructive.list_scheduling import EarliestTaskFirst, ListScheduling, SegmentFill
+from placewright.search.constructive.one_device import (
+    BFS,
+    DFS,
+    INPUT_ORDER,
+    LPMF,
+    REVERSE_GREEDY,
+    XLA_LIST,
+    SingleDevice,
+)
 
 BASELINES: tuple[Baseline, ...] = (
     INPUT_ORDER,

@@ -103,3 +103,17 @@ def op_bytes(problem: Problem) -> NDArray[np.int64]:
 
 
 CLUSTER_LIST = ClusterList()
+
+
+#: Share of the time by which a side of a split may miss its own, in [0, 1); the longest op in any case.
+IMBALANCE = 0.05
+#: Passes over all ops after which a split is left as it is; mostly three or four are enough.
+MAX_PASSES = 20
+
+
+def _parts(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """Few bytes between devices of balanced times, as in `gp-dfs`."""
+    yield "parts", _core.partition(small, IMBALANCE, MAX_PASSES)
+
+
+CLUSTER_PARTITION = ClusterList(name="cluster-partition", placements=_parts, sets_inputs_aside=False)

@@ -1,4 +1,5 @@
-"""Insertion-based list scheduling that knows that tensors queue at the links, and looks ahead."""
+"""Insertion-based list schedulers: HEFT and CPOP (Topcuoglu, Hariri and Wu 2002, sections 4.2 and 4.3), and one that
+knows that tensors queue at the links, and looks ahead."""
 
 from __future__ import annotations
 
@@ -11,8 +12,42 @@ from numpy.typing import NDArray
 import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate
-from placewright.search.constructive.heft import OUTLOOKS
 from placewright.search.constructive.inputs_aside import scopes
+
+#: What the rank takes for times not known before placement; the paper's first.
+OUTLOOKS = {
+    "mean": _core.Outlook.mean,
+    "best case": _core.Outlook.best,
+    "worst case": _core.Outlook.worst,
+    "mean of all pairs": _core.Outlook.pairs,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heft(Baseline):
+    """Ops by upward rank, each inserted where it finishes first; the best of four ranks.
+
+    The upward rank is the bottom level over mean times: of the op over all devices, of its tensors over all links, with
+    mean time per byte where the paper takes the mean rate. Zhao and Sakellariou (An Experimental Investigation into the
+    Rank Function of HEFT, 2003) found other ranks better as often: here also the best case (fastest device, nothing
+    moves), the worst (slowest device, slowest link), and the mean over all pairs of devices, of which one with itself
+    needs no link. Planned without queues at the links; placement and order by
+    start time are then given transfers and simulated as the problem says. Constraints hold; memory limits are unknown
+    to the method.
+    """
+
+    name: str = "heft"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        for scope in scopes(problem.core):
+            tried: list[bytes] = []
+            for name, outlook in OUTLOOKS.items():
+                sequence = _core.bottom_level_order(scope.core, outlook)
+                if sequence.tobytes() not in tried:
+                    tried.append(sequence.tobytes())
+                    placed = _core.insertion_schedule(scope.core, sequence, links_queue=False)
+                    device_of, order = scope.with_inputs(*placed[:2])
+                    yield Candidate(name=name + scope.suffix, device_of=device_of, order=order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +83,22 @@ def _sequences(core: _core.Problem, costs: NDArray[np.int64]) -> Iterator[tuple[
 
 
 INSERTION = Insertion()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpop(Baseline):
+    """Of the ready ops the one of highest upward plus downward rank next; those of the critical path all on the device
+    that runs it fastest, the others inserted where they finish first.
+
+    Times, simulation and constraints as in `heft`. A group with an op on the critical path stands whole on its device;
+    an op that may not go there is placed like the others.
+    """
+
+    name: str = "cpop"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        for scope in scopes(problem.core):
+            sequence, fixed = _core.critical_path_first(scope.core)
+            placed = _core.insertion_schedule(scope.core, sequence, links_queue=False, fixed=fixed)
+            device_of, order = scope.with_inputs(*placed[:2])
+            yield Candidate(name=f"cpop{scope.suffix}", device_of=device_of, order=order)

@@ -1,4 +1,5 @@
-"""List scheduling: ops in order of a priority, each where it finishes first (HEFT, Topcuoglu et al. 2002)."""
+"""List schedulers: ops in order of a priority, each where it finishes first (HEFT, Topcuoglu et al. 2002); earliest
+task first (Hwang, Chow, Anger and Lee 1989); and segment-fill, which batches transfers at barriers."""
 
 from __future__ import annotations
 
@@ -37,3 +38,32 @@ class ListScheduling(Baseline):
 def _placed(name: str, scope: Scope, priority: NDArray[np.int32], least_peak: bool) -> Candidate:
     device_of, ops = scope.with_inputs(*_core.list_schedule(scope.core, priority, least_peak))
     return Candidate(name=name + scope.suffix, device_of=device_of, order=ops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarliestTaskFirst(Baseline):
+    """Of all ready ops and devices the pair with the earliest start, ties by bottom level. Only the ready ops of
+    highest bottom level are compared, 256 pairs of op and device at a time, a departure from the paper; memory limits
+    are heeded as in `list`."""
+
+    name: str = "etf"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        for scope in scopes(problem.core):
+            device_of, ops = scope.with_inputs(*_core.earliest_task_first(scope.core))
+            yield Candidate(name="etf" + scope.suffix, device_of=device_of, order=ops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentFill(Baseline):
+    """Two moments for a barrier, the better kept: as soon as the least loaded device starves, and only when all do
+    (fewer transfers). Made for blocking transfers. A device whose memory limit an op would exceed is passed over
+    while another is left."""
+
+    name: str = "segment-fill"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        for scope in scopes(problem.core):
+            for name, when_one_starves in (("one starves", True), ("all starve", False)):
+                device_of, order = scope.with_inputs(*_core.segment_fill(scope.core, when_one_starves))
+                yield Candidate(name=name + scope.suffix, device_of=device_of, order=order)

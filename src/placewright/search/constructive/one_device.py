@@ -1,9 +1,11 @@
-"""An order of all ops run on one device: the captured one, and those of the compilers' memory schedulers."""
+"""An order of all ops run on one device: the captured one, and those of the compilers' memory schedulers;
+and the best of all of them, the yardstick for using more than one device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,3 +73,13 @@ XLA_LIST = OneDeviceOrder(name="xla-list", order=lambda problem: _core.xla_list_
 REVERSE_GREEDY = OneDeviceOrder(name="reverse-greedy", order=lambda problem: _core.reverse_greedy_order(problem.core))
 
 ORDERS = (INPUT_ORDER, DFS, BFS, LPMF, XLA_LIST, REVERSE_GREEDY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleDevice(Baseline):
+    """Every device with every simple order; the best by the problem's fitness. found_by names the order."""
+
+    name: str = "single-device"
+
+    def candidates(self, problem: Problem) -> Iterator[Candidate]:
+        return chain.from_iterable(one_device_candidates(problem, m.name, m.order) for m in ORDERS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import placewright._core as _core
 from placewright.problem import Problem
-from placewright.search.constructive.segment_fill import SegmentFill
+from placewright.search.constructive.list_scheduling import SegmentFill
 from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun

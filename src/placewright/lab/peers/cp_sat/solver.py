@@ -11,7 +11,7 @@ from placewright.lab.peers.cp_sat.structure import Formulation, structure_of
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
 from placewright.search.auto import Auto
-from placewright.search.constructive.single_device import SingleDevice
+from placewright.search.constructive.one_device import SingleDevice
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
