@@ -8,6 +8,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from arenas import check_arenas
 from hypothesis import given
 from hypothesis import strategies as st
 from instances import plan_of
@@ -21,7 +22,6 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
-from placewright.verification.offsets import check_arenas
 
 _Timed = tuple[int, int, int]  # begin, end, size
 

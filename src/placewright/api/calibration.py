@@ -84,7 +84,7 @@ class Calibration:
             CalibrationRound(
                 planned_ns=each.plan.step_time_ns,
                 measured_ns=each.measured_ns,
-                link_latency_ns=_latency(each.plan.machine),
+                link_latency_ns=each.plan.machine.links[0][1].latency_ns if each.plan.machine.num_devices > 1 else None,
                 kept=each is kept,
             )
             for each in ran
@@ -125,7 +125,3 @@ class Calibration:
         )
         configuration = {**ran.plan.configuration, "measured": str(ran.times)}
         return Plan.of(retimed(replace(ran.plan, machine=ran.machine, configuration=configuration), problem))
-
-
-def _latency(machine: Machine) -> int | None:
-    return machine.links[0][1].latency_ns if machine.num_devices > 1 else None

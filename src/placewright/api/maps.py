@@ -159,10 +159,10 @@ class MemoryMap(MapRecord):
         InputError
             Where the map is for another graph, or names no file.
         """
-        from placewright.terminal.map_tables import map_check_tables
+        from placewright.terminal.check_table import check_table
 
         found = judge_map(self, model)
-        return answer(found, map_check_tables(self, found.problems, found.unchecked))
+        return answer(found, check_table(self, found.problems, found.unchecked))
 
 
 def map_memory(

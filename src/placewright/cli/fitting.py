@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, Training, parse_dims
-from placewright.cli.printing import print_json, print_parts
+from placewright.cli.printing import print_found
 from placewright.importers.sources import names_code, place_of
 from placewright.support.errors import InputError
 
@@ -108,10 +108,8 @@ def fit(
         if report is not None:
             write_frontier_report(found, report)
             written[str(report)] = "report"
-        if as_json:
-            print_json(asdict(found))
-        elif isinstance(found, Alternatives):
-            print_parts(*alternatives_table(found, written))
+        if isinstance(found, Alternatives):
+            print_found(found, alternatives_table(found, written), as_json)
         else:
-            print_parts(*frontier_table(found, written))
+            print_found(found, frontier_table(found, written), as_json)
         return INTERRUPTED if interrupted() else 0

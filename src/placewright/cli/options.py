@@ -52,6 +52,11 @@ RayAddress = Annotated[
         show_default=False,
     ),
 ]
+Evaluations = Annotated[
+    int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
+]
+TimeLimit = Annotated[str | None, typer.Option(metavar="TIME", help="Budget in time, like 1s; not reproducible.")]
+Report = Annotated[Path | None, typer.Option(metavar="HTML", help="Write a report to open in a browser.")]
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", callback=be_quiet, is_eager=True, help="Print nothing but warnings and errors."),

@@ -11,12 +11,15 @@ import typer
 from placewright.cli.exit_codes import INTERRUPTED, NOTHING_FEASIBLE, complain
 from placewright.cli.options import (
     Dims,
+    Evaluations,
     Json,
     Keep,
     Measured,
     Model,
     Plugins,
     Quiet,
+    Report,
+    TimeLimit,
     Training,
     parse_dims,
     parse_forbids,
@@ -73,12 +76,8 @@ def plan(
     dim: Dims = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="One of `placewright solvers`.")] = "auto",
     plugin: Plugins = None,
-    evaluations: Annotated[
-        int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
-    ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Budget in time, like 1s; not reproducible.")
-    ] = None,
+    evaluations: Evaluations = None,
+    time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same plan.")] = 0,
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="All cores by default; matters to the plan only with --time-limit.")
@@ -101,7 +100,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="HTML", help="Write a report to open in a browser.")] = None,
+    report: Report = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="TRACE", help="Write a Perfetto trace (.json or .json.gz).")
     ] = None,

@@ -32,9 +32,12 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
         return written + sum([min(tensor.size_bytes, written) for tensor in inputs])
     read = sum([tensor.size_bytes for tensor in inputs])
     if op.kind == "embedding_backward":
-        return read + written + 2 * _gradient_bytes(inputs)
+        # The table of gradients is cleared, then the rows that were looked up are read, added to and written.
+        return read + written + 2 * (inputs[0].size_bytes if inputs else 0)
     if op.kind == "optimizer":
-        return read + max(written, _updated_bytes(op, read))
+        # What is updated in place, for importers that give the op no outputs for it.
+        numerator, denominator = _WRITTEN_SHARE.get(str(op.attributes.get("function")), (1, 2))
+        return read + max(written, read * numerator // denominator)
     return read + written
 
 
@@ -45,14 +48,3 @@ def _stated_bytes(op: Op) -> int:
         label = f"op '{shown(op.name)}' has bytes_moved = {shown(repr(stated))}"
         raise InputError(f"{label}, which is not a whole number of at least 0")
     return stated
-
-
-def _gradient_bytes(inputs: Tensors) -> int:
-    """The table of gradients is cleared, then the rows that were looked up are read, added to and written."""
-    return inputs[0].size_bytes if inputs else 0
-
-
-def _updated_bytes(op: Op, read: int) -> int:
-    """What is updated in place, for importers that give the op no outputs for it."""
-    numerator, denominator = _WRITTEN_SHARE.get(str(op.attributes.get("function")), (1, 2))
-    return read * numerator // denominator

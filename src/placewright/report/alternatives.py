@@ -83,6 +83,9 @@ def _table(found: Alternatives) -> Markup:
 def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
     dtype = f"{setup.dtype} autocast" if setup.autocast else setup.dtype
     over = "" if setup.fits else f"{format_bytes(setup.peak_bytes - setup.limit_bytes)} over"
+    # The peak by what it is made of, and the limit as a line across it.
+    line = element("span", class_="limit-line", style=f"left:{setup.limit_bytes / most:.2%}")
+    told = ", ".join(f"{name} {format_bytes(getattr(setup, field))}" for _, name, field in _PARTS)
     return element(
         "tr",
         cell(setup.batch_words.replace("x", "×")),
@@ -93,7 +96,7 @@ def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
         number(format_time_ns(round(setup.time_per_sample_ns))),
         number(format_time_ns(setup.step_time_ns)),
         number(format_bytes(setup.peak_bytes), element("span", over, class_="over") if over else ""),
-        cell(_bar(setup, most)),
+        cell(element("div", *_pieces(setup, most), line, class_="held", role="img", title=told, aria_label=told)),
         cell(element("details", element("summary", "code"), element("pre", setup.code))),
         class_=None if setup.fits else "unfit",
     )
@@ -103,13 +106,6 @@ def _planned(setup: TrainingSetup) -> str:
     if not setup.planned:
         return ""
     return counted(setup.num_reruns, "op") if setup.num_reruns else "none, reordered"
-
-
-def _bar(setup: TrainingSetup, most: int) -> Markup:
-    """The peak by what it is made of, and the limit as a line across it."""
-    line = element("span", class_="limit-line", style=f"left:{setup.limit_bytes / most:.2%}")
-    told = ", ".join(f"{name} {format_bytes(getattr(setup, field))}" for _, name, field in _PARTS)
-    return element("div", *_pieces(setup, most), line, class_="held", role="img", title=told, aria_label=told)
 
 
 def _pieces(setup: TrainingSetup, most: int) -> Iterator[Markup]:

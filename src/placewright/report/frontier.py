@@ -91,11 +91,14 @@ def _chart(found: Frontier) -> Markup:
     scale = _Scale(found)
     best = [(point.limit_bytes, point.step_time_ns) for point in found.points]
     proven = [(point.limit_bytes, point.least_time_ns) for point in found.points]
+    # The ground where no plan can be.
+    width = scale.x(found.least_possible_bytes) - _LEFT
+    height = _HEIGHT - _TOP - _BOTTOM
     drawing = element(
         "svg",
         element("title", "step time within each memory limit"),
         *_axes(scale),
-        _ground(scale, found),
+        element("rect", x=f"{_LEFT:g}", y=f"{_TOP:g}", width=f"{width:.1f}", height=f"{height:g}", class_="ground"),
         element("polyline", points=_places(scale, proven), class_="proven"),
         element("polyline", points=_places(scale, best), class_="best"),
         *(_dot(scale, size, time, "best-dot", "planned") for size, time in best),
@@ -110,13 +113,6 @@ def _chart(found: Frontier) -> Markup:
     no_plan = "no plan of one pass fits (proven)" if several else "no plan fits (proven)"
     impossible = element("li", element("span", class_="key ground-key"), no_plan)
     return joined([element("ul", *shown, impossible, class_="fit-keys"), drawing])
-
-
-def _ground(scale: _Scale, found: Frontier) -> Markup:
-    """Where no plan can be."""
-    width = scale.x(found.least_possible_bytes) - _LEFT
-    height = _HEIGHT - _TOP - _BOTTOM
-    return element("rect", x=f"{_LEFT:g}", y=f"{_TOP:g}", width=f"{width:.1f}", height=f"{height:g}", class_="ground")
 
 
 def _axes(scale: _Scale) -> Iterator[Markup]:

@@ -22,7 +22,6 @@ from placewright.terminal.tables import heading, line, table
 from placewright.terminal.text import change, share, shortened
 
 _MAX_MOVES = 6
-_MAX_PROBLEMS = 10
 _MAX_TENSORS = 8
 
 
@@ -155,13 +154,3 @@ def map_diff_tables(first: MemoryMap, second: MemoryMap, found: MapComparison) -
     yield ""
     rows = [row[:-1] for row in map(_move_row, found.moves)]
     yield table(["<largest that moved", "<what", "size", "<from", "<to"], rows)
-
-
-def map_check_tables(found: MemoryMap, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
-    """What `check` prints of a map."""
-    if not problems:
-        yield line(f"correct: {format_ps(found.latency_ps)}, every level within its capacity", "bold green")
-        yield from (line(f"not checked: {claim}") for claim in unchecked)
-        return
-    yield line(f"wrong: {counted(len(problems), 'difference')}", "bold red")
-    yield from (line(f"- {problem}") for problem in problems[:_MAX_PROBLEMS])

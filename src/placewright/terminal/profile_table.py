@@ -21,7 +21,9 @@ def profile_table(found: ProfileSummary) -> Iterator[RenderableType]:
     yield table(["<device", "<kind", "matrix product", "memory", "smallest op"], _device_rows(found))
     if several:
         yield ""
-        yield line(_link_words(found))
+        rate = found.link_bandwidth_bytes_per_s
+        by_size = f", {format_count(rate, 'B/s')}" if rate is not None else ", whatever the size"
+        yield line(f"from one device to another: {format_time_ns(found.link_latency_ns or 0)}{by_size}")
     if found.handovers:
         yield table(["handed over", "latency", "first read", "read of one's own"], _handover_rows(found))
     yield ""
@@ -36,12 +38,6 @@ def _device_rows(found: ProfileSummary) -> Iterator[list[str]]:
     for device in found.devices:
         rates = format_count(device.flops_per_s, "FLOP/s"), format_count(device.bandwidth_bytes_per_s, "B/s")
         yield [device.name, device.kind, *rates, format_time_ns(device.least_op_ns)]
-
-
-def _link_words(found: ProfileSummary) -> str:
-    rate = found.link_bandwidth_bytes_per_s
-    by_size = f", {format_count(rate, 'B/s')}" if rate is not None else ", whatever the size"
-    return f"from one device to another: {format_time_ns(found.link_latency_ns or 0)}{by_size}"
 
 
 def _handover_rows(found: ProfileSummary) -> Iterator[list[str]]:

@@ -30,7 +30,7 @@ def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple
         elif draws and _is_dropout_on_host(node):
             _keep_mask(node)
         elif draws or reads:
-            for kept in (node, *node.users) if _is_several(node) else (node,):
+            for kept in (node, *node.users) if isinstance(node.meta["val"], (tuple, list)) else (node,):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
         elif may_draw(node):
             node.target = _Plain(node.target)
@@ -65,10 +65,6 @@ def _overwritten(graph: torch.fx.Graph) -> set[Any]:
 def _is_dropout_on_host(node: Any) -> bool:
     is_dropout = node.target is torch.ops.aten.native_dropout.default and arguments_of(node)["train"]
     return bool(is_dropout) and node.meta["val"][0].is_cpu
-
-
-def _is_several(node: Any) -> bool:
-    return isinstance(node.meta["val"], (tuple, list))
 
 
 def _keep_mask(node: Any) -> None:

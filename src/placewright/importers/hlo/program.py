@@ -225,7 +225,7 @@ class _Conversion:
         return f"{without_directory(file)}:{place.get('line', 0)}" if file else ""
 
     def _row(self, table: str, number: int) -> dict[str, int]:
-        return _row(self.module.tables.get(table, {}).get(number, ""))
+        return {name: int(value) for name, value in _NUMBER.findall(self.module.tables.get(table, {}).get(number, ""))}
 
 
 def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
@@ -257,8 +257,3 @@ def _names(text: str) -> list[str]:
 def _strings(metadata: str) -> dict[str, str]:
     """Texts in quotes by their names, unescaped."""
     return {name: re.sub(r"\\(.)", r"\1", text) if "\\" in text else text for name, text in _STRING.findall(metadata)}
-
-
-def _row(text: str) -> dict[str, int]:
-    """Whole numbers by their names."""
-    return {name: int(value) for name, value in _NUMBER.findall(text)}

@@ -80,7 +80,9 @@ def _resolved(computation: Computation, reference: Reference) -> Instruction | _
     name, path = reference
     while True:
         if name in first:
-            return _leaf(computation.parameters[name], first[name], path)
+            # The leaf that a path in a parameter leads to; None for a part that has several.
+            place = leaf_of(computation.parameters[name], path)
+            return None if place is None else _Leaf(first[name] + place)
         instruction = known.get(name)
         if instruction is None:
             return None
@@ -97,12 +99,6 @@ def _resolved(computation: Computation, reference: Reference) -> Instruction | _
             name, path = instruction.operands[0]
         else:
             return instruction
-
-
-def _leaf(kind: Any, first: int, path: Sequence[int]) -> _Leaf | None:
-    """The leaf that a path in a parameter leads to; None for a part that has several."""
-    place = leaf_of(kind, path)
-    return None if place is None else _Leaf(first + place)
 
 
 def _first_leaves(computation: Computation) -> dict[str, int]:

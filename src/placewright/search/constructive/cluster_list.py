@@ -56,7 +56,9 @@ class ClusterList(Baseline):
     parts: tuple[int, ...] = PARTS
 
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        is_scarce = _memory_is_scarce(problem)
+        # Memory is scarce where it is the objective, or some device could not hold everything at once.
+        limits = [limit for limit in problem.memory_limits_bytes if limit is not None]
+        is_scarce = problem.objective == "peak-memory" or (limits != [] and int(op_bytes(problem).sum()) > min(limits))
         seen = set[bytes]()
         for name, device_of in self._placed(problem, is_scarce):
             if device_of.tobytes() in seen:
@@ -84,12 +86,6 @@ class ClusterList(Baseline):
                 for rule, device_of_cluster in self.placements(small, is_scarce):
                     device_of = device_of_cluster[cluster_of]
                     yield f"{rule}, 1/{part}{scope.suffix}", scope.with_inputs(device_of, order)[0]
-
-
-def _memory_is_scarce(problem: Problem) -> bool:
-    """Whether it is the objective, or some device could not hold everything at once."""
-    limits = [limit for limit in problem.memory_limits_bytes if limit is not None]
-    return problem.objective == "peak-memory" or (limits != [] and int(op_bytes(problem).sum()) > min(limits))
 
 
 def op_bytes(problem: Problem) -> NDArray[np.int64]:
