@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from placewright.cli.exit_codes import complain
 from placewright.cli.interruption import Interruption
 from placewright.cli.progress import progress_line
 from placewright.lab.commands.counting import counting
+from placewright.problem.objective import format_objective
 from placewright.search.run.budget import Progress
 from placewright.support.quantities import counted
 from placewright.terminal.text import change, format_count, printable, share, shortened
@@ -50,9 +52,12 @@ def test_changes_are_relative_and_huge_ones_are_factors() -> None:
 
 def test_progress_names_method_rate_and_best_so_far() -> None:
     progress = Progress(method="brkga", evaluations=3000, seconds=1.5, best=12_300_000, bytes_over_limit=0)
-    assert progress_line(progress, "step-time") == "brkga: 3,000 evaluations, 2,000/s, best 12.3 ms"
+    assert (
+        progress_line(progress, partial(format_objective, "step-time"))
+        == "brkga: 3,000 evaluations, 2,000/s, best 12.3 ms"
+    )
     over = Progress(method="etf", evaluations=5, seconds=0, best=2**20, bytes_over_limit=2**30)
-    assert progress_line(over, "peak-memory") == (
+    assert progress_line(over, partial(format_objective, "peak-memory")) == (
         "etf: 5 evaluations, 0/s, best 1.00 MiB, 1.00 GiB over the memory limit"
     )
 

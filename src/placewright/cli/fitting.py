@@ -13,6 +13,7 @@ from placewright.cli.options import Dims, Json, Keep, Measured, Model, Quiet, Tr
 from placewright.cli.printing import print_found
 from placewright.importers.sources import names_code, place_of
 from placewright.support.errors import InputError
+from placewright.support.quantities import format_time_ns
 
 
 def fit(
@@ -75,7 +76,7 @@ def fit(
         raise InputError("--alternatives captures a module for other batches, so it needs FILE.py:FUNCTION")
     machine = as_machine(devices)
     with Interruption() as interrupted:
-        with watched(model, "step-time") as on_progress:
+        with watched(model, format_time_ns) as on_progress:
             is_code = (training or alternatives) and names_code(model)
             module, arguments, by_name = made_by(model) if is_code else (model, (), {})
             shared: dict[str, Any] = {

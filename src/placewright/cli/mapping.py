@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
 from placewright.cli.options import Dims, Evaluations, Json, Model, Quiet, Report, TimeLimit, parse_dims
-from placewright.cli.printing import is_watched, print_found
+from placewright.cli.printing import print_found
 from placewright.importers.sources import place_of
-
-if TYPE_CHECKING:
-    from placewright.search.run.budget import OnProgress, Progress
 
 
 def map_command(
@@ -57,12 +52,14 @@ def map_command(
     from placewright.api.maps import map_memory
     from placewright.cli.interruption import Interruption
     from placewright.cli.outputs import check_outputs
+    from placewright.cli.progress import watched
+    from placewright.memory_levels.words import format_ps
     from placewright.terminal.map_summary import map_summary
     from placewright.terminal.map_tables import map_tables
 
     check_outputs({"--output": output, "--report": report}, inputs=[place_of(model), chip, policy])
     with Interruption() as interrupted:
-        with _watched(model) as on_progress:
+        with watched(model, format_ps) as on_progress:
             found = map_memory(
                 model,
                 chip,
@@ -84,22 +81,3 @@ def map_command(
             written[str(report)] = "report"
         print_found(map_summary(found, written), map_tables(found, written), as_json)
         return INTERRUPTED if interrupted() else 0
-
-
-@contextmanager
-def _watched(model: str) -> Iterator[OnProgress | None]:
-    """A line on stderr that follows the search; None when stderr is no terminal."""
-    from placewright.memory_levels.words import format_ps
-
-    if not is_watched():
-        yield None
-        return
-    from rich.console import Console
-
-    from placewright.terminal.text import printable
-
-    def told(progress: Progress) -> str:
-        return f"{progress.method}: {progress.evaluations:,} evaluations, best {format_ps(progress.best)}"
-
-    with Console(stderr=True, highlight=False, markup=False).status(f"reading {printable(model)}") as status:
-        yield lambda progress: status.update(told(progress))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,7 @@ from placewright.cli.options import (
 )
 from placewright.cli.printing import print_found
 from placewright.importers.sources import place_of
+from placewright.problem.objective import format_objective
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def plan(
         {"--output": output, "--report": report, "--trace": trace}, inputs=[place_of(model), devices, measured]
     )
     with Interruption() as interrupted:
-        with watched(model, goal) as on_progress:
+        with watched(model, partial(format_objective, goal)) as on_progress:
             found = functions.plan(
                 model,
                 devices,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
-from placewright.problem.objective import Objective, format_objective
 from placewright.search.run.budget import OnProgress, Progress
 from placewright.support.quantities import format_bytes
 from placewright.terminal.text import printable
@@ -30,8 +29,11 @@ def staged() -> Iterator[Show]:
 
 
 @contextmanager
-def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
-    """A line on stderr that follows the search and is wiped at its end; None when stderr is no terminal."""
+def watched(model: str, words: Callable[[int], str]) -> Iterator[OnProgress | None]:
+    """A line on stderr that follows the search and is wiped at its end; None when stderr is no terminal.
+
+    words: the best so far as text.
+    """
     if not is_watched():
         yield None
         return
@@ -39,7 +41,7 @@ def watched(model: str, objective: Objective) -> Iterator[OnProgress | None]:
 
     console = Console(stderr=True, highlight=False, markup=False)
     with console.status(f"reading {printable(model)}") as status:
-        yield lambda progress: status.update(progress_line(progress, objective))
+        yield lambda progress: status.update(progress_line(progress, words))
 
 
 def announce_effort(solver: str, time_limit: str | None) -> None:
@@ -57,10 +59,11 @@ def announce_effort(solver: str, time_limit: str | None) -> None:
         )
 
 
-def progress_line(progress: Progress, objective: Objective) -> str:
+def progress_line(progress: Progress, words: Callable[[int], str]) -> str:
     """Method, evaluations, rate and best so far: "brkga: 3,200 evaluations, 8,123/s, best 12.3 ms"."""
     rate = progress.evaluations / progress.seconds if progress.seconds > 0 else 0
     over = progress.bytes_over_limit
     excess = f", {format_bytes(over)} over the memory limit" if over else ""
-    best = format_objective(objective, progress.best)
-    return f"{progress.method}: {progress.evaluations:,} evaluations, {rate:,.0f}/s, best {best}{excess}"
+    return (
+        f"{progress.method}: {progress.evaluations:,} evaluations, {rate:,.0f}/s, best {words(progress.best)}{excess}"
+    )

@@ -13,7 +13,7 @@ from placewright.report.baselines import baselines_section
 from placewright.report.columns import embedded_json
 from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
-from placewright.report.markup import Markup, element, escaped, page
+from placewright.report.markup import Markup, element, escaped, page, section
 from placewright.report.run_section import run_section
 from placewright.support.errors import InputError, shown
 from placewright.support.files import write_atomically
@@ -87,14 +87,14 @@ def _run_sections(plan: Plan, run: AnyRun | None) -> list[str]:
         return []
     if {op.name for op in run.ops} - plan.device_of.keys():
         raise InputError(f"the run is one of '{shown(run.name)}', and not of this plan")
-    return [_section("run", "Planned and measured", run_section(run))]
+    return [section("run", "Planned and measured", run_section(run))]
 
 
 def _sections(plan: Plan, run: AnyRun | None) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
     timeline = Template(page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))
-    devices = _section("devices", "Devices", devices_table(plan))
+    devices = section("devices", "Devices", devices_table(plan))
     over_time, layers, peak = memory_section(plan), layers_section(plan), page("peak.html")
     if plan.status == "infeasible" or plan.objective == "peak-memory":
         shown = [over_time, peak, devices, timeline, layers]
@@ -102,14 +102,9 @@ def _sections(plan: Plan, run: AnyRun | None) -> list[str]:
         shown = [devices, timeline, layers, peak]
     return [
         *shown,
-        _section("critical", "Critical path", tables.critical_path_section(plan)),
-        _section("baselines", "Baselines", baselines_section(plan)),
+        section("critical", "Critical path", tables.critical_path_section(plan)),
+        section("baselines", "Baselines", baselines_section(plan)),
     ]
-
-
-def _section(name: str, heading: str, content: Markup) -> Markup:
-    title = element("h2", heading, id=f"{name}-heading")
-    return element("section", title, content, aria_labelledby=f"{name}-heading")
 
 
 def memory_section(plan: Plan) -> Markup:

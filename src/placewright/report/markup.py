@@ -38,6 +38,12 @@ def joined(parts: Iterable[object]) -> Markup:
     return Markup("".join(escaped(part) for part in parts))
 
 
+def section(name: str, heading: str, *content: Markup) -> Markup:
+    """A section under its heading."""
+    title = element("h2", heading, id=f"{name}-heading")
+    return element("section", title, *content, aria_labelledby=f"{name}-heading")
+
+
 def table(headings: Iterable[tuple[str, str]], rows: Iterable[Markup], caption: str) -> Markup:
     """A table with a hidden caption; headings are (text, class of the column)."""
     head = element("tr", *(element("th", text, scope="col", class_=kind or None) for text, kind in headings))

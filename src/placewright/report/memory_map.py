@@ -9,7 +9,7 @@ from placewright.memory_levels.explain import explain_map, transitions
 from placewright.memory_levels.record import MappedTensor, MemoryMap
 from placewright.memory_levels.words import format_ps, gap_words
 from placewright.report.level_charts import level_charts, level_keys, level_strips, swatch
-from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, table
+from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, section, table
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes
 
@@ -84,19 +84,14 @@ def _sections(found: MemoryMap) -> list[Markup]:
         "Ops without one leave a gap."
     )
     return [
-        _section("levels", "Levels over time", element("p", note, class_="note lead"), level_charts(found)),
-        _section("where", "Which tensors live where", element("p", where, class_="note lead"), level_keys(found),
+        section("levels", "Levels over time", element("p", note, class_="note lead"), level_charts(found)),
+        section("where", "Which tensors live where", element("p", where, class_="note lead"), level_keys(found),
                  level_strips(found)),
-        _section("transitions", f"From compiler {found.compiler}'s map to this one", _matrices(found)),
-        _section("tensors", "Tensors that save the most", element("div", _tensor_table(found), class_="scroll tall")),
-        _section("others", "What else ran", _others(found)),
-        _section("chip", "The chip", _chip_table(found)),
+        section("transitions", f"From compiler {found.compiler}'s map to this one", _matrices(found)),
+        section("tensors", "Tensors that save the most", element("div", _tensor_table(found), class_="scroll tall")),
+        section("others", "What else ran", _others(found)),
+        section("chip", "The chip", _chip_table(found)),
     ]  # fmt: skip
-
-
-def _section(name: str, heading: str, *content: Markup) -> Markup:
-    title = element("h2", heading, id=f"{name}-heading")
-    return element("section", title, *content, aria_labelledby=f"{name}-heading")
 
 
 def _matrices(found: MemoryMap) -> Markup:

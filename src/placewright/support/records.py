@@ -42,6 +42,16 @@ def document_of(record: Any, columns: Mapping[str, type]) -> dict[str, Any]:
     return document
 
 
+def same_named(kind: type, *sources: object) -> dict[str, Any]:
+    """What the sources have under the names of a record's fields, by name; of two the first."""
+    return {
+        field.name: getattr(source, field.name)
+        for field in fields(kind)
+        for source in reversed(sources)
+        if hasattr(source, field.name)
+    }
+
+
 def _plain(value: Any) -> Any:
     """A value whose records are dictionaries; long lists of numbers are not copied."""
     if is_dataclass(value):

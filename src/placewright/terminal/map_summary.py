@@ -8,6 +8,7 @@ from typing import Any
 
 from placewright.memory_levels.explain import LevelUse, TensorMove, explain_map
 from placewright.memory_levels.record import MemoryMap
+from placewright.support.records import same_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,34 +74,14 @@ class MapSummary:
 
 def map_summary(found: MemoryMap, written: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The fields of `MapSummary`. written: what was written, by path."""
-    explained = explain_map(found)
-    summary = MapSummary(
-        schema_version=1,
-        graph=found.graph_name,
-        graph_fingerprint=found.graph_fingerprint,
-        num_ops=len(found.ops),
-        num_tensors=len(found.tensors),
-        chip=found.chip.name,
-        status=found.status,
-        latency_ps=found.latency_ps,
-        compiler=found.compiler,
-        compiler_ps=found.compiler_ps,
-        speedup=found.speedup,
-        bound_ps=found.bound_ps,
-        bound_reason=found.bound_reason,
-        gap=None if found.gap == float("inf") else found.gap,
-        levels=explained.levels,
-        transitions=explained.transitions,
-        moves=explained.moves,
-        num_moves=explained.num_moves,
-        others=dict(found.others),
-        solver=found.solver,
-        found_by=found.found_by,
-        seed=found.seed,
-        evaluations=found.evaluations,
-        seconds=found.seconds,
-        stopped_because=found.stopped_because,
-        written=dict(written or {}),
-        version=found.version,
-    )
-    return asdict(summary)
+    own = {
+        "schema_version": 1,
+        "graph": found.graph_name,
+        "num_ops": len(found.ops),
+        "num_tensors": len(found.tensors),
+        "chip": found.chip.name,
+        "gap": None if found.gap == float("inf") else found.gap,
+        "others": dict(found.others),
+        "written": dict(written or {}),
+    }
+    return asdict(MapSummary(**{**same_named(MapSummary, found, explain_map(found)), **own}))

@@ -9,8 +9,9 @@ from typing import Any
 from placewright.analysis.basis import basis_words
 from placewright.analysis.outcome import best_baseline
 from placewright.costs.estimate import TimeSources
-from placewright.plans.record import BaselineOutcome, OneDevice, Plan
+from placewright.plans.record import BaselineOutcome, Plan
 from placewright.problem.objective import Metrics, Objective, Status
+from placewright.support.records import same_named
 from placewright.terminal.plan_table import memory_rows
 
 
@@ -127,49 +128,24 @@ class PlanSummary:
 
 def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The fields of `PlanSummary`. written: what was written, by path."""
-    summary = PlanSummary(
-        schema_version=1,
-        graph=plan.graph_name,
-        graph_fingerprint=plan.graph_fingerprint,
-        num_graph_ops=plan.num_graph_ops,
-        machine=plan.machine.name,
-        objective=plan.objective,
-        status=plan.status,
-        metrics=plan.metrics,
-        basis=basis_words(plan.time_sources, plan.machine),
-        time_sources=plan.time_sources,
-        before=None if plan.one_device is None else _one_device(plan, plan.one_device),
-        input_order=next((b for b in plan.baselines if b.name == "input-order"), None),
-        gain=plan.gain,
-        best_baseline=best_baseline(plan),
-        baselines=plan.baselines,
-        lower_bound=plan.lower_bound,
-        bound_reason=plan.bound_reason,
-        memory_floor_bytes=plan.memory_floor_bytes,
-        memory_floor_op=plan.memory_floor_op,
-        num_reruns=len(plan.reruns),
-        num_moves=len(plan.moves),
-        extra_time=plan.extra_time,
-        least_extra_time=plan.least_extra_time,
-        gap=None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,
-        devices=tuple(
+    one = plan.one_device
+    own = {
+        "schema_version": 1,
+        "graph": plan.graph_name,
+        "machine": plan.machine.name,
+        "basis": basis_words(plan.time_sources, plan.machine),
+        "before": None if one is None else asdict(one) | {"device": plan.machine.devices[one.device].name},
+        "input_order": next((b for b in plan.baselines if b.name == "input-order"), None),
+        "best_baseline": best_baseline(plan),
+        "num_reruns": len(plan.reruns),
+        "num_moves": len(plan.moves),
+        "gap": None if plan.status == "infeasible" or plan.gap == float("inf") else plan.gap,
+        "devices": tuple(
             DeviceSummary(
                 name=name, busy_ns=busy, needed_bytes=needed, available_bytes=available, missing_bytes=missing
             )
             for (name, needed, available, missing), busy in zip(memory_rows(plan), plan.metrics.busy_ns, strict=True)
         ),
-        solver=plan.solver,
-        found_by=plan.found_by,
-        seed=plan.seed,
-        evaluations=plan.evaluations,
-        seconds=plan.seconds,
-        stopped_because=plan.stopped_because,
-        warnings=plan.warnings,
-        written=dict(written or {}),
-        version=plan.version,
-    )
-    return asdict(summary)
-
-
-def _one_device(plan: Plan, one: OneDevice) -> dict[str, Any]:
-    return asdict(one) | {"device": plan.machine.devices[one.device].name}
+        "written": dict(written or {}),
+    }
+    return asdict(PlanSummary(**{**same_named(PlanSummary, plan), **own}))
