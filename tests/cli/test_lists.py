@@ -16,8 +16,7 @@ import pytest
 import typer
 from command_line import Placewright
 
-from placewright.cli.app import whole_app
-from placewright.cli.example_lines import EXAMPLES
+from placewright.cli.app import EXAMPLES, whole_app
 from placewright.cli.schemas import TYPES, schema_of
 from placewright.lab.commands import EXAMPLES as LAB_EXAMPLES
 from placewright.lab.commands.schemas import TYPES as LAB_TYPES

@@ -6,14 +6,13 @@ from functools import partial
 
 import pytest
 
-from placewright.cli.exit_codes import complain
-from placewright.cli.interruption import Interruption
+from placewright.cli.exit_codes import Interruption, complain
 from placewright.cli.progress import progress_line
 from placewright.lab.commands.counting import counting
 from placewright.problem.objective import format_objective
 from placewright.search.run.budget import Progress
-from placewright.support.quantities import counted
-from placewright.terminal.text import change, format_count, printable, share, shortened
+from placewright.support.errors import printable
+from placewright.support.quantities import change, counted, format_count, share, shortened
 
 
 def test_long_names_lose_their_middle() -> None:

@@ -91,8 +91,8 @@ def detect(output: _Output = None) -> int:
 
 def _show(machine: Machine, output: Path | None, source: str | None = None) -> None:
     from placewright.analysis.basis import launch_words
+    from placewright.support.errors import printable
     from placewright.terminal.tables import heading, table
-    from placewright.terminal.text import printable
 
     if output is not None:
         _write(machine, output, source)
@@ -141,7 +141,7 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 def _rates(device: Device) -> list[str]:
     """Memory, bandwidth, rates in float32 and bfloat16 and the highest of any dtype."""
-    from placewright.terminal.text import format_count
+    from placewright.support.quantities import format_count
 
     peaks = device.peak_flops_per_s
     single = peaks.get("float32", peaks.get("default"))
@@ -156,6 +156,6 @@ def _rates(device: Device) -> list[str]:
 
 def _bandwidth(bytes_per_s: float | None) -> str:
     """Bandwidths are quoted in powers of 1000."""
-    from placewright.terminal.text import format_count
+    from placewright.support.quantities import format_count
 
     return "infinite" if bytes_per_s is None else format_count(round(bytes_per_s), "B/s")

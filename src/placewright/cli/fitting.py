@@ -60,7 +60,7 @@ def fit(
     from placewright.analysis.alternatives import Alternatives
     from placewright.analysis.frontier import Frontier
     from placewright.api.functions import as_machine
-    from placewright.cli.interruption import Interruption
+    from placewright.cli.exit_codes import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import watched
     from placewright.importers.python_source import made_by

@@ -149,7 +149,7 @@ def export(
     from placewright.export import MAP_TARGETS, TARGETS, require_alignment, told_of_export, write_export
     from placewright.memory_levels.file import is_map_file, read_map
     from placewright.plans.file import read_plan
-    from placewright.terminal.text import printable
+    from placewright.support.errors import printable
 
     if to not in TARGETS:
         raise InputError(f"unknown export target '{to}'{did_you_mean(to, TARGETS)}")

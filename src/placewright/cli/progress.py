@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from placewright.cli.printing import is_quiet, is_watched
 from placewright.search.run.budget import OnProgress, Progress
+from placewright.support.errors import printable
 from placewright.support.quantities import format_bytes
-from placewright.terminal.text import printable
 
 #: Called with what is being done now.
 Show = Callable[[str], None]

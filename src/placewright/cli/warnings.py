@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placewright.terminal.text import printable
+from placewright.support.errors import printable
 
 _MAX_SHOWN = 5
 

@@ -14,9 +14,9 @@ from placewright.analysis.alternatives import (
     unchanged,
     unchanged_words,
 )
-from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.support.errors import printable
+from placewright.support.quantities import format_bytes, format_time_ns, shortened
 from placewright.terminal.tables import heading, line, table, width
-from placewright.terminal.text import printable, shortened
 
 #: How many rows are shown of what fits, and of what does not.
 _MAX_FITTING, _MAX_OTHERS = 12, 4

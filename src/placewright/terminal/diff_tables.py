@@ -11,9 +11,8 @@ from placewright.analysis.comparison import Comparison
 from placewright.analysis.outcome import found_by_words
 from placewright.plans.record import Plan
 from placewright.problem.objective import format_objective
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.quantities import change, counted, format_bytes, format_time_ns, share, shortened
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, share, shortened
 
 _MAX_MOVES = 10
 _MAX_RENAMED = 4

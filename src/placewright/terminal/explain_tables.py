@@ -13,9 +13,8 @@ from placewright.analysis.idle import IdleExplanation
 from placewright.analysis.outcome import floor_words, verdict_words
 from placewright.plans.record import Plan, Transfer
 from placewright.problem.objective import format_objective, fullest_first
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.quantities import counted, format_bytes, format_time_ns, share, shortened
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import share, shortened
 
 _MAX_PEAKS = 4
 _MAX_GROUPS = 6

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from rich.console import RenderableType
 
 from placewright.analysis.frontier import Frontier
-from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.support.errors import printable
+from placewright.support.quantities import change, format_bytes, format_time_ns, shortened
 from placewright.terminal.alternatives_table import alternatives_table
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, printable, shortened
 
 
 def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.analysis.inspection import Inspection, MemoryFit
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.quantities import counted, format_bytes, format_count, format_time_ns, share, shortened
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import format_count, share, shortened
 
 _MAX_KINDS = 12
 _MAX_NAMED = 3

@@ -17,9 +17,8 @@ from placewright.memory_levels.explain import (
 )
 from placewright.memory_levels.record import MemoryMap
 from placewright.memory_levels.words import format_ps, gap_words
-from placewright.support.quantities import counted, format_bytes
+from placewright.support.quantities import change, counted, format_bytes, share, shortened
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, share, shortened
 
 _MAX_MOVES = 6
 _MAX_TENSORS = 8

@@ -10,9 +10,8 @@ from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.analysis.relocation import Alternative
 from placewright.analysis.rerun_explanation import RerunExplanation
 from placewright.plans.record import WAITS_FOR_LAUNCH, Plan
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.quantities import change, counted, format_bytes, format_time_ns, share, shortened
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import change, share, shortened
 
 _MAX_INPUTS = 8
 _MAX_NAMES = 3

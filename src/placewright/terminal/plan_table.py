@@ -27,9 +27,9 @@ from placewright.analysis.outcome import (
 from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, Plan
 from placewright.problem.objective import OBJECTIVE_NAMES, Metrics, format_objective
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.errors import printable
+from placewright.support.quantities import change, counted, format_bytes, format_time_ns, share, shortened
 from placewright.terminal.tables import Cell, heading, line, table, width
-from placewright.terminal.text import change, printable, share, shortened
 
 #: More devices than this are summed up by their extremes.
 MAX_DEVICE_ROWS = 6

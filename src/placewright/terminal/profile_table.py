@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from placewright.execution.profile_summary import ProfileSummary
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.errors import printable
+from placewright.support.quantities import counted, format_bytes, format_count, format_time_ns
 from placewright.terminal.tables import heading, line, table
-from placewright.terminal.text import format_count, printable
 
 
 def profile_table(found: ProfileSummary) -> Iterator[RenderableType]:

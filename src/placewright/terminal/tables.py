@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placewright.terminal.text import printable
+from placewright.support.errors import printable
 
 MAX_COLUMNS = 100
 MIN_COLUMNS = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from jax.extend import core, source_info_util
 
 from placewright.importers.builder import DTYPE_BITS
-from placewright.importers.jax.details import DETAILS
 from placewright.importers.source_lines import without_directory
 from placewright.importers.xla.program import Array, Computation, Instruction, Reference, array
 from placewright.support.errors import InputError, shown
@@ -191,3 +190,66 @@ def source_of(source_info: Any) -> str:
 def _short(summary: str) -> str:
     match = _SUMMARY.match(summary)
     return f"{without_directory(match[1])}:{match[2]}" if match else ""
+
+
+Params = Mapping[str, Any]
+Details = dict[str, Any]
+
+
+def _ragged_product(params: Params) -> Details:
+    """Every row meets the matrix of its group."""
+    numbers = params["ragged_dot_dimension_numbers"]
+    contract, batch = numbers.dot_dimension_numbers
+    return {"contract": contract, "batch": batch, "groups": tuple(numbers.rhs_group_dimensions)}
+
+
+def _convolution(params: Params) -> Details:
+    numbers = params["dimension_numbers"]
+    return {
+        "lhs_spec": numbers.lhs_spec,
+        "rhs_spec": numbers.rhs_spec,
+        "stride": params["window_strides"],
+        "padding": params["padding"],
+        "lhs_dilation": params["lhs_dilation"],
+        "rhs_dilation": params["rhs_dilation"],
+        "groups": params["feature_group_count"],
+    }
+
+
+def _reduction(function: str) -> Callable[[Params], Details]:
+    return lambda params: {"function": function, "axes": params["axes"]}
+
+
+def _window(function: str) -> Callable[[Params], Details]:
+    return lambda params: {
+        "function": function,
+        "window": params["window_dimensions"],
+        "stride": params["window_strides"],
+        "padding": params["padding"],
+    }
+
+
+def _joining(jaxpr: Any) -> str:
+    """The function of the last equation."""
+    equations = getattr(jaxpr, "jaxpr", jaxpr).eqns
+    return str(equations[-1].primitive.name) if equations else "first"
+
+
+DETAILS: Mapping[str, Callable[[Params], Details]] = {
+    "dot_general": lambda params: dict(zip(("contract", "batch"), params["dimension_numbers"], strict=True)),
+    "ragged_dot_general": _ragged_product,
+    "conv_general_dilated": _convolution,
+    **{f"reduce_{name}": _reduction(name) for name in ("max", "min", "prod", "and", "or", "xor")},
+    "reduce_sum": _reduction("add"),
+    "argmax": _reduction("max"),
+    "argmin": _reduction("min"),
+    # By a function of one's own.
+    "reduce": lambda params: {"function": _joining(params["jaxpr"]), "axes": params["dimensions"]},
+    "reduce_window_max": _window("max"),
+    "reduce_window_min": _window("min"),
+    "reduce_window_sum": _window("add"),
+    "reduce_window": lambda params: _window(_joining(params["jaxpr"]))(params),
+    "select_and_scatter_add": _window("add"),
+    "select_and_gather_add": _window("max"),
+    "gather": lambda params: {"slice_sizes": params["slice_sizes"]},
+}

@@ -145,7 +145,7 @@ def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
     """Runs the jobs under a progress bar; the number of failures."""
     from placewright.lab.bench.work import Failure
     from placewright.lab.commands.counting import counting
-    from placewright.terminal.text import printable
+    from placewright.support.errors import printable
 
     failures: list[Failure] = []
 

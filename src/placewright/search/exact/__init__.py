@@ -1,1 +1,0 @@
-"""Searches that can prove that nothing is better."""
