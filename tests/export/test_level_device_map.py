@@ -12,7 +12,7 @@ import pytest
 
 import placewright
 from placewright import cli
-from placewright.export.level_device_map import level_device_map
+from placewright.export.device_map import level_device_map
 from placewright.lab.datasets.fused.decoder import Decoder, decoder_step
 from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.memory_levels.chip import Chip, MemoryLevel

@@ -141,7 +141,7 @@ class MemoryMap(MapRecord):
         InputError
             Where the chip has levels that accelerate does not know, or no weight tells its module.
         """
-        from placewright.export.level_device_map import level_device_map
+        from placewright.export.device_map import level_device_map
 
         return level_device_map(self)
 

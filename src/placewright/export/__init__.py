@@ -16,10 +16,7 @@ from placewright.export import (
     csv,
     device_map,
     dot,
-    dot_flow,
     graphdef,
-    level_csv,
-    level_device_map,
     memory_viz,
     offsets,
     onnx_model,
@@ -93,7 +90,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             suffix=".dot",
             summary="a drawing for Graphviz",
             write=dot.to_bytes,
-            write_with_graph=dot_flow.to_bytes,
+            write_with_graph=dot.flow_to_bytes,
         ),
         "device-map": Target(
             suffix=".device-map.json",
@@ -137,7 +134,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 )
 #: What a memory map is written as, by target: its content.
 MAP_TARGETS: Mapping[str, Callable[[MemoryMap], bytes]] = MappingProxyType(
-    {"csv": level_csv.to_bytes, "device-map": level_device_map.to_bytes}
+    {"csv": csv.map_to_bytes, "device-map": device_map.map_to_bytes}
 )
 _LOGGER = logging.getLogger(__name__)
 

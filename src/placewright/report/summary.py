@@ -20,8 +20,8 @@ from placewright.analysis.outcome import (
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.problem.objective import OBJECTIVE_NAMES, Metrics, Objective, format_objective, fullest_first
+from placewright.report.devices import time_use_figure
 from placewright.report.markup import Markup, element, figure, joined, number, table
-from placewright.report.time_use import time_use_figure
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
