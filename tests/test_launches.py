@@ -11,8 +11,8 @@ from instances import graph_of, names_in_order, plan_of, problem_of
 from strategies import problems
 
 from placewright import _core
+from placewright.analysis.critical_path import launches_of
 from placewright.analysis.explain import explain
-from placewright.analysis.launches import launches_of
 from placewright.bounds import launches, launches_and_work, lower_bound
 from placewright.graph import Graph
 from placewright.machine import Device, LaunchMode, Link, Machine

@@ -1,5 +1,5 @@
 """Tests of all methods, the laboratory's too."""
 
-from placewright.support.extensions import load_extensions
+from placewright.support.modules import load_extensions
 
 load_extensions()

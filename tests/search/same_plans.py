@@ -37,7 +37,7 @@ from placewright.search.run.method import Method
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
-from placewright.support.extensions import load_extensions
+from placewright.support.modules import load_extensions
 
 load_extensions()
 GUIDED = ("regal", "idrs", "gas", "rule")

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from test_contract import middling_problem, solve
 
 from placewright.methods.table import METHODS
-from placewright.support.extensions import load_extensions
+from placewright.support.modules import load_extensions
 
 
 def solutions(names: list[str]) -> dict[str, tuple[list[int], list[list[int]], int]]:

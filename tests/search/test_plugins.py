@@ -24,7 +24,7 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun
-from placewright.support import extensions
+from placewright.support import modules as extensions
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 

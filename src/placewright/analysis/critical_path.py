@@ -1,11 +1,47 @@
-"""The chain of steps that decides the step time: from the last finish back along what each step waited for."""
+"""The chain of steps that decides the step time: from the last finish back along what each step waited for;
+and the launches of host threads that steps wait for."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A step while it is launched. device: the one it is launched on. host: the thread that does it, as in
+    `Machine.hosts`."""
+
+    step: Step
+    device: int
+    host: int
+    start_ns: int
+    finish_ns: int
+
+
+def launches_of(plan: Plan) -> list[Launch]:
+    """In the order of the plan. A host begins at 0 and never waits; what takes no time is not launched."""
+    machine = plan.machine
+    hosts = machine.hosts
+    clock: defaultdict[int, int] = defaultdict(int)
+    made: list[Launch] = []
+    steps: list[Step] = [*plan.ops, *plan.transfers]
+    for step in sorted(steps, key=lambda step: step.position):
+        if isinstance(step, Transfer):
+            device = machine.launcher(step.source, step.destination)
+        else:
+            device = step.device if hosts[step.device] >= 0 else -1
+        if device < 0 or step.start_ns == step.finish_ns:
+            continue
+        host = hosts[device]
+        start = clock[host]
+        clock[host] += machine.devices[device].launch_overhead_ns
+        made.append(Launch(step=step, device=device, host=host, start_ns=start, finish_ns=clock[host]))
+    return made
+
 
 Step = ScheduledOp | Transfer
 

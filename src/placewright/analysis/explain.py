@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from placewright.analysis.critical_path import Step, critical_path, runs_of, shares_of
+from placewright.analysis.critical_path import Step, critical_path, launches_of, runs_of, shares_of
 from placewright.analysis.idle import IdleExplanation, explain_idle
-from placewright.analysis.launches import launches_of
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.analysis.module_pattern import layer_of_ops, module_of_parameter, module_pattern
 from placewright.plans.record import Buffer, BufferKind, Plan, ScheduledOp, Transfer

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean
 from typing import Any
 
 from torch.optim import Optimizer
 
+from placewright.execution.comparison import times_in_turn
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.step import TorchStep
@@ -20,7 +21,7 @@ from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
-from placewright.support.extensions import load_extensions
+from placewright.support.modules import load_extensions
 
 #: Of a placement; the first does not count (Mirhoseini et al. 2017, section 4.2).
 STEPS = 10
@@ -54,10 +55,5 @@ class Runner:
         result = SearchRun().result(problem, "placement", solution)
         step = TorchStep(self.program, assemble_plan(problem, result, solver="placement", seconds=0.0), self.workers)
         with unchanged(step.overwritten(self.parameters, self.tensors), self.optimizer):
-            taken = [self._timed(step) for _ in range(STEPS)]
-        return round(mean(taken[1:]))
-
-    def _timed(self, step: TorchStep) -> int:
-        began = time.perf_counter_ns()
-        step.run(self.parameters, self.tensors)
-        return time.perf_counter_ns() - began
+            (taken,) = times_in_turn([partial(step.run, self.parameters, self.tensors)], STEPS - 1)
+        return round(mean(taken))

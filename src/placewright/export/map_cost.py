@@ -15,8 +15,7 @@ import numpy as np
 
 from placewright.analysis.outcome import again_words, device_words
 from placewright.export.map_choice import DeviceChoice, choose_devices
-from placewright.export.module_record import has_record
-from placewright.export.module_ties import module_ties
+from placewright.export.module_ties import has_record, module_ties
 from placewright.export.placement_cost import (
     PlacementCost,
     found_anew,

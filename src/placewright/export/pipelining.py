@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from placewright.export.module_record import ModuleRecord, by_first, module_record
-from placewright.export.module_ties import is_forward
+from placewright.export.module_ties import ModuleRecord, by_first, is_forward, module_record
 from placewright.export.module_tree import up
 from placewright.graph import Graph
 from placewright.plans.record import Plan

@@ -13,8 +13,7 @@ from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, PlacewrightError, shown
-from placewright.support.extensions import load_extensions
-from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_file
+from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load_extensions, load_file
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:

@@ -14,8 +14,7 @@ from placewright.guide import Guide
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline
 from placewright.support.errors import InputError, did_you_mean, shown
-from placewright.support.extensions import lacking, load_extensions
-from placewright.support.modules import FAILURES, described
+from placewright.support.modules import FAILURES, described, lacking, load_extensions
 
 Weights: TypeAlias = Mapping[str, NDArray[np.float32]]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from placewright.methods.policies import NAMED_POLICIES, Policy, family_of
 from placewright.support.errors import InputError, did_you_mean, other_version, shown
-from placewright.support.extensions import lacking, load_extensions
 from placewright.support.files import read_bytes, write_atomically
+from placewright.support.modules import lacking, load_extensions
 
 SUFFIX = ".safetensors"
 SCHEMA_VERSION = 2

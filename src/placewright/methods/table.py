@@ -16,8 +16,7 @@ from placewright.methods.policies import Policy
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.support.errors import InputError, did_you_mean, shown
-from placewright.support.extensions import lacking, load_extensions
-from placewright.support.modules import FAILURES, described
+from placewright.support.modules import FAILURES, described, lacking, load_extensions
 
 #: What users are told of each of placewright's, by the name they give.
 ENTRIES: dict[str, MethodEntry] = {}

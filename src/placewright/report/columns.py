@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placewright.analysis.critical_path import critical_path
-from placewright.analysis.launches import launches_of
+from placewright.analysis.critical_path import critical_path, launches_of
 from placewright.analysis.memory_events import alive_at_peak
 from placewright.execution.comparison import AnyRun
 from placewright.plans.record import Buffer, MemoryCurve, Plan

@@ -17,9 +17,8 @@ import numpy as np
 
 from placewright.execution.comparison import OnnxComparison, OpRun, device_times, start_correlation, times_in_turn
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.model import OnnxModel
+from placewright.execution.onnx_runtime.model import OnnxModel, submodel
 from placewright.execution.onnx_runtime.step import OnnxStep, PartTrace
-from placewright.execution.onnx_runtime.submodel import submodel
 from placewright.execution.onnx_runtime.trace import NodeRun, read_trace
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan

@@ -15,9 +15,8 @@ from typing import Any
 
 from placewright.costs.measured import MeasuredOp
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.model import OnnxModel
+from placewright.execution.onnx_runtime.model import OnnxModel, submodel
 from placewright.execution.onnx_runtime.step import OnnxStep
-from placewright.execution.onnx_runtime.submodel import submodel
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
 

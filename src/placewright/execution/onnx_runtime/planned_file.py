@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.execution.onnx_runtime.model import OnnxModel
-from placewright.execution.onnx_runtime.submodel import named_nodes
+from placewright.execution.onnx_runtime.model import OnnxModel, named_nodes
 from placewright.execution.steps import in_turn
 from placewright.importers.onnx.records import values_read
 from placewright.plans.record import Plan, ScheduledOp

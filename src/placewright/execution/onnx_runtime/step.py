@@ -19,9 +19,8 @@ import onnxruntime
 
 from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.onnx_runtime import sessions
-from placewright.execution.onnx_runtime.model import OnnxModel, check_feeds
+from placewright.execution.onnx_runtime.model import OnnxModel, check_feeds, submodel
 from placewright.execution.onnx_runtime.parts import Part, parts_of
-from placewright.execution.onnx_runtime.submodel import submodel
 from placewright.execution.onnx_runtime.trace import NodeRun, read_trace
 from placewright.execution.steps import steps_of
 from placewright.execution.workers import Workers

@@ -6,19 +6,20 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
 import torch._inductor
 
+from placewright.execution.comparison import times_in_turn
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.regions import traced
 from placewright.execution.steps import Region
 
-_WARM_UP, _REPETITIONS = 2, 7
+_REPETITIONS = 7
 #: How much of the time of its ops a compiled region may take to be kept: less would be noise.
 _MOST = 0.95
 #: Inductor keeps settings and caches for the whole process, so devices compile one after the other.
@@ -55,10 +56,4 @@ def _strides(tensors: Sequence[Any]) -> list[tuple[int, ...]]:
 
 def _times(ways: Sequence[Callable[..., Any]], inputs: Sequence[Any]) -> list[float]:
     """The median time of each way in ns, all run in turn."""
-    taken: list[list[int]] = [[] for _ in ways]
-    for _ in range(_WARM_UP + _REPETITIONS):
-        for way, times in zip(ways, taken, strict=True):
-            began = time.perf_counter_ns()
-            way(*inputs)
-            times.append(time.perf_counter_ns() - began)
-    return [median(times[_WARM_UP:]) for times in taken]
+    return [median(times) for times in times_in_turn([partial(way, *inputs) for way in ways], _REPETITIONS)]

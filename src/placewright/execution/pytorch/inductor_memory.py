@@ -15,7 +15,7 @@ from torch import fx
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
 from placewright.graph import Graph
-from placewright.importers.torch.capture import capture_graph
+from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.ops import draws_random_numbers
 from placewright.rematerialization.reruns import Rerun, rewritten
@@ -49,7 +49,8 @@ class JointGraph:
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
         first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
-        self._forward = _ancestors([*first, *(node for node in joint.graph.nodes if node.name in theirs)])
+        own = (node for node in joint.graph.nodes if node.name in theirs)
+        self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes)])
         stays = ["tangents" not in str(node.target) for node in read.find_nodes(op="placeholder")]
@@ -224,17 +225,6 @@ def _may_be_saved(node: fx.Node) -> bool:
 
 def _results(graph: fx.Graph) -> Iterator[Any]:
     return iter(torch.utils._pytree.arg_tree_leaves(*graph.output_node().args))
-
-
-def _ancestors(nodes: Sequence[Any]) -> set[fx.Node]:
-    waiting = [node for node in nodes if isinstance(node, fx.Node)]
-    found = set(waiting)
-    while waiting:
-        for node in waiting.pop().all_input_nodes:
-            if node not in found:
-                found.add(node)
-                waiting.append(node)
-    return found
 
 
 def _with_late_inputs(graph: Graph, is_forward: Any) -> Graph:

@@ -5,13 +5,13 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import median
 
 import torch
 
+from placewright.execution.comparison import times_in_turn
 from placewright.execution.pytorch.handing import handing
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import Driver, Place, finish_current
@@ -73,22 +73,26 @@ def _chain_ns(driver: Driver, *places: Place) -> float:
         driver.wait(driver.current_stream(), event)
 
     replay, _ = driver.recording(launch)
-    taken = []
-    for _ in range(_REPETITIONS + 1):
-        began = time.perf_counter_ns()
+
+    def chain() -> None:
         replay()
         finish_current(places)
-        taken.append(time.perf_counter_ns() - began)
-    return median(taken[1:])
+
+    return median(*times_in_turn([chain], _REPETITIONS))
 
 
 def _one_way_ns(source: Place, destination: Place, size: int) -> float:
     """From a tensor that is there to one that may be read, by a thread that waits for both; the median of some."""
     what = handing(source, destination)
-    assert what.send is not None
-    assert what.take is not None
+    send, take = what.send, what.take
+    assert send is not None
+    assert take is not None
     tensor = torch.zeros(size, dtype=torch.uint8)
-    taken = []
+
+    def hand_over() -> None:
+        take(send(tensor))
+        destination.finish()
+
     with ExitStack() as stack:
         for place in (destination, source):
             if place.driver is not None:
@@ -96,9 +100,4 @@ def _one_way_ns(source: Place, destination: Place, size: int) -> float:
         if source.driver is not None:
             tensor = moved(tensor, source.driver.brought)
             source.finish()
-        for _ in range(_REPETITIONS + 1):
-            began = time.perf_counter_ns()
-            what.take(what.send(tensor))
-            destination.finish()
-            taken.append(time.perf_counter_ns() - began)
-    return median(taken[1:])
+        return median(*times_in_turn([hand_over], _REPETITIONS))

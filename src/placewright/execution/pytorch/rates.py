@@ -5,13 +5,13 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
 import torch
 
+from placewright.execution.comparison import times_in_turn
 from placewright.execution.workers import Workers
 from placewright.machine import Device
 
@@ -63,9 +63,4 @@ def _least_ns() -> int:
 
 
 def _median_ns(call: Callable[[], object]) -> int:
-    taken = []
-    for _ in range(_REPETITIONS):
-        began = time.perf_counter_ns()
-        call()
-        taken.append(time.perf_counter_ns() - began)
-    return int(median(taken))
+    return int(median(*times_in_turn([call], _REPETITIONS)))

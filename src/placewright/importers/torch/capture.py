@@ -73,9 +73,9 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     plain = {desc.idx: node for desc, node in returned.items() if isinstance(desc, descriptors.PlainAOTOutput)}
     results = [plain[number] for number in sorted(plain)]
     _check_gradients(trace, {_name_of(parameter, trace) for parameter, _ in of_parameters})
-    needed = _ancestors(list(returned.values())) | set(updates)
+    needed = ancestors(list(returned.values())) | set(updates)
     if keep_draws:
-        needed |= _ancestors(_draws(nodes))
+        needed |= ancestors(_draws(nodes))
     sources: dict[Any, tuple[str, SourceRole]] = {
         node: (_name_of(node, trace), _role_of(node, trace))
         for node in nodes
@@ -111,7 +111,7 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
     correct_dtypes(graph.nodes)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
-    needed = _ancestors([*outputs, *_draws(graph.nodes)])
+    needed = ancestors([*outputs, *_draws(graph.nodes)])
     sources: dict[Any, tuple[str, SourceRole]] = {
         node: (node.name, "parameter" if stays else "input")
         for node, stays in zip(placeholders, is_parameter, strict=True)
@@ -183,7 +183,8 @@ def _draws(nodes: Iterable[Any]) -> list[Any]:
     return [node for node in nodes if node.op == "call_function" and draws_random_numbers(node)]
 
 
-def _ancestors(roots: Sequence[Any]) -> set[Any]:
+def ancestors(roots: Sequence[Any]) -> set[Any]:
+    """The nodes of a graph that these are computed from, with these."""
     seen = set(roots)
     waiting = list(roots)
     while waiting:

@@ -17,7 +17,7 @@ from placewright.memory_levels.solvers.greedy import DensityGreedy, GreedyDp, Ma
 from placewright.memory_levels.solvers.local_search import LevelLocalSearch
 from placewright.memory_levels.solvers.random_maps import RandomMaps
 from placewright.support.errors import InputError, did_you_mean, shown
-from placewright.support.extensions import lacking, load_extensions
+from placewright.support.modules import lacking, load_extensions
 
 _SOLVERS: tuple[MapSolver, ...] = (
     Auto(),
