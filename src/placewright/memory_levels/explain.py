@@ -111,7 +111,7 @@ def explain_map(found: MemoryMap) -> MapExplanation:
         bound_ops=sum(op.time_ps - overhead > op.compute_ps for op in found.ops),
         levels=tuple(_level_use(found, level) for level in range(len(found.chip.levels))),
         transitions=transitions(found),
-        moves=tuple(_move(found, tensor) for tensor in told),
+        moves=tuple(_move(found, tensor, found.chip.level_names[tensor.compiler_level]) for tensor in told),
         num_moves=len(moved),
     )
 
@@ -139,15 +139,15 @@ def _level_use(found: MemoryMap, level: int) -> LevelUse:
     )
 
 
-def _move(found: MemoryMap, tensor: MappedTensor) -> TensorMove:
-    names = found.chip.level_names
+def _move(found: MemoryMap, tensor: MappedTensor, origin: str) -> TensorMove:
+    """A tensor that lies at `origin` in another map."""
     return TensorMove(
         name=tensor.name,
         op=found.ops[tensor.op].name,
         is_weight=tensor.is_weight,
         size_bytes=tensor.size_bytes,
-        from_level=names[tensor.compiler_level],
-        to_level=names[tensor.level],
+        from_level=origin,
+        to_level=found.chip.level_names[tensor.level],
         saved_ps=tensor.saved_ps,
     )
 
@@ -324,17 +324,7 @@ def compare_maps(first: MemoryMap, second: MemoryMap) -> MapComparison:
     for one, other in zip(first.tensors, second.tensors, strict=True):
         matrix[one.level, other.level] += other.size_bytes
         if names[0][one.level] != names[1][other.level]:
-            moved.append(
-                TensorMove(
-                    name=other.name,
-                    op=second.ops[other.op].name,
-                    is_weight=other.is_weight,
-                    size_bytes=other.size_bytes,
-                    from_level=names[0][one.level],
-                    to_level=names[1][other.level],
-                    saved_ps=other.saved_ps,
-                )
-            )
+            moved.append(_move(second, other, names[0][one.level]))
     moved.sort(key=lambda move: -move.size_bytes)
     both = [name for name in names[0] if name in names[1]]
     return MapComparison(
