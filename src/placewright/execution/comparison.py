@@ -246,12 +246,14 @@ def times_in_turn(ways: Sequence[Callable[[], Any]], steps: int, *, uncounted: i
     return taken
 
 
-def device_times(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
-    """Each device of a plan, with the ops of it that ran."""
+def device_times(
+    plan: Plan, ops: Sequence[OpRun], counted: Sequence[OpRun] | Sequence[ScheduledOp]
+) -> tuple[DeviceTimes, ...]:
+    """Each device of a plan. ops: those that ran, by whose times it is busy; counted: those that `num_ops` counts."""
     return tuple(
         DeviceTimes(
             device=device.name,
-            num_ops=sum(op.device == index for op in ops),
+            num_ops=sum(op.device == index for op in counted),
             planned_busy_ns=plan.metrics.busy_ns[index],
             measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
         )

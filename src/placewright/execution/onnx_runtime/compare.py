@@ -81,7 +81,7 @@ def compare_run(
         usual_ns=usual,
         parallel_ns=parallel[0] if parallel else None,
         measured_range_ns=(min(taken[0]), max(taken[0])),
-        devices=device_times(plan, ops),
+        devices=device_times(plan, ops, plan.ops),
         num_parts=len(traces),
         planned_speedup=alone.plan.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
