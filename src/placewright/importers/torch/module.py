@@ -1,13 +1,10 @@
-"""A PyTorch module, or a whole training step of it, as a Graph, with a record of what a graph does not tell of it."""
+"""A PyTorch module, or a whole training step of it, as a Graph."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-
-from torch import nn
 
 from placewright.graph import Graph
 from placewright.importers.optimizers import Optimizer, check_optimizer
@@ -90,6 +87,7 @@ def captured_graph(
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
     from placewright.importers.torch.capture import capture
     from placewright.importers.torch.graph import translate
+    from placewright.importers.torch.record import with_record
     from placewright.importers.torch.trace import trace
 
     check_optimizer(optimizer)
@@ -126,34 +124,3 @@ def positional(args: Any) -> tuple[Any, ...]:
     raise InputError(
         f"args is a {type(args).__name__}; it must be a tuple of the model's arguments, or one tensor{hint}"
     )
-
-
-def with_record(graph: Graph, model: Any) -> Graph:
-    """The graph with that record in its metadata (docs/formats.md). model: a module, or a program exported from one."""
-    module = model if isinstance(model, nn.Module) else model.module()
-    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    read = {tensor.name for tensor in graph.tensors if tensor.role == "parameter"}
-    other_names = _other_names(named)
-    record = {
-        "other_names": other_names,
-        "other_paths": _other_names(module.named_modules(remove_duplicate=False)),
-        "unread": {
-            name: tensor.numel() * tensor.element_size()
-            for name, tensor in named
-            if name not in read and name not in other_names
-        },
-        "lists": [path for path, layer in module.named_modules(remove_duplicate=False) if _is_list(layer)],
-    }
-    return replace(graph, metadata={**graph.metadata, "module": record})
-
-
-def _is_list(module: nn.Module) -> bool:
-    """Whether it is a container that cannot be called. Layers of exported programs cannot either, and are none."""
-    return type(module).forward is nn.Module.forward and type(module) is not nn.Module
-
-
-def _other_names(named: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Every name of an object but the first, with that one."""
-    first: dict[int, str] = {}
-    found = {name: first.setdefault(id(thing), name) for name, thing in named}
-    return {name: before for name, before in found.items() if name != before}
