@@ -35,8 +35,8 @@ from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.methods.policy_file import write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
-from placewright.support.extensions import load_extensions
 from placewright.support.files import locked_folder, make_folder
+from placewright.support.modules import load_extensions
 
 PAPER_NETWORKS = ("resnet50-int8", "resnet101-int8", "bert-base-384-int8")
 LEARNERS = ("egrl", "ea", "pg")

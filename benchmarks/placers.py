@@ -44,8 +44,8 @@ from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
-from placewright.support.extensions import load_extensions
 from placewright.support.files import locked_folder
+from placewright.support.modules import load_extensions
 from placewright.verification.checker import check_plan
 
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
