@@ -51,6 +51,8 @@ from placewright.verification.checker import check_plan
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
 #: REGAL's policy that decides about devices alone (its table 4), of two devices and learned on synthetic graphs.
 REGAL_PLACEMENT = "regal-placement"
+#: GDP whose network never changes: the same draws, and nothing learned from them.
+GDP_UNTRAINED = "gdp-untrained"
 SEARCHES = (
     "random-placement",
     REGAL_PLACEMENT,
@@ -119,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")
     options.add_argument("--machines", nargs="+", metavar="NAME")
     options.add_argument("--gdp-cases", action="store_true", help="instead, the networks and devices of GDP's table")
-    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT], metavar="NAME")
+    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT, GDP_UNTRAINED], metavar="NAME")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--evaluations", type=int, default=1000)
     options.add_argument("--seconds", type=float, default=10.0, help=f"of the wall, of {' and '.join(TIMED)} once more")
@@ -239,11 +241,14 @@ def row_of(job: Job) -> Row:
         "seconds": round(seconds, 3),
         "simulator_seconds": round(clock[0], 3) if isinstance(METHODS.get(job.method), LearnedPlacer) else None,
         "found_by": result.found_by,
+        "mean_drawn_costs": result.configuration.get("mean_drawn_costs"),
         "trace": [[point.evaluations, point.best] for point in result.trace if point.bytes_over_limit == 0],
     }
 
 
 def method_of(name: str) -> Method:
+    if name == GDP_UNTRAINED:
+        return make_method("gdp", settings={"learning_rate": 0.0})
     if name != REGAL_PLACEMENT:
         return make_method(name)
     return make_method("regal", policy=read_policy(Path(__file__).parent / "policies/placement/best.safetensors"))

@@ -82,7 +82,7 @@ TINY_WITH_TORCH = {
     "library_networks": ["capture", "OUT", "--libraries", "torch_geometric", "--take", "1"],
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
-    "placers": ["OUT", "--quick", "--methods", "gdp", "metis-dfs", "auto"],
+    "placers": ["OUT", "--quick", "--methods", "gdp", "gdp-untrained", "metis-dfs", "auto"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
     "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],
