@@ -170,4 +170,10 @@ TRAININGS: dict[str, RegalTraining] = {
         if "zoo" in name
     },
     **{f"{name}-200-ops": replace(_OURS[name], max_ops=200) for name in ("runtime-zoo", "peak-memory-zoo")},
+    # By rewards, with the features that rules see.
+    "runtime-synthetic-affinity-signal": replace(
+        _OURS["runtime-synthetic"],
+        policy=replace(_OURS["runtime-synthetic"].policy, with_affinities=True),
+        control="signal",
+    ),
 }
