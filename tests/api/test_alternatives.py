@@ -151,6 +151,14 @@ def test_another_order_alone_is_found_and_fit_finds_it_too() -> None:
     assert step.plan.metrics.peak_memory_bytes <= limit
 
 
+def test_an_optimizer_that_fit_does_not_know_steps_behind_the_pass() -> None:
+    samples = batch(16)
+    plain = one(found("1GiB", args=samples, optimizers=["adam8bit"]), optimizer="8-bit Adam")
+    facts = found(plain.peak_bytes - plain.gradient_bytes // 2, args=samples, optimizers=["adam8bit"])
+    # All gradients are held until the optimizer steps, so no plan of one pass needs less by half of them.
+    assert not any(each.fits for each in facts.setups if each.accumulation == 1)
+
+
 def test_where_nothing_fits_the_nearest_is_named() -> None:
     facts = found("1MiB")
     assert not any(each.fits for each in facts.setups)

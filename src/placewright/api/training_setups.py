@@ -346,10 +346,10 @@ class _Search:
             self.setups.append(planned)
 
     def _planned(self, way: _Way, optimizer: StepOptimizer) -> TrainingSetup | None:
-        """The step with ops that run again or, if it has one pass, in another order.
+        """The step with ops that run again or, if `fit` knows its optimizer, in another order.
 
         None where nothing may run again, the search finds nothing to do, or the least that is needed is proven to be
-        too much. Several passes keep their order: what the last one does to the optimizer, the others do not.
+        too much. What steps outside of the plan stays behind the passes, so gradients are held until then.
         """
         several = way.accumulation > 1
         graph = last_pass(way.passes, optimizer) if several else training_step(way.passes, optimizer)
@@ -363,12 +363,15 @@ class _Search:
             on_progress=self.on_progress,
             interrupted=self.interrupted,
         )
-        if several:
-            if not (found := rematerialize(one, run, self.keep).reruns):
-                return None
-            reruns = tuple(_in_each_pass(found, way.passes.graph, graph, way.accumulation))
-            whole = self._problem(training_step(way.passes, optimizer, way.accumulation), way)
-            return _setup(way, optimizer, with_reruns(whole, reruns), reruns)
+        if not _fit_knows(way, optimizer):
+            reruns = rematerialize(one, run, self.keep).reruns
+            if several:
+                reruns = tuple(_in_each_pass(reruns, way.passes.graph, graph, way.accumulation))
+                one = self._problem(training_step(way.passes, optimizer, way.accumulation), way)
+            else:
+                passed = {op.name for op in way.passes.graph.ops}
+                reruns = tuple(rerun for rerun in reruns if rerun.before in passed)
+            return _setup(way, optimizer, with_reruns(one, reruns), reruns) if reruns else None
         again = rematerialize(one, run, self.keep, orders=[order_of_least_memory(one)])
         order = ops_of(again.result.solution.order)
         if not again.reruns and bool((order == np.arange(len(order))).all()):
@@ -446,6 +449,11 @@ def _held(way: _Way, graph: Graph, metrics: Metrics) -> dict[str, int]:
     }
 
 
+def _fit_knows(way: _Way, optimizer: StepOptimizer) -> bool:
+    """Whether a plan by `fit` has the steps of the optimizer in it."""
+    return way.accumulation == 1 and optimizer != "adam8bit"
+
+
 def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, planned: bool) -> str:
     """What to write, by lines."""
     count = way.accumulation
@@ -455,13 +463,12 @@ def _code(way: _Way, optimizer: StepOptimizer, sizes: Mapping[str, int], *, plan
         lines.append(f'model.forward = torch.autocast("{kind}", dtype=torch.bfloat16)(model.forward)')
     lines.append(f"optimizer = {_OPTIMIZERS[optimizer][1]}")
     parts = f"for part in zip(*(each.chunk({count}) for each in batch)):"
-    # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
-    knows_optimizer = count == 1 and optimizer != "adam8bit"
-    if planned and knows_optimizer:
+    if planned and _fit_knows(way, optimizer):
         lines.append(f"step = placewright.fit(model, batch, {way.place.limit_bytes}, optimizer=optimizer)")
         lines.append("step(*batch)")
         return "\n".join(lines)
     if planned:
+        # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
         rest = way.place.limit_bytes - sizes["optimizer_bytes"]
         if count == 1:
             lines += [f"step = placewright.fit(model, batch, {rest})", "step(*batch)"]
