@@ -90,8 +90,8 @@ class _Caller:
 
 
 def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
-    """The captures in the order of the tasks, as they come; with one process in this one. A network whose process dies
-    fails, and the rest goes on."""
+    """The captures in the order of the tasks, as they come; with one process in this one. A network whose process dies,
+    perhaps for what ran beside it, is tried once more alone, fails if its process dies again, and the rest goes on."""
     if processes == 1:
         yield from map(capture, tasks)
         return
@@ -100,14 +100,19 @@ def capture_all(tasks: Sequence[Task], processes: int) -> Iterator[Captured]:
         for _ in range(processes):
             idle.put(stack.enter_context(CapturingProcess()))
 
-        def capture_there(task: Task) -> Captured:
-            process = idle.get()
+        def capture_there(task: Task, number: int = 1) -> Captured | None:
+            """number: of the processes that are taken, so that as many fewer run beside it."""
+            taken: list[CapturingProcess] = []
             try:
-                return process.call(capture, task) or _died(task)
+                while len(taken) < number:
+                    taken.append(idle.get())
+                return taken[0].call(capture, task)
             finally:
-                idle.put(process)
+                for process in taken:
+                    idle.put(process)
 
-        yield from threads.map(capture_there, tasks)
+        for task, captured in zip(tasks, threads.map(capture_there, tasks), strict=True):
+            yield captured or capture_there(task, processes) or _died(task)
 
 
 def _died(task: Task) -> Captured:
