@@ -20,7 +20,7 @@ from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
-#: Those that learn are tested on smaller problems (tests/learning).
+#: Those that learn are tested on smaller problems (tests/lab/learning).
 LEARNERS = ("ea", "pg", "egrl")
 PLAIN = [name for name in MAP_SOLVERS if name not in ("exact", *LEARNERS)]
 

@@ -88,7 +88,7 @@ class PeakSearch:
     another device; what must stay before or after a moved op goes with it. Bytes held near the peak count a little, so
     that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
     device only the order is searched, and a move costs what it changes, not what the graph is long; half of the budget
-    then goes to a proof that no order is better (exact_order.py). docs/algorithms.md has the argument.
+    then goes to a proof that no order is better (`proven`). docs/algorithms.md has the argument.
 
     first_temperature, last_temperature: relative to the peak; falls geometrically over the evaluations of the budget.
     With more than 200,000 of them, or a time limit alone, it falls in rounds, each from the best so far and twice as
