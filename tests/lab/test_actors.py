@@ -13,6 +13,13 @@ from placewright.lab.processes import ProcessActors
 from placewright.support.errors import InputError
 
 
+class TwoWordsError(Exception):
+    """One that no other process can make of its message alone."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
 class Doubler:
     def __init__(self, factor: int = 2) -> None:
         if factor < 0:
@@ -25,6 +32,17 @@ class Doubler:
 
     def fail(self) -> None:
         raise IndexError("no such job")
+
+    def fail_in_two_words(self) -> None:
+        raise TwoWordsError("no", "job")
+
+    def fail_with_a_function(self) -> None:
+        error = ValueError("no job")
+        error.reason = lambda: "no job"  # type: ignore[attr-defined]
+        raise error
+
+    def function(self) -> object:
+        return lambda: None
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -57,3 +75,16 @@ def test_what_goes_wrong_in_a_process_is_raised_as_itself_and_a_death_says_how()
             ask(actors, worker, "times")  # nobody is there to ask
         actors.end(worker)
         assert actors.first([wrong.ask("times", 0, 1)], 60) == 0
+
+
+def test_what_cannot_be_sent_is_told_and_costs_no_process() -> None:
+    with ProcessActors() as actors:
+        worker = actors.make(Doubler)
+        with pytest.raises(RuntimeError, match="TwoWordsError: no job") as error:
+            ask(actors, worker, "fail_in_two_words")
+        assert "in fail_in_two_words" in error.value.__notes__[0]
+        with pytest.raises(RuntimeError, match="ValueError: no job"):
+            ask(actors, worker, "fail_with_a_function")
+        with pytest.raises(AttributeError, match="pickle"):
+            ask(actors, worker, "function")
+        assert actors.get(worker.ask("times", 0, 4)) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any
 
@@ -118,13 +120,23 @@ def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Con
             question, asked = connection.recv()
             try:
                 content = kind(*arguments) if content is None else content
-                answer, failure = getattr(content, question)(*asked), None
+                answered = ForkingPickler.dumps((getattr(content, question)(*asked), None))
             except Exception as error:
-                error.add_note(traceback.format_exc())
-                answer, failure = None, error
-            connection.send((answer, failure))
+                failure = _sendable(error)
+                failure.add_note(traceback.format_exc())
+                answered = ForkingPickler.dumps((None, failure))
+            connection.send_bytes(answered)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the parent is gone
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error; where another process could not make it anew, another one with its words."""
+    try:
+        pickle.loads(ForkingPickler.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 @contextmanager
