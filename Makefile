@@ -19,11 +19,11 @@ demo: $(VENV)/base
 # COVERAGE=1 prints beside the results which lines of the package ran, file by file.
 COVERED := --cov=placewright --cov-branch --cov-report=term:skip-covered
 test: $(VENV)/dev $(VENV)/system
-	$(BIN)/python -m pytest -m "not long" -n 2 --ignore tests/lab $(if $(COVERAGE),$(COVERED))
+	$(BIN)/python -m pytest -m "not long and not lab" -n 2 $(if $(COVERAGE),$(COVERED))
 
 # Of the laboratory: learning, sets of graphs, tables, peers, and the commands for them.
 test-lab: $(VENV)/dev $(VENV)/system
-	$(BIN)/python -m pytest -m "not long" -n 2 tests/lab $(if $(COVERAGE),$(COVERED) --cov-append)
+	$(BIN)/python -m pytest -m "lab and not long" -n 2 $(if $(COVERAGE),$(COVERED) --cov-append)
 
 # Without torch, Ray, a browser and tests that start processes.
 test-fast: $(VENV)/dev

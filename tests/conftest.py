@@ -12,6 +12,8 @@ import pytest
 import reference_data
 from hypothesis import HealthCheck, settings
 
+from placewright.methods.table import METHODS
+
 # The same examples everywhere, and nothing that a busy machine decides; ten times as many in make test-long.
 _SAME = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("placewright", _SAME, max_examples=30)
@@ -41,7 +43,20 @@ def is_heavy(item: pytest.Item) -> bool:
     return bool(needed) or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
+LAB = Path(__file__).parent / "lab"
+
+
+def is_of_lab(item: pytest.Item) -> bool:
+    """Whether it tests the laboratory: stands in its folder, or is about one of its methods."""
+    name = item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    method = METHODS.get(name) if isinstance(name, str) else None
+    return LAB in Path(item.path).parents or type(method).__module__.startswith("placewright.lab.")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_of_lab(item):
+            item.add_marker("lab")
     if "heavy" in config.option.markexpr:
         for item in items:
             if is_heavy(item):
