@@ -51,8 +51,12 @@ from placewright.verification.checker import check_plan
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
 #: REGAL's policy that decides about devices alone (its table 4), of two devices and learned on synthetic graphs.
 REGAL_PLACEMENT = "regal-placement"
-#: GDP whose network never changes: the same draws, and nothing learned from them.
-GDP_UNTRAINED = "gdp-untrained"
+#: GDP that learns nothing from what it draws, GDP without the noise that neighbours share, and both.
+GDP_VARIANTS: dict[str, dict[str, Any]] = {
+    "gdp-untrained": {"learning_rate": 0.0},
+    "gdp-without-noise": {"shared_noise": 0.0},
+    "gdp-untrained-without-noise": {"learning_rate": 0.0, "shared_noise": 0.0},
+}
 SEARCHES = (
     "random-placement",
     REGAL_PLACEMENT,
@@ -121,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")
     options.add_argument("--machines", nargs="+", metavar="NAME")
     options.add_argument("--gdp-cases", action="store_true", help="instead, the networks and devices of GDP's table")
-    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT, GDP_UNTRAINED], metavar="NAME")
+    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT, *GDP_VARIANTS], metavar="NAME")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--evaluations", type=int, default=1000)
     options.add_argument("--seconds", type=float, default=10.0, help=f"of the wall, of {' and '.join(TIMED)} once more")
@@ -247,8 +251,8 @@ def row_of(job: Job) -> Row:
 
 
 def method_of(name: str) -> Method:
-    if name == GDP_UNTRAINED:
-        return make_method("gdp", settings={"learning_rate": 0.0})
+    if name in GDP_VARIANTS:
+        return make_method("gdp", settings=GDP_VARIANTS[name])
     if name != REGAL_PLACEMENT:
         return make_method(name)
     return make_method("regal", policy=read_policy(Path(__file__).parent / "policies/placement/best.safetensors"))
