@@ -4,6 +4,7 @@
     python benchmarks/fit.py --networks resnet50   these
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
     python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
+    python benchmarks/fit.py --exact 400 --networks unet   CP-SAT for as many seconds, from ten times the budget
     python benchmarks/fit.py --table               the table of the rows that there are
 
 Each network is captured as a training step without an optimizer (gradients are kept to the end), with the zoo's batch,
@@ -24,7 +25,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,14 @@ from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
+from placewright.lab.peers.cp_sat.rematerialization import exact_rematerialization
+from placewright.machines import load_machine
+from placewright.problem import make_problem
+from placewright.rematerialization.solve import core_search, in_order, rerun_evaluations
+from placewright.search.run.budget import Budget
+from placewright.search.run.drive import drive
+from placewright.search.run.result import measure
+from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 OUT = Path(__file__).parent / "results" / "fit"
@@ -145,6 +154,27 @@ def rows_of(name: str, *, moves: bool = False) -> Iterator[Row]:
         )
 
 
+def exact_words(name: str, share: float, seconds: float) -> str:
+    """What CP-SAT makes in that time of the best runs of two seeds with ten times the default budget, first runs in the
+    captured order."""
+    problem = make_problem(training_step(name), load_machine(DEVICE))
+    whole = measure(problem, in_order(problem))
+    limit = int(share * whole.peak_memory_bytes)
+    limited = replace(problem, memory_limits_bytes=(limit,))
+    searches = []
+    for seed in range(2):
+        search, _, _ = core_search(limited, seed, ["move:*"])
+        drive(SearchRun(Budget(evaluations=10 * rerun_evaluations(problem)), seed=seed), search, "rematerialization")
+        searches.append(search)
+    best = min(searches, key=lambda each: (each.best_bytes_over_limit, each.best_objective))
+    exact = exact_rematerialization(limited, best.best(), seconds)
+    if exact.bound_ns is None:
+        return f"{name} {share:.0%}: nothing keeps the limit in the captured order"
+    times = (best.best_objective if best.best_bytes_over_limit == 0 else None, exact.time_ns, exact.bound_ns)
+    words = ("not found" if time is None else f"{time / whole.step_time_ns - 1:+.1%}" for time in times)
+    return "{} {:.0%}: {} by the search, {} by CP-SAT, at least {}".format(name, share, *words)
+
+
 def read_rows(path: Path) -> list[Row]:
     return [Row(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -182,14 +212,23 @@ def _cell(row: Row) -> str:
     return f"+{row.extra:.1%} (at least +{row.least:.1%}, {ways})"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
+    options.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
+    options.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
+    options.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
+    options.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
+    options.add_argument("--exact", type=float, metavar="SECONDS", help="by CP-SAT, at the least share alone")
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="NAME", help="of the zoo")
-    parser.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
-    parser.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
-    parser.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
-    parser.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
-    options = parser.parse_args()
+    options = parser().parse_args()
+    if options.exact is not None:
+        for name in options.networks:
+            print(exact_words(name, min(SHARES), options.exact), flush=True)
+        return
     variant = "-with-moves" if options.moves else ""
     variant += f"-{options.devices}" if options.devices else ""
     path = options.out / f"rows{variant}.jsonl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +178,18 @@ def test_a_script_that_captures_networks_runs_to_its_end(script: str, files: dic
 def test_limits_of_several_devices_have_a_table_of_their_own(files: dict[str, str]) -> None:
     printed = run("fit", ["--devices", "2xa100", "--networks", "mmoe", "--out", "OUT/rows"], files)
     assert len([line for line in printed.splitlines() if line.startswith("| mmoe |")]) == 3
+
+
+@pytest.mark.long
+def test_the_search_stands_beside_cp_sat(files: dict[str, str]) -> None:
+    printed = run("fit", ["--exact", "2", "--networks", "unet"], files)
+    assert re.fullmatch(r"unet 30%: \+\d+\.\d% by the search, \+\d+\.\d% by CP-SAT, at least \+\d+\.\d%\n", printed)
+
+
+@pytest.mark.parametrize(("script", "method"), [("placers", "gdp"), ("egrl", "egrl")])
+def test_methods_of_the_laboratory_are_choices_of_scripts(script: str, method: str, files: dict[str, str]) -> None:
+    # In a process of its own: here the laboratory has been loaded.
+    assert "--methods" in run(script, ["OUT", "--methods", method, "--help"], files)
 
 
 @pytest.mark.long
