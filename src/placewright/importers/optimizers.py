@@ -9,9 +9,18 @@ from typing import Literal, get_args
 from placewright.support.errors import InputError, shown
 
 Optimizer = Literal["sgd", "adam", "adamw"]
-#: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape.
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+#: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape. What its settings add to a
+#: name stands behind "-".
 OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"sgd": (), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+    {
+        "sgd": (),
+        "sgd-momentum": ("momentum_buffer",),
+        "adam": _MOMENTS,
+        "adam-amsgrad": (*_MOMENTS, "max_exp_avg_sq"),
+        "adamw": _MOMENTS,
+        "adamw-amsgrad": (*_MOMENTS, "max_exp_avg_sq"),
+    }
 )
 
 

@@ -13,6 +13,7 @@ import pickle
 import random
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import placewright
 from placewright.analysis.outcome import limit_words
 from placewright.execution.pytorch import profile as profiling
 from placewright.execution.pytorch.accumulation import found_gradients
+from placewright.execution.pytorch.program import make_program
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
@@ -678,3 +680,25 @@ def test_a_gradient_that_comes_to_lie_where_forward_reads_is_refused() -> None:
         own.layers[0].bias.grad = own.box["offset"][:1]
         with pytest.raises(InputError, match="share memory, and the step writes to one of them"):
             step(x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(torch.optim.SGD, lr=0.1),
+        partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        torch.optim.Adam,
+        partial(torch.optim.Adam, amsgrad=True),
+        partial(torch.optim.AdamW, amsgrad=True),
+    ],
+)
+def test_a_plan_counts_all_that_an_optimizer_keeps(make: Callable[..., torch.optim.Optimizer]) -> None:
+    # What momentum and amsgrad add comes into being in the first step, after the limit was asked for.
+    model, x = torch.nn.Linear(8, 4), torch.ones(2, 8)
+    optimizer = make(model.parameters())
+    graph = make_program(model, (x,), {}, training=True, optimizer=optimizer).graph
+    model(x).sum().backward()
+    optimizer.step()
+    kept = [t for state in optimizer.state.values() for key, t in state.items() if key != "step" and t is not None]
+    held = sum(t.held_bytes for t in graph.tensors if t.role == "parameter" and t.alias_of is None)
+    assert held == sum(t.nbytes for t in (*model.parameters(), *kept))

@@ -18,12 +18,15 @@ from torch.optim import optimizer as optimizers
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.support.errors import InputError, shown
 
+#: Settings with which an optimizer keeps one tensor more for each parameter.
+_ADD_STATES = ("momentum", "amsgrad")
 #: Classes of optimizers, by what the cost model calls them.
 _OPTIMIZERS = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
 
 
 def optimizer_kind(optimizer: torch.optim.Optimizer | None) -> str | None:
-    """What the cost model calls an optimizer; None without one. Raises InputError for one that it does not know."""
+    """The name of an optimizer in OPTIMIZER_STATES, by its class and what any of its groups sets; None without one.
+    Raises InputError for one of another class."""
     if optimizer is None:
         return None
     kind = _OPTIMIZERS.get(type(optimizer))
@@ -33,7 +36,8 @@ def optimizer_kind(optimizer: torch.optim.Optimizer | None) -> str | None:
             f"the optimizer {shown(type(optimizer).__name__)} cannot be planned; {known} can, or leave it out and call "
             "its step yourself"
         )
-    return kind
+    added = next((key for key in _ADD_STATES if any(group.get(key) for group in optimizer.param_groups)), None)
+    return kind if added is None else f"{kind}-{added}"
 
 
 def check_hooks_of(optimizer: torch.optim.Optimizer) -> None:

@@ -183,13 +183,15 @@ class _Translation:
         self._overwrite(copy, result, old)
 
     def add_optimizer(self, parameter: Any, gradient: Any, function: str) -> None:
-        """The op that updates one parameter in place from its gradient and the optimizer's state."""
+        """The op that updates one parameter in place from its gradient and the optimizer's state. function: a name of
+        OPTIMIZER_STATES."""
         old = self.tensor_of(parameter)
         label = self.builder.tensors[old].name
         states = [
             self._add_tensor(f"{label}.{state}", parameter.meta["val"].to(torch.float32), role="parameter")
             for state in OPTIMIZER_STATES[function]
         ]
+        function = function.partition("-")[0]
         result = self._add_tensor(f"{function}:{label}:0", parameter.meta["val"])
         op = self._add_op(
             f"{function}:{label}",
