@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from placewright.lab.bench.figure_style import LINE_COLOURS, as_files, headline, style
 from placewright.lab.bench.suite import Suite, read_suite
 from placewright.lab.datasets.problem_set import spread
-from placewright.lab.learning.regal.actions import ActionSpace, op_bytes
-from placewright.lab.learning.regal.features import context_of
+from placewright.lab.learning.regal.actions import ActionSpace
+from placewright.lab.learning.regal.features import context_of, op_bytes
 from placewright.lab.learning.regal.forward import logits_of
 from placewright.lab.learning.regal.policy import RegalPolicy, choose
 from placewright.methods.policy_file import find_policy

@@ -50,7 +50,7 @@ from placewright.problem.objective import ControlMode
 from placewright.support.files import make_folder, write_atomically
 
 HERE = Path(__file__).parent
-OUT = HERE.parent / "src" / "placewright" / "learning" / "rule" / "found"
+OUT = HERE.parent / "src" / "placewright" / "lab" / "learning" / "rule" / "found"
 TRAINING_SEED, MAX_OPS = 1, 1500
 Part = Literal["both", "placement", "scheduling"]
 #: More zeros than anything else: a rule is short.

@@ -12,12 +12,9 @@ from scipy import stats
 from placewright.lab.learning.regal.actions import (
     ActionSpace,
     beta_parameters,
-    fixed_op_of,
-    heaviest_op,
-    longest_op,
-    op_bytes,
     uniform_proposal,
 )
+from placewright.lab.learning.regal.features import fixed_op_of, heaviest_op, longest_op, op_bytes
 from placewright.lab.learning.regal.policy import expected_levels, sample
 from placewright.machine import Link
 from placewright.support.errors import InputError

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.decoder import DecoderName
 from placewright.lab.learning.regal.configuration import Network
-from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS, Context, context_after, search_for_features
+from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS, context_after, search_for_features
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import RulePolicy, shipped_rule
 from placewright.lab.learning.shipped import shipped_policy
@@ -62,39 +62,31 @@ class Regal:
             )
         policy = self.policy_for(problem)
         policy.check(problem)
-        decoder = policy.configuration.decoder
-        search = search_for_features(problem, run.seed, decoder)
+        own = policy.configuration
+        search = search_for_features(problem, run.seed, own.decoder)
         features = run.part(evaluations=FEATURE_EVALUATIONS)
         reason = drive(features, search, self.name, first_batch=run.threads)
+        best, settings = _decoded(problem, search.best_keys(), own.decoder), {"policy": policy.title}
         if reason != "evaluations":
-            solution = _decoded(problem, search.best_keys(), decoder)
-            settings = {"policy": policy.title}
-            return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
-        context = context_after(problem, search, decoder, with_affinities=policy.configuration.with_affinities)
-        first = _decoded(problem, context.keys, decoder)
-        guided = replace(self.search, name=self.name, decoder=decoder)
-        found = guided.solve(
+            return run.result(problem, self.name, best, stopped_because=reason, configuration=settings)
+        context = context_after(problem, search, own.decoder, with_affinities=own.with_affinities)
+        found = replace(self.search, name=self.name, decoder=own.decoder).solve(
             problem,
             run.part(
-                guide=policy.guide(problem, context, run.seed),
-                initial_solutions=[first] if policy.configuration.warm_start else (),
+                guide=policy.guide(problem, context, run.seed), initial_solutions=[best] if own.warm_start else ()
             ),
         )
-        best = found.solution if _is_best(problem, found, context) else first
+        reached = (found.metrics.bytes_over_limit, found.metrics.objective_value(problem.objective))
+        if reached <= (context.bytes_over_limit, context.objective):
+            best = found.solution
         result = run.result(
             problem,
             self.name,
             best,
             stopped_because=found.stopped_because,
-            configuration={**found.configuration, "policy": policy.title},
+            configuration={**found.configuration, **settings},
         )
         return replace(result, found_by=f"{self.name}: {policy.title}")
-
-
-def _is_best(problem: Problem, found: Result, context: Context) -> bool:
-    """Whether the search for features found nothing better."""
-    reached = (found.metrics.bytes_over_limit, found.metrics.objective_value(problem.objective))
-    return reached <= (context.bytes_over_limit, context.objective)
 
 
 def _decoded(problem: Problem, keys: NDArray[np.uint32], decoder: DecoderName) -> Solution:

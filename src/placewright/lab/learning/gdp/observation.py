@@ -18,7 +18,7 @@ from placewright.lab.learning.placers.features import (
     UnitFeatures,
     unit_features,
 )
-from placewright.lab.learning.regal.actions import fixed_op_of
+from placewright.lab.learning.regal.features import fixed_op_of
 from placewright.problem import Problem
 
 if TYPE_CHECKING:

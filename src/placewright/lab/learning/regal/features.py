@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import placewright._core as _core
-from placewright.decoder import DecoderName
-from placewright.lab.learning.regal.actions import fixed_op_of, op_bytes, uniform_proposal
+from placewright.decoder import WITH_AFFINITIES, DecoderName
+from placewright.lab.learning.regal.actions import uniform_proposal
 from placewright.lab.learning.regal.memory_affinity import memory_affinities, num_memory_affinities
 from placewright.lab.learning.regal.smoothed_affinity import num_smoothed_affinities, smoothed_affinities
 from placewright.lab.peers.brkga import Brkga
@@ -115,6 +115,47 @@ def guided_search(
     """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread. seeds: keys of its
     first individuals; the others are drawn."""
     return Brkga(decoder=decoder).guided_by(proposal).start(problem, seed, proposal, seeds)
+
+
+def fixed_op_of(problem: Problem, decoder: DecoderName = "paper") -> int | None:
+    """The op that may stand on the first device without loss, as A.2 fixes it: the longest, or the one with most memory
+    where that is the objective. None where devices differ, so that the first is not as good as any, and where the
+    decoder chooses devices itself."""
+    if decoder not in WITH_AFFINITIES:
+        return None
+    machine = problem.machine
+    _, allowed = problem.groups
+    free = bool((allowed == allowed[0]).all()) and int(allowed[0]).bit_count() == machine.num_devices
+    links = {link for source, row in enumerate(machine.links) for to, link in enumerate(row) if source != to}
+    equal_times = bool((problem.time_ns == problem.time_ns[:, :1]).all())
+    if not (free and equal_times and len(links) <= 1 and len(set(problem.memory_limits_bytes)) == 1):
+        return None
+    return heaviest_op(problem) if problem.objective == "peak-memory" else longest_op(problem)
+
+
+def longest_op(problem: Problem) -> int:
+    """The scheduled op that takes longest, on the first device."""
+    return int(np.argmax(problem.time_ns[problem.lowered.graph_op, 0]))
+
+
+def heaviest_op(problem: Problem) -> int:
+    """The scheduled op whose inputs, outputs and workspace are largest together."""
+    return int(np.argmax(op_bytes(problem).sum(axis=1)))
+
+
+def op_bytes(problem: Problem) -> NDArray[np.int64]:
+    """Bytes of inputs, parameters among them, of outputs and of workspace: int64 [num scheduled ops, 3]."""
+    lowered = problem.lowered
+    num_ops = len(lowered.graph_op)
+    total = np.zeros((num_ops, 3), np.int64)
+    for column, op, size in (
+        (0, lowered.reader, lowered.transfer_bytes[lowered.inputs]),
+        (0, lowered.resident_reader, lowered.resident_bytes[lowered.residents]),
+        (1, lowered.producer, lowered.transfer_bytes),
+    ):
+        np.add.at(total[:, column], op, size)
+    total[:, 2] = lowered.workspace_bytes
+    return total
 
 
 def _memory_features(problem: Problem) -> NDArray[np.float64]:

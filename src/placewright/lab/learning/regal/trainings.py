@@ -112,18 +112,27 @@ class RegalTraining(TrainingConfiguration):
 
 
 def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
+    """Of searches' plans where the policy has affinities, else by rewards."""
+    training = _by_rewards(policy, is_zoo)
+    return _imitating(replace(training, policy=policy)) if policy.with_affinities else training
+
+
+def _by_rewards(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
     """The network and rewards of the paper, with states centred over the graph, four samples of each graph that are
     compared with one another and a learning rate ten times as high, which a thirtieth of the steps suffices for
     (docs/lab/policies.md). Real networks are sized for two cores: the largest are left out, and copies come again,
     since what is made of each is kept."""
-    if not policy.with_affinities:
-        policy = replace(policy, normalisation="graph")
     training = RegalTraining(
-        policy=policy, steps=3000, samples=4, learning_rate=1e-3, last_learning_rate=0.0, validation_interval=250
+        policy=replace(policy, normalisation="graph"),
+        steps=3000,
+        samples=4,
+        learning_rate=1e-3,
+        last_learning_rate=0.0,
+        validation_interval=250,
     )
-    if is_zoo:
-        training = replace(training, augmentations=3, max_ops=600, reference_seeds=1, validation_graphs=40)
-    return _imitating(training) if policy.with_affinities else training
+    return (
+        replace(training, augmentations=3, max_ops=600, reference_seeds=1, validation_graphs=40) if is_zoo else training
+    )
 
 
 def _imitating(training: RegalTraining) -> RegalTraining:
@@ -171,9 +180,23 @@ TRAININGS: dict[str, RegalTraining] = {
     },
     **{f"{name}-200-ops": replace(_OURS[name], max_ops=200) for name in ("runtime-zoo", "peak-memory-zoo")},
     # By rewards, with the features that rules see.
+    **{
+        f"{name}-rewards": _by_rewards(CONFIGURATIONS[name], is_zoo=True)
+        for name in ("runtime-zoo-affinity", "peak-memory-zoo-affinity")
+    },
     "runtime-synthetic-affinity-signal": replace(
-        _OURS["runtime-synthetic"],
-        policy=replace(_OURS["runtime-synthetic"].policy, with_affinities=True),
+        _by_rewards(replace(CONFIGURATIONS["runtime-synthetic"], with_affinities=True), is_zoo=False), control="signal"
+    ),
+    # The same, after steps that imitate the rule.
+    "runtime-synthetic-rule-signal": replace(
+        _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo=False),
         control="signal",
+        imitation_steps=500,
+        expert_rule="rule-runtime-synthetic-signal",
+    ),
+    "runtime-zoo-rule": replace(
+        _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo=True),
+        imitation_steps=500,
+        expert_rule="rule-runtime-zoo",
     ),
 }
