@@ -143,6 +143,12 @@ def test_states_of_optimizers_are_counted_exactly(optimizer: Any, shape: tuple[i
     assert sum(state.size_bytes for state in states_of(optimizer, parameter)) == size
 
 
+@pytest.mark.parametrize(("optimizer", "size"), [("sgd-momentum", 2 * 64), ("adam", 4 * 64), ("adam8bit", 8 * 64)])
+def test_states_have_the_dtype_of_the_parameter_but_for_those_of_8_bit_adam(optimizer: Any, size: int) -> None:
+    parameter = Tensor(name="w", size_bytes=128, shape=(64,), dtype="bfloat16", role="parameter")
+    assert sum(state.size_bytes for state in states_of(optimizer, parameter)) == size
+
+
 class Mixed(torch.nn.Module):  # type: ignore[name-defined]
     """A product, then what GPUs compute in float32 under autocast and CPUs do not."""
 

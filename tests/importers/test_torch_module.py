@@ -122,13 +122,19 @@ def test_each_parameter_is_updated_in_place_after_everything_that_reads_it(step:
     assert count(step, "optimizer") == 4
 
 
-def test_adam_keeps_two_float32_states_per_parameter_whatever_its_dtype() -> None:
-    model = nn.Linear(8, 4, dtype=torch.bfloat16)
-    graph = from_torch(model, (torch.zeros(2, 8, dtype=torch.bfloat16),), training=True)
-    assert tensor_named(graph, "weight").size_bytes == 8 * 4 * 2
-    assert tensor_named(graph, "weight.exp_avg").size_bytes == 8 * 4 * 4
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_adam_keeps_two_states_of_the_dtype_of_each_parameter(dtype: Any) -> None:
+    model = nn.Linear(8, 4, dtype=dtype)
+    inputs = torch.zeros(2, 8, dtype=dtype)
+    graph = from_torch(model, (inputs,), training=True)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(inputs).sum().backward()
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        for state in ("exp_avg", "exp_avg_sq"):
+            assert tensor_named(graph, f"{name}.{state}").size_bytes == optimizer.state[parameter][state].nbytes
     states = [t for t in graph.tensors if "exp_avg" in t.name]
-    assert [(t.role, t.dtype) for t in states] == [("parameter", "float32")] * 4
+    assert [(t.role, f"torch.{t.dtype}") for t in states] == [("parameter", str(dtype))] * 4
 
 
 def test_sgd_keeps_no_state() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from placewright.graph import Graph, Op, Tensor
+from placewright.importers.builder import tensor_bytes
 
 #: Of what keeps a state, and how much: what `states_of` knows.
 StepOptimizer = Literal["adam", "adam8bit", "sgd", "sgd-momentum"]
@@ -29,9 +31,8 @@ class ForwardBackward:
 
 def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
     """The tensors that an optimizer keeps beside a parameter."""
-    count = 1
-    for extent in parameter.shape or ():
-        count *= extent
+    shape, own = parameter.shape or (), parameter.dtype or "float32"
+    count = math.prod(shape)
 
     def state(name: str, shape: tuple[int, ...] | None, dtype: str, size: int) -> Tensor:
         label = f"{parameter.name}.{name}"
@@ -40,9 +41,10 @@ def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
     if optimizer == "sgd":
         return []
     if optimizer == "sgd-momentum":
-        return [state("momentum_buffer", parameter.shape, "float32", 4 * count)]
+        return [state("momentum_buffer", parameter.shape, own, tensor_bytes(shape, own))]
     if optimizer == "adam" or count < _LEAST_8BIT:
-        return [state(name, parameter.shape, "float32", 4 * count) for name in ("exp_avg", "exp_avg_sq")]
+        dtype = own if optimizer == "adam" else "float32"
+        return [state(name, parameter.shape, dtype, tensor_bytes(shape, dtype)) for name in ("exp_avg", "exp_avg_sq")]
     blocks = -(-count // _BLOCK)
     codes = [state(name, parameter.shape, "uint8", count) for name in ("state1", "state2")]
     return [*codes, *(state(name, (blocks,), "float32", 4 * blocks) for name in ("absmax1", "absmax2"))]

@@ -10,8 +10,8 @@ from placewright.support.errors import InputError, shown
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-#: The tensors an optimizer keeps for each parameter, float32 and of the parameter's shape. What its settings add to a
-#: name stands behind "-".
+#: The tensors an optimizer keeps for each parameter, of its shape and dtype, as PyTorch's and Optax's do. What its
+#: settings add to a name stands behind "-".
 OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "sgd": (),

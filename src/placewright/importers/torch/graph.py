@@ -188,7 +188,7 @@ class _Translation:
         old = self.tensor_of(parameter)
         label = self.builder.tensors[old].name
         states = [
-            self._add_tensor(f"{label}.{state}", parameter.meta["val"].to(torch.float32), role="parameter")
+            self._add_tensor(f"{label}.{state}", parameter.meta["val"], role="parameter")
             for state in OPTIMIZER_STATES[function]
         ]
         function = function.partition("-")[0]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from placewright.graph import Graph
-from placewright.importers.builder import GraphBuilder, tensor_bytes
+from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import OPTIMIZER_STATES, Optimizer
 from placewright.importers.xla.control import rule_of
-from placewright.importers.xla.program import Array, Program, leaves
+from placewright.importers.xla.program import Program, leaves
 from placewright.importers.xla.scopes import phases
 from placewright.importers.xla.shards import hold_parts
 from placewright.importers.xla.translation import Shared, Translation
@@ -175,9 +175,8 @@ def add_update(translation: Translation, new: int, old: int) -> int:
 def add_optimizer(translation: Translation, parameter: int, gradient: int, function: str) -> None:
     """The op that updates a parameter in place from its gradient and the optimizer's state."""
     label, array = translation.builder.tensors[parameter].name, translation.arrays[parameter]
-    state_array = Array(array.shape, "float32", tensor_bytes(array.shape, "float32"))
     states = [
-        translation.add_tensor(translation.unique(f"{label}.{state}"), state_array, role="parameter")
+        translation.add_tensor(translation.unique(f"{label}.{state}"), array, role="parameter")
         for state in OPTIMIZER_STATES[function]
     ]
     name = f"{function}:{label}"
