@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placewright.lab.datasets.problem_set import DEFAULT_CONTROL
 from placewright.lab.learning.environments.guided_search import GuidedSearch, uniform_objective
 from placewright.lab.learning.protocols import Demonstration
 from placewright.lab.learning.regal.configuration import CONFIGURATIONS, IN_THE_PAPER, PolicyConfiguration
@@ -187,16 +188,18 @@ TRAININGS: dict[str, RegalTraining] = {
     "runtime-synthetic-affinity-signal": replace(
         _by_rewards(replace(CONFIGURATIONS["runtime-synthetic"], with_affinities=True), is_zoo=False), control="signal"
     ),
-    # The same, after steps that imitate the rule.
-    "runtime-synthetic-rule-signal": replace(
-        _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo=False),
-        control="signal",
-        imitation_steps=500,
-        expert_rule="rule-runtime-synthetic-signal",
-    ),
-    "runtime-zoo-rule": replace(
-        _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo=True),
-        imitation_steps=500,
-        expert_rule="rule-runtime-zoo",
-    ),
+    # The same from the rule on, which is imitated first, at the paper's learning rate.
+    **{
+        name: replace(
+            _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo="zoo" in name),
+            control="signal" if "signal" in name else DEFAULT_CONTROL,
+            imitation_steps=500,
+            expert_rule=rule,
+            learning_rate=1e-4,
+        )
+        for name, rule in (
+            ("runtime-synthetic-rule-signal", "rule-runtime-synthetic-signal"),
+            ("runtime-zoo-rule", "rule-runtime-zoo"),
+        )
+    },
 }
