@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -28,6 +28,7 @@ from placewright.bounds.step_time import (
     total_work,
 )
 from placewright.problem import Problem
+from placewright.problem.objective import Objective
 
 __all__ = [
     "Bound",
@@ -54,18 +55,12 @@ __all__ = [
 ]
 
 #: The simplest first: of equal bounds it is the one that is named.
-_STEP_TIME: tuple[Callable[[Problem], Bound], ...] = (
-    critical_path,
-    total_work,
-    shared_device,
-    launches,
-    launches_and_work,
-    delayed_path,
-    fullest_window,
-)
-_PEAK_MEMORY: tuple[Callable[[Problem], Bound], ...] = (largest_op, spread_residents, live_tensors)
+_BOUNDS: Mapping[Objective, tuple[Callable[[Problem], Bound], ...]] = {
+    "step-time": (critical_path, total_work, shared_device, launches, launches_and_work, delayed_path, fullest_window),
+    "peak-memory": (largest_op, spread_residents, live_tensors),
+}
 #: Those that hold when ops may run again, too: what is alive together can be dropped then.
-_PEAK_MEMORY_WITH_RERUNS = (largest_op, spread_residents)
+_BOUNDS_WITH_RERUNS = {**_BOUNDS, "peak-memory": (largest_op, spread_residents)}
 
 #: Problems are immutable, and their methods, plans and checks ask again and again.
 _BEST: WeakKeyDictionary[Problem, Bound] = WeakKeyDictionary()
@@ -76,8 +71,7 @@ def lower_bound(problem: Problem) -> Bound:
     times."""
     known = _BEST.get(problem)
     if known is None:
-        bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY
-        known = max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+        known = max((bound(problem) for bound in _BOUNDS[problem.objective]), key=lambda bound: bound.value)
         if problem.objective == "step-time":
             divisor = common_divisor_ns(problem)
             known = replace(known, value=-(-known.value // divisor) * divisor)
@@ -87,5 +81,4 @@ def lower_bound(problem: Problem) -> Bound:
 
 def bound_with_reruns(problem: Problem) -> Bound:
     """The best of the bounds that hold when ops may run again."""
-    bounds = _STEP_TIME if problem.objective == "step-time" else _PEAK_MEMORY_WITH_RERUNS
-    return max((bound(problem) for bound in bounds), key=lambda bound: bound.value)
+    return max((bound(problem) for bound in _BOUNDS_WITH_RERUNS[problem.objective]), key=lambda bound: bound.value)
