@@ -55,6 +55,7 @@ RayAddress = Annotated[
 Evaluations = Annotated[
     int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
 ]
+Goal = Annotated[str, typer.Option("--objective", metavar="GOAL", help=f"{' or '.join(get_args(Objective))}.")]
 TimeLimit = Annotated[str | None, typer.Option(metavar="TIME", help="Budget in time, like 1s; not reproducible.")]
 Report = Annotated[Path | None, typer.Option(metavar="HTML", help="Write a report to open in a browser.")]
 Quiet = Annotated[

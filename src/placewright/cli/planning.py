@@ -13,6 +13,7 @@ from placewright.cli.exit_codes import INTERRUPTED, NOTHING_FEASIBLE, complain
 from placewright.cli.options import (
     Dims,
     Evaluations,
+    Goal,
     Json,
     Keep,
     Measured,
@@ -51,7 +52,7 @@ def plan(
         ),
     ],
     training: Training = False,
-    objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
+    objective: Goal = "step-time",
     memory_limit: Annotated[
         str | None,
         typer.Option(metavar="SIZES", help="10GiB for every device but CPUs, or gpu0=30GiB,cpu=64GiB."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placewright.cli.options import Dims, Json, Keep, Quiet, parse_dims, parse_objective
+from placewright.cli.options import Dims, Goal, Json, Keep, Quiet, parse_dims, parse_objective
 from placewright.cli.printing import print_found
 from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
@@ -82,7 +82,7 @@ def run(
     ] = None,
     devices: LocalDevices = "cpu:0,cpu:1",
     training: Passes = False,
-    objective: Annotated[str, typer.Option(metavar="GOAL", help="step-time or peak-memory.")] = "step-time",
+    objective: Goal = "step-time",
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZES", help="As of `plan`: ops may run again to keep it.")
     ] = None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,11 @@ class Problem:
             raise InputError(f"graph '{self.graph.name}' has nothing to schedule: all its ops are views")
         if self.time_ns.shape != (len(self.graph.ops), self.machine.num_devices):
             raise InputError(f"op times have shape {self.time_ns.shape}, not one row per op and one column per device")
-        if self.objective not in ("step-time", "peak-memory"):
-            known = did_you_mean(str(self.objective), ("step-time", "peak-memory"))
+        if self.objective not in get_args(Objective):
+            known = did_you_mean(str(self.objective), get_args(Objective))
             raise InputError(f"unknown objective '{self.objective}'{known}")
-        if self.control not in ("order", "transfer", "signal"):
-            known = did_you_mean(str(self.control), ("order", "transfer", "signal"))
+        if self.control not in get_args(ControlMode):
+            known = did_you_mean(str(self.control), get_args(ControlMode))
             raise InputError(f"unknown control mode '{self.control}'{known}")
         _check_sums(self)
 

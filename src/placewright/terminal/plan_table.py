@@ -28,7 +28,7 @@ from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, Plan
 from placewright.problem.objective import OBJECTIVE_NAMES, Metrics, format_objective
 from placewright.support.errors import printable
-from placewright.support.quantities import change, counted, format_bytes, format_time_ns, share, shortened
+from placewright.support.quantities import change, counted, format_bytes, share, shortened
 from placewright.terminal.tables import Cell, heading, line, table, width
 
 #: More devices than this are summed up by their extremes.
@@ -96,15 +96,15 @@ def _outcomes(plan: Plan) -> Table:
     own = [*_outcome_cells(f"plan, found by {found_by_words(plan)}", plan.metrics), over]
     rows.append([Text(cell, "bold") for cell in own])
     bound = format_objective(plan.objective, plan.lower_bound)
-    values = [bound, ""] if plan.objective == "step-time" else ["", bound]
+    values = [bound if objective == plan.objective else "" for objective in OBJECTIVE_NAMES]
     rows.append([f"lower bound: {_BOUND_NAMES.get(plan.bound_reason, plan.bound_reason)}", *values, "", _gap(plan)])
     last = "over the limits" if plan.status == "infeasible" else "above plan"
-    return table(["<", "step time", "peak memory", "fits", last], rows)
+    return table(["<", *OBJECTIVE_NAMES.values(), "fits", last], rows)
 
 
 def _outcome_cells(label: str, metrics: Metrics) -> list[str]:
     fits = "no" if metrics.bytes_over_limit else "yes"
-    return [label, format_time_ns(metrics.step_time_ns), format_bytes(metrics.peak_memory_bytes), fits]
+    return [label, *(format_objective(each, metrics.objective_value(each)) for each in OBJECTIVE_NAMES), fits]
 
 
 def _gap(plan: Plan) -> str:

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from placewright.importers.graph_set import GraphSet, joined
 from placewright.importers.sources import load_graphs
@@ -134,8 +134,8 @@ def _suite(fields: Fields, path: Path) -> Suite:
         name=path.stem,
         graphs=suite_graphs(fields, path.parent),
         machine=load_machine(fields.text("devices") or PAPER_MACHINE),
-        objective=cast(Objective, fields.choice("objective", ("step-time", "peak-memory")) or "step-time"),
-        control=cast(ControlMode, fields.choice("control", ("order", "transfer", "signal")) or DEFAULT_CONTROL),
+        objective=cast(Objective, fields.choice("objective", get_args(Objective)) or "step-time"),
+        control=cast(ControlMode, fields.choice("control", get_args(ControlMode)) or DEFAULT_CONTROL),
         memory_limit_bytes=fields.size_bytes("memory_limit"),
         memory_share=fields.number("memory_share"),
         optima={} if optima is None else _read_optima(path.parent / optima),
