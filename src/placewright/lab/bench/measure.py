@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import get_args
 
 from placewright.lab.bench.solver_setting import SolverSetting
 from placewright.memory_levels.compilers import BASELINE
 from placewright.memory_levels.solvers.exact import TOLERANCE
 from placewright.memory_levels.words import format_ps
+from placewright.problem.objective import Objective, format_objective
 from placewright.support.errors import InputError, shown
-from placewright.support.quantities import format_bytes, format_time_ns
 
 #: The objective of maps, in ps; those of placements are named as in a problem.
 LATENCY = "latency"
@@ -32,14 +34,12 @@ class Measure:
         return value <= bound * (1 + self.tolerance)
 
 
-#: As REGAL 5.3 has it.
 _BRKGA_5K = SolverSetting("brkga", 5000)
-#: By objective, as headers of results name it.
+#: By objective, as headers of results name it; those of placements as REGAL 5.3 has it.
 MEASURES: Mapping[str, Measure] = {
-    "step-time": Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=format_time_ns),
-    "peak-memory": Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=format_bytes),
-    LATENCY: Measure(reference=SolverSetting(BASELINE), reference_name=BASELINE, write=format_ps, tolerance=TOLERANCE),
-}
+    name: Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=partial(format_objective, name))
+    for name in get_args(Objective)
+} | {LATENCY: Measure(reference=SolverSetting(BASELINE), reference_name=BASELINE, write=format_ps, tolerance=TOLERANCE)}
 
 
 def measure_of(objective: str) -> Measure:
