@@ -144,13 +144,14 @@ def test_labels_cover_neither_each_other_nor_points() -> None:
     from placewright.lab.bench.figure_style import style
 
     with style():
-        axes = Figure(figsize=(6, 4)).subplots()
+        figure = Figure(figsize=(6, 4))
+        axes = figure.subplots()
         points = [
             (x + 0.03 * (index % 3), y) for index, (x, y) in enumerate(zip(range(12), [1, 1, 2] * 4, strict=True))
         ]
         axes.plot(*zip(*points, strict=True), "o")
         place_labels(axes, [Label(x, y, f"solver {x:.2f}", "#000000") for x, y in points], [points])
-        axes.figure.canvas.draw()
+        figure.draw_without_rendering()
         boxes = [box.get_window_extent() for text in axes.texts if (box := text.get_bbox_patch())]
         assert len(boxes) == 12
         for one, other in combinations(boxes, 2):
@@ -174,14 +175,15 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path: Path, capl
     ]
 
 
-def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("package", ["matplotlib", "textalloc"])
+def test_without_what_draws_the_tables_are_there_and_the_extra_is_named(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", plausible_rows(2))
     present = builtins.__import__
 
     def without(name: str, *rest: object) -> object:
-        if name.split(".")[0] == "matplotlib":
+        if name.split(".")[0] == package:
             raise ImportError(name)
         return present(name, *rest)  # type: ignore[arg-type]
 
