@@ -127,6 +127,18 @@ def test_a_file_of_the_core_includes_only_from_its_room_and_those_before_it(path
 SCRIPTS = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples").glob("*.py")]
 
 
+def test_what_the_core_names_of_the_package_exists() -> None:
+    named = {
+        name
+        for path in (ROOT / "cpp").rglob("*.?pp")
+        for name in re.findall(r"\bplacewright((?:\.[a-z]\w*)+)", path.read_text())
+    }
+    assert named
+    for name in named:
+        path = SOURCE.joinpath(*name[1:].split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), f"placewright{name}"
+
+
 @pytest.mark.parametrize("path", sorted(SCRIPTS), ids=lambda path: path.name)
 def test_what_a_script_imports_of_the_package_exists(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):

@@ -17,7 +17,7 @@ void bind_exact_order(nb::module_& m) {
         new (self) ExactOrder(std::move(problem), std::move(ops), least_bytes);
     };
     bind_search<ExactOrder>(m, "ExactOrder",
-                            "The order of least peak on one device; see placewright.search.exact.exact_order.")
+                            "The order of least peak on one device; see placewright.search.metaheuristics.peak_search.")
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("start"), arg("least_bytes"))
         .def_prop_ro("is_exhausted", &ExactOrder::is_exhausted)
         .def_prop_ro("bound_bytes", &ExactOrder::bound_bytes);

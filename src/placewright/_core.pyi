@@ -345,7 +345,7 @@ class PeakSearch:
 
 class ExactOrder:
     """
-    The order of least peak on one device; see placewright.search.exact.exact_order.
+    The order of least peak on one device; see placewright.search.metaheuristics.peak_search.
     """
 
     def __init__(self, *, problem: Problem, start: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], least_bytes: int) -> None: ...

@@ -54,7 +54,7 @@ struct Fitness {
 };
 
 // Tensors are numbered by producer: op i owns tensors [output_begin[i], output_begin[i + 1]).
-// Field meanings are those of placewright.lowering.Lowered; times are ns, sizes bytes.
+// Field meanings are those of placewright.problem.lowering.Lowered; times are ns, sizes bytes.
 struct Problem {
     int32_t num_ops = 0;
     int32_t num_tensors = 0;
