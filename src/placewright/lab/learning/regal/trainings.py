@@ -155,6 +155,7 @@ def _imitating(training: RegalTraining) -> RegalTraining:
     )
 
 
+_AFFINITY = CONFIGURATIONS["runtime-zoo-affinity"]
 _OTHERS: tuple[ControlMode, ...] = ("signal", "transfer")
 _OURS = {name: _ours(policy, "zoo" in name) for name, policy in CONFIGURATIONS.items()}
 _THE_PAPERS = {
@@ -191,15 +192,21 @@ TRAININGS: dict[str, RegalTraining] = {
     # The same from the rule on, which is imitated first, at the paper's learning rate.
     **{
         name: replace(
-            _by_rewards(CONFIGURATIONS["runtime-zoo-affinity"], is_zoo="zoo" in name),
+            _by_rewards(policy, is_zoo="zoo" in name),
             control="signal" if "signal" in name else DEFAULT_CONTROL,
             imitation_steps=500,
             expert_rule=rule,
             learning_rate=1e-4,
         )
-        for name, rule in (
-            ("runtime-synthetic-rule-signal", "rule-runtime-synthetic-signal"),
-            ("runtime-zoo-rule", "rule-runtime-zoo"),
+        for name, policy, rule in (
+            ("runtime-synthetic-rule-signal", _AFFINITY, "rule-runtime-synthetic-signal"),
+            ("runtime-zoo-rule", _AFFINITY, "rule-runtime-zoo"),
+            # That rule leaves priorities uniform.
+            (
+                "peak-memory-zoo-rule",
+                replace(_AFFINITY, objective="peak-memory", scheduling_levels=0),
+                "rule-peak-memory-zoo",
+            ),
         )
     },
 }
