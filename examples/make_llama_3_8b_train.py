@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from saving import save_example, without_memory
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
@@ -38,7 +40,21 @@ def build() -> Graph:
         model = LlamaForCausalLM(CONFIGURATION)
         inputs = {name: torch.zeros(BATCH, TOKENS, dtype=torch.int64) for name in ("input_ids", "labels")}
     torch.set_default_dtype(torch.float32)
-    return from_torch(model, kwargs=inputs, training=True, optimizer="adam", name="llama-3-8b-train")
+    return in_float32(from_torch(model, kwargs=inputs, training=True, optimizer="adam", name="llama-3-8b-train"))
+
+
+def in_float32(graph: Graph) -> Graph:
+    """The graph with Adam's states in float32, as training in mixed precision keeps them; those of torch.optim have the
+    dtype of the parameter."""
+    return replace(
+        graph,
+        tensors=tuple(
+            replace(tensor, dtype="float32", size_bytes=2 * tensor.size_bytes)
+            if tensor.name.endswith((".exp_avg", ".exp_avg_sq"))
+            else tensor
+            for tensor in graph.tensors
+        ),
+    )
 
 
 if __name__ == "__main__":

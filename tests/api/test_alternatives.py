@@ -174,6 +174,12 @@ def test_a_module_of_another_dtype_is_taken_as_it_is() -> None:
     assert {each.parameter_bytes for each in facts.setups} == {8 * (256 * 256 + 256) * 2}
 
 
+def test_8_bit_adam_is_tried_for_the_dtypes_it_has() -> None:
+    args = tuple(each.double() for each in batch(64))
+    facts = found("64MiB", model=Loss().double(), args=args)
+    assert {each.optimizer for each in facts.setups} == {"Adam", "SGD"}
+
+
 def test_devices_are_looked_at_one_by_one_and_equal_ones_once() -> None:
     facts = found("64MiB", devices="cpu+2xh100", optimizers=["adam", "adam8bit"], args=batch(64))
     sorts = {each.device for each in facts.setups}

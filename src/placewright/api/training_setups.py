@@ -64,6 +64,8 @@ _OPTIMIZERS: Mapping[StepOptimizer, tuple[str, str]] = {
     "sgd-momentum": ("SGD with momentum", "torch.optim.SGD(model.parameters(), momentum=0.9)"),
 }
 _GPUS_ONLY = "adam8bit"
+#: Dtypes of parameters that bitsandbytes has kernels for.
+_8_BIT_OF = ("float32", "float16", "bfloat16")
 
 
 def alternatives(
@@ -102,8 +104,8 @@ def alternatives(
     memory_limit
         As `plan` takes it; by default what the devices have.
     optimizers
-        Which are tried, first the one that you have: "adam", "adam8bit" (of bitsandbytes, on GPUs), "sgd",
-        "sgd-momentum".
+        Which are tried, first the one that you have: "adam", "adam8bit" (of bitsandbytes, on GPUs, for
+        parameters of at most 32 bits), "sgd", "sgd-momentum".
     keep
         Globs over names of ops or modules: these run once.
     evaluations
@@ -333,7 +335,7 @@ class _Search:
                 autocast=autocast,
             )
             for optimizer in self.optimizers:
-                if optimizer != _GPUS_ONLY or not place.machine.devices[0].is_cpu:
+                if optimizer != _GPUS_ONLY or (captures.dtype in _8_BIT_OF and not place.machine.devices[0].is_cpu):
                     self._try_optimizer(way, optimizer)
 
     def _try_optimizer(self, way: _Way, optimizer: StepOptimizer) -> None:

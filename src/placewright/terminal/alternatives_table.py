@@ -82,7 +82,7 @@ def _notes(found: Alternatives, more_fitting: int, more_others: int) -> Iterator
     if more:
         yield f"{' and '.join(more)}; --json and --report have all"
     if any(setup.autocast for setup in found.setups):
-        yield "* under torch.autocast: parameters, gradients and states stay float32"
+        yield "* under torch.autocast: parameters, gradients and states keep their dtype"
     yield from (f"not tried: {sentence}" for sentence in found.left_out)
 
 

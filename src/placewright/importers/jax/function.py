@@ -42,7 +42,7 @@ def from_jax(
         Whether the function is a loss, of which the gradient for the weights and an optimizer op for each are captured,
         too. A step with its own `jax.grad` needs no more than its arguments.
     optimizer
-        "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per weight.
+        "sgd" keeps no state; "adam" and "adamw" keep two tensors like each weight.
     unroll
         Scans of at most so many steps are taken apart into the ops of each step. A longer scan is one op of kind
         "control_flow" with the work of all steps.

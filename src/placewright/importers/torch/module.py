@@ -40,7 +40,7 @@ def from_torch(
     training
         Whether backward and optimizer are captured, too.
     optimizer
-        "sgd" keeps no state; "adam" and "adamw" keep two float32 tensors per parameter.
+        "sgd" keeps no state; "adam" and "adamw" keep two tensors like each parameter.
     loss
         Makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.

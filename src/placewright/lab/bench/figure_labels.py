@@ -33,7 +33,7 @@ class Label:
 def place_labels(axes: Any, labels: Sequence[Label], lines: Sequence[Polyline] = ()) -> None:
     """Writes the labels, first come first served, each near its point; a thin line leads back from afar.
 
-    Where no place is free, a label may cover points and lines. Raises MissingExtraError.
+    Where no place is free, a label stands at its point, whatever it covers there. Raises MissingExtraError.
     """
     try:
         # adjustText, which is better known, pushes labels apart by forces. Of the 51 labels of the zoo's figure of

@@ -189,7 +189,7 @@ TRAININGS: dict[str, RegalTraining] = {
     "runtime-synthetic-affinity-signal": replace(
         _by_rewards(replace(CONFIGURATIONS["runtime-synthetic"], with_affinities=True), is_zoo=False), control="signal"
     ),
-    # The same from the rule on, which is imitated first, at the paper's learning rate.
+    # By rewards from the rule on, which is imitated first, at the paper's learning rate.
     **{
         name: replace(
             _by_rewards(policy, is_zoo="zoo" in name),
