@@ -72,13 +72,17 @@ def test_nothing_is_computed_however_large_the_arrays_are() -> None:
     assert flops(from_jax(lambda x: x @ x, huge), "dot_general") == 2 * (1 << 60)
 
 
-def test_training_adds_gradients_and_one_optimizer_op_for_each_weight() -> None:
-    graph = from_jax(loss, (WEIGHTS, X), training=True, optimizer="adam")
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 48), ("bfloat16", 24)])
+def test_training_adds_gradients_and_one_optimizer_op_for_each_weight(dtype: str, size: int) -> None:
+    weights, x = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, dtype), (WEIGHTS, X))
+    graph = from_jax(loss, (weights, x), training=True, optimizer="adam")
     updates = [each for each in graph.ops if each.kind == "optimizer"]
     assert [each.name for each in updates] == ["adam:w['a']", "adam:w['b']"]
     assert [graph.tensors[t].name for t in updates[0].inputs][2:] == ["w['a'].exp_avg", "w['a'].exp_avg_sq"]
     assert graph.tensors[updates[0].outputs[0]].alias_of == updates[0].inputs[0]
     assert graph.metadata["mode"] == "training"
+    weight, _, *states = updates[0].inputs
+    assert {(graph.tensors[t].dtype, graph.tensors[t].size_bytes) for t in (weight, *states)} == {(dtype, size)}
     # Forward x @ a and h @ b; backward the gradients of b, of h, and of a.
     assert [each.phase for each in graph.ops if each.kind == "matmul"] == ["forward"] * 2 + ["backward"] * 3
 

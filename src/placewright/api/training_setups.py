@@ -105,7 +105,7 @@ def alternatives(
         As `plan` takes it; by default what the devices have.
     optimizers
         Which are tried, first the one that you have: "adam", "adam8bit" (of bitsandbytes, on GPUs, for
-        parameters of at most 32 bits), "sgd", "sgd-momentum".
+        parameters in float32, float16 or bfloat16), "sgd", "sgd-momentum".
     keep
         Globs over names of ops or modules: these run once.
     evaluations

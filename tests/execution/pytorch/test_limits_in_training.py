@@ -694,9 +694,12 @@ def test_a_gradient_that_comes_to_lie_where_forward_reads_is_refused() -> None:
         partial(torch.optim.AdamW, amsgrad=True),
     ],
 )
-def test_a_plan_counts_all_that_an_optimizer_keeps(make: Callable[..., torch.optim.Optimizer]) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_a_plan_counts_all_that_an_optimizer_keeps(
+    make: Callable[..., torch.optim.Optimizer], dtype: torch.dtype
+) -> None:
     # What momentum and amsgrad add comes into being in the first step, after the limit was asked for.
-    model, x = torch.nn.Linear(8, 4), torch.ones(2, 8)
+    model, x = torch.nn.Linear(8, 4, dtype=dtype), torch.ones(2, 8, dtype=dtype)
     optimizer = make(model.parameters())
     graph = make_program(model, (x,), {}, training=True, optimizer=optimizer).graph
     model(x).sum().backward()
