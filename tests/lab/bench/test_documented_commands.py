@@ -63,6 +63,8 @@ def test_a_target_of_make_that_a_document_names_exists(target: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+#: In place of the policy of a training that a reader makes.
+TRAINED = ("RUN/best.safetensors", "benchmarks/policies/seed-0/best.safetensors")
 RUNS = [
     (name, words) for name, words in commands("placewright bench run benchmarks/suites/") if "SUITE" not in words[3]
 ]
@@ -75,5 +77,6 @@ def test_a_run_of_a_document_makes_its_first_row(
     monkeypatch.chdir(ROOT)
     # Each given again, the last counts: one graph, and just more evaluations than a policy's features take.
     tiny = ["--take", "1", "--evaluations", "401", "--seeds", "1", "--out", str(tmp_path / "rows")]
-    assert cli.run([*words[words.index("placewright") + 1 :], *tiny]) == 0
+    given = [word.replace(*TRAINED) for word in words[words.index("placewright") + 1 :]]
+    assert cli.run([*given, *tiny]) == 0
     assert (tmp_path / "rows" / "rows.jsonl").read_text()
