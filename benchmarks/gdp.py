@@ -43,12 +43,8 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.files import locked_folder, make_folder
 
 NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
-#: What each takes away from the network, or nothing.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "": {},
-    "-no-attention": {"attention": False},
-    "-no-superposition": {"superposition": "off"},
-}
+#: Ends of the names of trainings that leave something out.
+VARIANTS = ("-no-attention", "-no-superposition", "-without-noise")
 PEERS = ("layer-wise", "m-etf", "annealed-placement", "shared-noise-placement", "auto", "post", "hdp")
 Row = dict[str, Any]
 #: Name of the part, network, evaluations, and what makes the method.
@@ -71,18 +67,19 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the rows are made of. training: of the machine, with as many steps as are asked for."""
+    """What the rows are made of. trainings: of the machine, by the end of their names, with as many steps as are asked
+    for."""
 
     out: Path
     problems: dict[str, Problem]
     graphs: dict[str, Graph]
-    training: GdpTraining
+    trainings: dict[str, GdpTraining]
     evaluations: int
     fine_tune: int
-    variants: tuple[str, ...]
 
     def alone(self, variant: str = "") -> Gdp:
-        return Gdp(network=replace(self.training.policy.network, **VARIANTS[variant]))
+        policy = self.trainings[variant].policy
+        return Gdp(network=policy.network, shared_noise=policy.shared_noise)
 
     def pre_trained(self, variant: str = "", without: str = "") -> Gdp:
         return self.alone().with_policy(self._policy(variant, without))
@@ -96,9 +93,7 @@ class Comparison:
         for split in ("train", "valid"):
             if not (path := data / f"{split}{SUFFIX}").exists():
                 write_graph_set(path, kept, {})
-        settings = replace(self.training.policy.network, **VARIANTS[variant])
-        training = replace(self.training, policy=replace(self.training.policy, network=settings))
-        policy = read_policy(train(data, training, self.out / "trainings" / name, name=name))
+        policy = read_policy(train(data, self.trainings[variant], self.out / "trainings" / name, name=name))
         assert isinstance(policy, GdpPolicy)
         return policy
 
@@ -118,18 +113,19 @@ def comparison_of(arguments: argparse.Namespace) -> Comparison:
     names = ["made-0", "made-1"] if quick else list(arguments.networks)
     graphs = {name: made_graph(name) if quick else captured(out / "graphs", name) for name in names}
     machine = load_machine(arguments.machine)
-    training = replace(TRAININGS[arguments.machine], steps=3 if quick else arguments.steps)
+    steps = 3 if quick else arguments.steps
+    variants = ("", *(() if quick else VARIANTS))
+    trainings = {variant: replace(TRAININGS[f"{arguments.machine}{variant}"], steps=steps) for variant in variants}
     if quick:
         network = NetworkSettings(width=8, rounds=1, layers=1, heads=2, segment=32, memory=32)
-        training = replace(training, policy=replace(training.policy, network=network))
+        trainings = {"": replace(trainings[""], policy=replace(trainings[""].policy, network=network))}
     return Comparison(
         out=out,
         problems={name: make_problem(graph, machine) for name, graph in graphs.items()},
         graphs=graphs,
-        training=training,
+        trainings=trainings,
         evaluations=40 if quick else arguments.evaluations,
         fine_tune=40 if quick else arguments.fine_tune,
-        variants=() if quick else ("-no-attention", "-no-superposition"),
     )
 
 
@@ -178,7 +174,7 @@ def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
         make = partial(comparison.pre_trained, without=network)
         yield "held out", network, at_once, make
         yield "held out, fine-tuned", network, comparison.fine_tune, make
-    for variant in comparison.variants:
+    for variant in filter(None, comparison.trainings):
         for network in comparison.graphs:
             yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
             yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)

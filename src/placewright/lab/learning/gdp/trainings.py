@@ -109,18 +109,19 @@ def _training(machine: str) -> GdpTraining:
 
 def _variants(training: GdpTraining) -> dict[str, GdpTraining]:
     """By the end of their names: what is left out, and the paper's size."""
+    policy = training.policy
 
     def with_network(**settings: Any) -> GdpTraining:
-        policy = training.policy
         return replace(training, policy=replace(policy, network=replace(policy.network, **settings)))
 
     return {
         "": training,
         "-no-attention": with_network(attention=False),
         "-no-superposition": with_network(superposition="off"),
+        "-without-noise": replace(training, policy=replace(policy, shared_noise=0.0)),
         "-paper": replace(
             training,
-            policy=replace(training.policy, network=PAPER_NETWORK, colocation=(), shared_noise=0.0),
+            policy=replace(policy, network=PAPER_NETWORK, colocation=(), shared_noise=0.0),
             learning_rate=1e-4,
             last_learning_rate=None,
             steps=10_000,
