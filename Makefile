@@ -30,7 +30,7 @@ test-fast: $(VENV)/dev
 	$(BIN)/python -m pytest -m "not long and not heavy" -n 2
 
 # Fuzzers, a minute for each format; property tests by the hundred and the thousand.
-test-long: $(VENV)/docs $(VENV)/system build/address/built
+test-long: instances $(VENV)/docs $(VENV)/system build/address/built
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m pytest -m "hypothesis and not long" --hypothesis-profile thorough
 

@@ -44,7 +44,7 @@ from placewright.support.files import locked_folder, make_folder
 
 NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
 #: Ends of the names of trainings that leave something out.
-VARIANTS = ("-no-attention", "-no-superposition", "-without-noise")
+VARIANTS = ("-without-noise", "-no-attention", "-no-superposition")
 PEERS = ("layer-wise", "m-etf", "annealed-placement", "shared-noise-placement", "auto", "post", "hdp")
 Row = dict[str, Any]
 #: Name of the part, network, evaluations, and what makes the method.

@@ -6,10 +6,11 @@ import _thread
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from placewright.support.errors import InputError
+from placewright.support.torch_threads import torch_threads
 
 Job = Callable[[], None]
 
@@ -29,7 +30,8 @@ class Workers:
     def _start(self) -> None:
         started: list[_Worker] = []
         try:
-            with _own_number_of_threads() if self._for_torch else nullcontext():
+            # Setting PyTorch's number in one thread sets what new threads start with; the caller's own must stay.
+            with torch_threads() if self._for_torch else nullcontext():
                 for own in self._cores:
                     started.append(_Worker(own, self._for_torch))
                     started[-1].ready.acquire()
@@ -163,18 +165,6 @@ def _taken() -> _thread.LockType:
     lock = _thread.allocate_lock()
     lock.acquire()
     return lock
-
-
-@contextmanager
-def _own_number_of_threads() -> Iterator[None]:
-    """Setting PyTorch's number in one thread sets what new threads start with; the caller's own must stay."""
-    import torch
-
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _prepare_torch(num_threads: int) -> None:

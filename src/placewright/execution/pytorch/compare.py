@@ -28,6 +28,7 @@ from placewright.execution.pytorch.profile import as_passes, unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.graph import Graph
 from placewright.plans.record import Plan
+from placewright.support.torch_threads import torch_threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +176,8 @@ def _peak_on(driver: Driver, places: Sequence[Place], call: Callable[[], Any]) -
 
 
 def _with_threads(count: int, call: Callable[[], Any]) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
+    with torch_threads(count):
         call()
-    finally:
-        torch.set_num_threads(before)
 
 
 def ops_of_run(plan: Plan, graph: Graph, timed: Sequence[Sequence[int]]) -> tuple[OpRun, ...]:

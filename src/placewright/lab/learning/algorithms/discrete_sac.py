@@ -18,7 +18,6 @@ from placewright.lab.learning.egrl.network import (
     PolicyNetwork,
     load,
     neighbours_of,
-    one_thread,
     torch_seed,
     weights_of,
 )
@@ -26,6 +25,7 @@ from placewright.lab.learning.egrl.observation import NUM_FEATURES, Observation
 from placewright.lab.learning.egrl.replay import Replay
 from placewright.lab.learning.egrl.settings import GradientSettings, NetworkSettings
 from placewright.methods.policies import Weights
+from placewright.support.torch_threads import torch_threads
 
 
 class DiscreteSac:
@@ -48,7 +48,7 @@ class DiscreteSac:
         """One gradient step of the critic and one of the actor (algorithm 2, lines 22 to 31)."""
         if len(replay) < self.settings.batch:
             return
-        with one_thread():
+        with torch_threads(1):
             actions, rewards = replay.sample(self.settings.batch, random)
             targets = self.targets(torch.from_numpy(rewards), random)
             noisy = self.noisy(one_hot(torch.from_numpy(actions).long(), self.num_levels).float(), random)
@@ -94,7 +94,7 @@ class DiscreteSac:
 
     def explore(self, random: np.random.Generator) -> NDArray[np.uint8]:
         """Actions to learn from, [ops, 2]: the likeliest after Gaussian noise, or in mode "fixed" drawn."""
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), torch_threads(1):
             probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
             if self.settings.mode == "fixed":
                 return drawn_levels(probabilities, 1, random)[0].numpy().astype(np.uint8)
@@ -102,7 +102,7 @@ class DiscreteSac:
 
     def exploit(self) -> NDArray[np.uint8]:
         """The likeliest actions, [ops, 2]."""
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), torch_threads(1):
             found: NDArray[np.uint8] = self.actor(self.nodes, self.one).argmax(dim=-1).numpy().astype(np.uint8)
         return found
 

@@ -18,6 +18,7 @@ from placewright.lab.learning.egrl.attention import Attention, HalfPooling
 from placewright.lab.learning.egrl.observation import Observation
 from placewright.lab.learning.egrl.settings import NetworkSettings
 from placewright.methods.policies import Weights
+from placewright.support.torch_threads import torch_threads
 
 
 class GraphUNet(nn.Module):
@@ -103,7 +104,7 @@ class NetworkActor:
         self._parameters = dict(network.named_parameters())
 
     def probabilities(self, weights: Weights) -> NDArray[np.float64]:
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), torch_threads(1):
             # As `load`, which takes as long as the network itself.
             for name, parameter in self._parameters.items():
                 parameter.copy_(torch.from_numpy(np.require(weights[name], requirements="W")))
@@ -133,14 +134,3 @@ def torch_seed(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums then do not depend on how many threads PyTorch may use."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -31,6 +31,7 @@ from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.torch_threads import torch_threads
 
 if TYPE_CHECKING:
     import torch
@@ -184,14 +185,8 @@ def torch_on_one_thread(name: str) -> Iterator[None]:
     PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", f"solver '{name}'")
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with torch_threads(1):
         yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def check_sizes(samples: int, hidden: int) -> None:

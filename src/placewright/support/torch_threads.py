@@ -1,0 +1,21 @@
+"""PyTorch's number of threads, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def torch_threads(count: int | None = None) -> Iterator[None]:
+    """An op of the caller's thread has so many meanwhile, where that is given, and afterwards as many as before. With
+    one, sums do not depend on how many cores there are."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
