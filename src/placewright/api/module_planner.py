@@ -45,7 +45,7 @@ from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
 from placewright.support.quantities import format_bytes
-from placewright.verification.reruns import about_reruns
+from placewright.verification.reruns import about_devices, about_reruns
 
 #: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
 #: share of the limit.
@@ -213,7 +213,7 @@ class ModulePlanner:
             require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
             # The fingerprint says that these are the plan's reruns, not that they compute what the graph does.
             found = rewritten(graph, self.given.reruns, self.given.moves, self.given.device_of)
-            for problem in about_reruns(graph, found)[:1]:
+            for problem in (*about_reruns(graph, found), *about_devices(self.given)):
                 raise InputError(f"the plan cannot be run as it is: {problem}")
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)

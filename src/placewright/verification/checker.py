@@ -34,7 +34,7 @@ from placewright.verification.replay import (
     signal_ns,
     step_times,
 )
-from placewright.verification.reruns import about_reruns
+from placewright.verification.reruns import about_devices, about_reruns
 
 Times = Sequence[tuple[int, int]]
 Curve = Sequence[tuple[Event, int]]
@@ -60,7 +60,7 @@ def check_plan(
             found = rewritten(graph, plan.reruns, plan.moves, plan.device_of)
         except InputError as error:
             return [str(error)]
-        if problems := [*about_reruns(graph, found), *_about_devices(plan)]:
+        if problems := [*about_reruns(graph, found), *about_devices(plan)]:
             return problems
         graph, time_ns = found.graph, of_runs(time_ns, found.op_of, machine.num_devices)
         time_origin = None if time_origin is None else of_runs(time_origin, found.op_of, machine.num_devices)
@@ -83,14 +83,6 @@ def check_plan(
         *about_time_sources(plan, graph, time_origin),
         *_about_one_device(plan, original, demands(original, plan.control), original_time_ns),
     ]
-
-
-def _about_devices(plan: Plan) -> Iterator[str]:
-    """Readers on the device of an op get what its reruns give."""
-    device_of = plan.device_of
-    for rerun in plan.reruns:
-        if device_of.get(rerun.name) != device_of.get(rerun.op):
-            yield f"op '{rerun.name}' does not run on the device of '{rerun.op}'"
 
 
 def _about_one_device(plan: Plan, graph: Graph, wanted: Demands, time_ns: NDArray[np.int64]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from placewright.graph import HOST_TARGET, Graph
 from placewright.importers.xla.kinds import COLLECTIVES
+from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import Rewritten
 
 #: Their second run would not give the same, or change something else.
@@ -39,6 +40,14 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
         if again and (run.kind in _ONCE or run.target in COLLECTIVES):
             problems.append(f"op '{run.name}' runs again, and an op of kind '{run.kind}' runs once")
     return problems + [f"op '{graph.ops[op].name}' never runs" for op in sorted(set(range(len(graph.ops))) - seen)]
+
+
+def about_devices(plan: Plan) -> Iterator[str]:
+    """What is wrong with where reruns run: readers on the device of an op get what its reruns give."""
+    device_of = plan.device_of
+    for rerun in plan.reruns:
+        if device_of.get(rerun.name) != device_of.get(rerun.op):
+            yield f"op '{rerun.name}' does not run on the device of '{rerun.op}'"
 
 
 def _about_weight(graph: Graph, weight: int) -> Iterator[str]:

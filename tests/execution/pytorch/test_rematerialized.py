@@ -165,8 +165,14 @@ def test_two_devices_run_ops_again_and_compute_what_the_module_does(
                 torch.manual_seed(number)
                 assert torch.equal(found, step_of(eager, x))
                 assert torch.equal(drawn, torch.rand(1))
+            plan = planned.plan
     finally:
         torch.set_num_threads(threads)
+    again = plan.reruns[0]
+    elsewhere = (replace(op, device=1 - op.device) if op.name == again.name else op for op in plan.ops)
+    options |= {"memory_limit": None, "plan": replace(plan, ops=tuple(elsewhere))}
+    with pytest.raises(InputError, match=f"'{again.name}' does not run on the device of '{again.op}'"):
+        placewright.compile(model, (x,), **options)
     named = [*eager.named_parameters(), *eager.named_buffers()]
     for (key, wanted), got in zip(named, [*ours.parameters(), *ours.buffers()], strict=True):
         assert torch.equal(wanted, got), key
