@@ -28,7 +28,7 @@ from placewright.execution.devices import check_device_count
 from placewright.execution.pytorch.accumulation import FoundGradients, also_read, found_gradients
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
-from placewright.execution.pytorch.optimizer_step import check_hooks_of
+from placewright.execution.pytorch.optimizer_step import check_optimizer
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
@@ -45,6 +45,7 @@ from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
 from placewright.support.quantities import format_bytes
+from placewright.verification.order import require_order
 from placewright.verification.reruns import about_devices, about_reruns
 
 #: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
@@ -90,7 +91,7 @@ class ModulePlanner:
         check_module(model, training=training)
         host_and_limits(options.get("memory_limit"), machine)
         if optimizer is not None:
-            check_hooks_of(optimizer)
+            check_optimizer(optimizer)
         self.model = model
         self.machine = self.local = machine
         self.places = self.local_places = places_of([device.name for device in machine.devices])
@@ -210,11 +211,13 @@ class ModulePlanner:
             check_recordable(program, parameters, the_driver(self.places))
         graph, options = program.graph, self.options if options is None else options
         if self.given is not None:
-            require_match(self.given, with_planned_workspaces(graph, self.given), source=graph.name)
+            planned = with_planned_workspaces(graph, self.given)
+            require_match(self.given, planned, source=graph.name)
             # The fingerprint says that these are the plan's reruns, not that they compute what the graph does.
-            found = rewritten(graph, self.given.reruns, self.given.moves, self.given.device_of)
-            for problem in (*about_reruns(graph, found), *about_devices(self.given)):
+            found = rewritten(planned, self.given.reruns, self.given.moves, self.given.device_of)
+            for problem in (*about_reruns(planned, found), *about_devices(self.given)):
                 raise InputError(f"the plan cannot be run as it is: {problem}")
+            require_order(self.given, found.graph)
         with self.kept_times() as folder:
             times = self._times(program, parameters, tensors, folder)
             # The plan of one device knows no other kind than the first.
@@ -223,7 +226,8 @@ class ModulePlanner:
             plan = self.given or plan_beside_one_device(graph, self.machine, times, options)
             if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
                 there = beside + bytes_added_to(graph)
-                also = f"; {format_bytes(there)} of gradients that are there before count, too" if there else ""
+                what = "gradients" if self.optimizer is None else "the optimizer's states beyond the step's"
+                also = f"; {format_bytes(there)} of {what} that are there before count, too" if there else ""
                 raise InputError(f"{shortage_words(plan)}{also}")
             plan = Plan.of(plan)
             if self.given is None and self.limit is not None:

@@ -222,6 +222,9 @@ class PassCaptures:
         self.samples = int(sizes[0])
         floating = [each.dtype for each in model.parameters() if each.dtype.is_floating_point]
         self.dtype = str(floating[0] if floating else torch.float32).removeprefix("torch.")
+        trained = {str(each.dtype).removeprefix("torch.") for each in model.parameters() if each.requires_grad}
+        #: Of parameters that are trained.
+        self.trained_dtypes = sorted(trained)
         self._known: dict[tuple[int, str | None], ForwardBackward] = {}
         self._warned: set[str] = set()
 
@@ -298,6 +301,11 @@ class _Search:
 
     def found(self, captures: PassCaptures, machine: Machine, until: float) -> Alternatives:
         """All that is found until a time."""
+        asked = _OPTIMIZERS[self.optimizers[0]][0]
+        if _GPUS_ONLY in self.optimizers and (without := set(captures.trained_dtypes).difference(_8_BIT_OF)):
+            self.optimizers = tuple(optimizer for optimizer in self.optimizers if optimizer != _GPUS_ONLY)
+            dtypes = ", ".join(sorted(without))
+            self.left_out.append(f"{_OPTIMIZERS[_GPUS_ONLY][0]}: bitsandbytes has none for parameters of {dtypes}")
         for count in captures.accumulations:
             for autocast in (False, True) if captures.dtype == "float32" else (False,):
                 dtype = "bfloat16" if autocast else captures.dtype
@@ -317,7 +325,7 @@ class _Search:
             model=type(captures.model).__name__,
             machine=machine.name,
             samples=captures.samples,
-            optimizer=_OPTIMIZERS[self.optimizers[0]][0],
+            optimizer=asked,
             basis=basis_words(self.sources, machine),
             setups=ranked(self.setups),
             left_out=tuple(self.left_out),
@@ -335,7 +343,7 @@ class _Search:
                 autocast=autocast,
             )
             for optimizer in self.optimizers:
-                if optimizer != _GPUS_ONLY or (captures.dtype in _8_BIT_OF and not place.machine.devices[0].is_cpu):
+                if optimizer != _GPUS_ONLY or not place.machine.devices[0].is_cpu:
                     self._try_optimizer(way, optimizer)
 
     def _try_optimizer(self, way: _Way, optimizer: StepOptimizer) -> None:

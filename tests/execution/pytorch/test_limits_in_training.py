@@ -24,6 +24,7 @@ from torch import nn
 
 import placewright
 from placewright.analysis.outcome import limit_words
+from placewright.costs.traffic import count_bytes
 from placewright.execution.pytorch import profile as profiling
 from placewright.execution.pytorch.accumulation import found_gradients
 from placewright.execution.pytorch.program import make_program
@@ -707,3 +708,9 @@ def test_a_plan_counts_all_that_an_optimizer_keeps(
     kept = [t for state in optimizer.state.values() for key, t in state.items() if key != "step" and t is not None]
     held = sum(t.held_bytes for t in graph.tensors if t.role == "parameter" and t.alias_of is None)
     assert held == sum(t.nbytes for t in (*model.parameters(), *kept))
+    # Weight and bias, each read with its gradient and its states, of which all but the gradient are written.
+    for op in (op for op in graph.ops if op.kind == "optimizer"):
+        read = [graph.tensors[tensor] for tensor in op.inputs]
+        written = sum(tensor.size_bytes for tensor in read) - read[1].size_bytes
+        moved = count_bytes(op, read, [graph.tensors[tensor] for tensor in op.outputs])
+        assert moved == written + sum(tensor.size_bytes for tensor in read)

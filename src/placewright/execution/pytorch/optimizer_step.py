@@ -40,8 +40,25 @@ def optimizer_kind(optimizer: torch.optim.Optimizer | None) -> str | None:
     return kind if added is None else f"{kind}-{added}"
 
 
-def check_hooks_of(optimizer: torch.optim.Optimizer) -> None:
-    """Raises InputError for an optimizer with hooks before its step, which find all gradients in place there."""
+def held_state_bytes(optimizer: torch.optim.Optimizer | None, planned: Mapping[Any, int]) -> tuple[int, int]:
+    """Bytes of the states that an optimizer has by now, without the numbers of steps: as many as are planned for a
+    parameter, and those beyond it, as of parameters that the step leaves alone."""
+    within = beyond = 0
+    for parameter, state in ({} if optimizer is None else optimizer.state).items():
+        held = sum(value.nbytes for value in state.values() if isinstance(value, torch.Tensor) and value.dim())
+        within += min(held, planned.get(parameter, 0))
+        beyond += max(0, held - planned.get(parameter, 0))
+    return within, beyond
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raises InputError for what is no optimizer, and for one with hooks before its step, which find all gradients in
+    place there."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError(
+            f"the optimizer must be one of torch.optim that holds the module's parameters, and this is a "
+            f"{shown(type(optimizer).__name__)}"
+        )
     if optimizer._optimizer_step_pre_hooks or optimizers._global_optimizer_pre_hooks:
         raise InputError(
             "the optimizer has a hook before its step, which finds no gradients when the step is planned; remove it, "
@@ -88,24 +105,47 @@ class ParameterStep:
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, name: str) -> None:
         self.name = name
+        self.parameter = model.get_parameter(name)
         self._optimizer = optimizer
-        self._parameter = model.get_parameter(name)
-        holding = [
-            number
-            for number, group in enumerate(optimizer.param_groups)
-            if any(parameter is self._parameter for parameter in group["params"])
-        ]
-        if not holding:
-            raise InputError(f"the optimizer does not hold the parameter '{name}', which the loss depends on")
-        self._group = holding[0]
+        self._place = self._find()
+        self._keeps = self._states_kept()
 
     def check(self, parameter: Any) -> None:
-        """Raises InputError where the module has another parameter than the optimizer by now."""
-        if parameter is not self._parameter:
+        """Raises InputError where the module has another parameter than the optimizer by now, or the optimizer keeps
+        other states for it than were planned."""
+        if parameter is not self.parameter:
             raise InputError(
                 f"'{shown(self.name)}' is another parameter than the one that the optimizer holds; compile the module "
                 "again, with an optimizer that holds this one"
             )
+        # Groups may have changed since.
+        group, number = self._place
+        there = [one["params"][number : number + 1] for one in self._optimizer.param_groups[group : group + 1]]
+        if all(each is not self.parameter for held in there for each in held):
+            self._place = self._find()
+        if self._states_kept() != self._keeps:
+            settings = " and ".join(_ADD_STATES)
+            raise InputError(
+                f"the optimizer's {settings} decide what it keeps for '{shown(self.name)}', and are others than when "
+                "the step was planned; compile the module again"
+            )
+
+    def _find(self) -> tuple[int, int]:
+        """Number of the group that holds the parameter, and its place there."""
+        for number, group in enumerate(self._optimizer.param_groups):
+            for place, parameter in enumerate(group["params"]):
+                if parameter is self.parameter:
+                    return number, place
+        raise InputError(f"the optimizer does not hold the parameter '{shown(self.name)}', which the loss depends on")
+
+    def _states_kept(self) -> tuple[bool, ...]:
+        return tuple(bool(self._settings.get(key)) for key in _ADD_STATES)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Of the parameter's group."""
+        group: dict[str, Any] = self._optimizer.param_groups[self._place[0]]
+        return group
 
     def check_no_gradients(self) -> None:
         """Raises InputError where the optimizer holds a parameter that has a gradient already: those of the step would
@@ -122,17 +162,16 @@ class ParameterStep:
     @property
     def settings(self) -> str:
         """What is set, without numbers: an optimizer with momentum takes longer than one without."""
-        group = self._optimizer.param_groups[self._group]
-        return ", ".join(key for key, value in group.items() if key not in ("params", "lr") and value)
+        return ", ".join(key for key, value in self._settings.items() if key not in ("params", "lr") and value)
 
     def __call__(self, parameter: Any, gradient: Any) -> Any:
         """parameter: the module's own, or a copy of it on the device where the gradient is, whose state goes there."""
         kind, state = type(self._optimizer), self._optimizer.state
         alone = object.__new__(kind)
         vars(alone).update(vars(self._optimizer))
-        alone.param_groups = [{**self._optimizer.param_groups[self._group], "params": [parameter]}]
-        if parameter is not self._parameter:
-            alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self._parameter])})
+        alone.param_groups = [{**self._settings, "params": [parameter]}]
+        if parameter is not self.parameter:
+            alone.state = defaultdict(dict, {parameter: _state_on(parameter.device, state[self.parameter])})
         # Fused steps read a gradient as if it lay as its parameter does.
         fits = is_laid_out_for(gradient, parameter)
         before, parameter.grad = parameter.grad, gradient if fits else laid_out_for(gradient, parameter)
@@ -141,8 +180,8 @@ class ParameterStep:
         (kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step)(alone)
         self._optimizer._opt_called = True
         parameter.grad = before
-        if parameter is not self._parameter:
-            state[self._parameter] = alone.state[parameter]
+        if parameter is not self.parameter:
+            state[self.parameter] = alone.state[parameter]
         return parameter
 
 

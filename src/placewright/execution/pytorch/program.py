@@ -73,6 +73,16 @@ class TorchProgram:
         """Whether it is a training step."""
         return self.graph.metadata.get("mode") == "training"
 
+    @property
+    def planned_states(self) -> dict[Any, int]:
+        """Bytes of the optimizer's states in the graph, by parameter."""
+        graph = self.graph
+        return {
+            call.function.parameter: sum(graph.tensors[state].held_bytes for state in graph.ops[op].inputs[2:])
+            for op, call in self.calls.items()
+            if isinstance(call.function, ParameterStep)
+        }
+
 
 def make_program(
     model: nn.Module,

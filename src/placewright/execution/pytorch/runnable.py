@@ -66,7 +66,18 @@ def check_module(model: Any, *, training: bool) -> None:
             raise InputError(f"all modules have a hook ({attribute}), which planned steps do not call; remove it")
     if training:
         check_hooks(dict(model.named_parameters()))
+        _check_dtypes_of_gradients(model)
         _check_not_wrapped(model)
+
+
+def _check_dtypes_of_gradients(model: nn.Module) -> None:
+    """Raises InputError where a parameter is to have a gradient of another dtype than its own."""
+    for name, parameter in model.named_parameters():
+        if (wanted := getattr(parameter, "grad_dtype", None)) not in (None, parameter.dtype):
+            raise InputError(
+                f"the gradient of '{shown(name)}' is to be {wanted} (its grad_dtype), and that of a planned step is "
+                f"{parameter.dtype}, as the parameter is; {BACKEND}"
+            )
 
 
 def _check_not_wrapped(model: nn.Module) -> None:

@@ -144,6 +144,9 @@ class TorchStep:
         graph, driver = self.program.graph, self.places[0].driver
         if driver is None:
             with torch.no_grad():
+                if any(op.kind == "optimizer" for op in graph.ops):
+                    # Once before: the states that an optimizer makes at its first step are tensors of the graph.
+                    self._code[1][0].function(parameters, list(tensors), {})
                 most = allocated_between(lambda mark: self._write([mark])[1][0].function(parameters, list(tensors), {}))
         else:
             # Once before: what a library then allocates and keeps is no op's.

@@ -191,14 +191,18 @@ class _Translation:
             self._add_tensor(f"{label}.{state}", parameter.meta["val"], role="parameter")
             for state in OPTIMIZER_STATES[function]
         ]
-        function = function.partition("-")[0]
+        function, _, added = function.partition("-")
+        attributes: dict[str, object] = {"function": function}
+        if added:
+            # The parameter and the states are read and written, the gradient is read.
+            attributes["bytes_moved"] = (2 * (1 + len(states)) + 1) * self.builder.tensors[old].size_bytes
         result = self._add_tensor(f"{function}:{label}:0", parameter.meta["val"])
         op = self._add_op(
             f"{function}:{label}",
             "optimizer",
             inputs=[old, self.tensor_of(gradient), *states],
             outputs=[result],
-            attributes={"function": function},
+            attributes=attributes,
             module=label.rpartition(".")[0],
             phase="optimizer",
         )
