@@ -1,15 +1,15 @@
 """REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT`.
 
-The policy must decide about devices and priorities. Of all ops of the suite's graphs (of so many with --take): how
-often a device is preferred together with a low or high priority, and how large these ops are: time, or where memory is
-the objective bytes of inputs and outputs, over the largest of the graph. And of each graph the entropy of what its ops
-decide about devices. Prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY, .svg and .png.
+Of the suite's graphs (of so many with --take) and all their ops. Prints by how much the decisions of ops differ in the
+mean: 0 where a policy decides alike for every op, at most 1. If it decides about both devices and priorities: how often
+a device is preferred together with a low or high priority, and how large these ops are, which is time, or where memory
+is the objective bytes of inputs and outputs, over the largest of the graph; and of each graph the entropy of what its
+ops decide about devices. Of these it prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY, .svg and .png.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from placewright.lab.bench.figure_style import LINE_COLOURS, as_files, headline, style
 from placewright.lab.bench.suite import Suite, read_suite
 from placewright.lab.datasets.problem_set import spread
+from placewright.lab.learning.decisions import decisions_of
 from placewright.lab.learning.regal.actions import ActionSpace
 from placewright.lab.learning.regal.features import context_of, op_bytes
-from placewright.lab.learning.regal.forward import logits_of
+from placewright.lab.learning.regal.forward import Logits, logits_of
 from placewright.lab.learning.regal.policy import RegalPolicy, choose
 from placewright.methods.policy_file import find_policy
 from placewright.problem import Problem
@@ -33,11 +34,19 @@ Int = NDArray[np.int64]
 PRIORITIES = ("low priority", "high priority")
 
 
-def actions_of(policy: RegalPolicy, problem: Problem, seed: int) -> Int:
-    """[ops, choices]"""
+def logits_for(policy: RegalPolicy, problem: Problem, seed: int) -> Logits:
     configuration = policy.configuration
     context = context_of(problem, seed, configuration.decoder, with_affinities=configuration.with_affinities)
-    return choose(logits_of(policy.weights, configuration, context.features), configuration, seed)
+    return logits_of(policy.weights, configuration, context.features)
+
+
+def variation(space: ActionSpace, logits: NDArray[np.float32]) -> float:
+    """Of the probabilities of what ops decide."""
+    import torch
+
+    of_ops = torch.from_numpy(logits[:, : sum(space.levels)])  # after them those of the elite bias
+    logs = [torch.log_softmax(choice, dim=1) for choice in of_ops.split(space.levels, dim=1)]
+    return decisions_of(logs).variation or 0.0
 
 
 def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:
@@ -68,9 +77,10 @@ def sizes(problem: Problem) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gathered:
-    """share, size: percent of all ops and their mean size, [preference, priority]. entropies: of each graph.
-    max_entropy: that any of them could have."""
+    """variations, entropies: of each graph, the former empty where an op's actions depend on another's (A.8). share,
+    size: percent of all ops and their mean size, [preference, priority]. max_entropy: that any graph could have."""
 
+    variations: list[float]
     share: Float
     size: Float
     entropies: list[float]
@@ -80,21 +90,31 @@ class Gathered:
 def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
     space = policy.configuration.action_space
     count, size = np.zeros((space.num_devices + 1, 2)), np.zeros((space.num_devices + 1, 2))
-    entropies, max_ops = [], 0
+    variations, entropies, max_ops = [], [], 0
     for index in spread(len(suite.labels), take):
         problem = suite.problem(suite.graph(index))
-        actions = actions_of(policy, problem, index)
+        logits = logits_for(policy, problem, index)
+        if isinstance(logits, np.ndarray):
+            variations.append(variation(space, logits))
+        if not decides_both(space):
+            continue
+        actions = choose(logits, policy.configuration, index)
         where = decisions(space, actions)
         np.add.at(count, where, 1)
         np.add.at(size, where, sizes(problem))
         entropies.append(entropy(space, actions))
         max_ops = max(max_ops, len(actions))
     return Gathered(
-        share=100 * count / count.sum(),
+        variations=variations,
+        share=100 * count / max(1, count.sum()),
         size=size / np.maximum(1, count),
         entropies=entropies,
-        max_entropy=float(np.log(min(max_ops, space.placement_levels ** (2 * space.num_devices)))),
+        max_entropy=float(np.log(max(1, min(max_ops, space.placement_levels ** (2 * space.num_devices))))),
     )
+
+
+def decides_both(space: ActionSpace) -> bool:
+    return bool(space.placement_levels and space.scheduling_levels)
 
 
 def draw_actions(policy: RegalPolicy, found: Gathered) -> Any:
@@ -151,10 +171,12 @@ def main() -> None:
     arguments = parser().parse_args()
     policy, out = find_policy(arguments.policy), arguments.out
     assert isinstance(policy, RegalPolicy)
-    space = policy.configuration.action_space
-    if not (space.placement_levels and space.scheduling_levels):
-        sys.exit(f"policy '{policy.name}' does not decide about both devices and priorities")
     found = gather(read_suite(arguments.suite), policy, arguments.take)
+    if found.variations:
+        print(f"variation of decisions between ops: {np.mean(found.variations):.4f}")
+    if not decides_both(policy.configuration.action_space):
+        print(f"no figures: '{policy.name}' does not decide about both devices and priorities")
+        return
     for row, label in enumerate(names(policy)):
         for column, priority in enumerate(PRIORITIES):
             share, size = found.share[row, column], found.size[row, column]
@@ -164,7 +186,7 @@ def main() -> None:
     with style():
         for name, figure in (("actions", draw_actions(policy, found)), ("entropies", draw_entropies(policy, found))):
             for suffix, data in as_files(figure).items():
-                write_atomically(out / f"{name}-{policy.name}.{suffix}", data)
+                write_atomically(out / f"{name}-{policy.name.rpartition('/')[2]}.{suffix}", data)
 
 
 if __name__ == "__main__":
