@@ -40,8 +40,6 @@ class TrainingConfiguration(ABC):
     batch, samples
         Graphs in each step, and actions drawn for each graph. Of several each is compared with the mean of the others,
         one alone with what a value function expects.
-    standardised
-        Whether the samples of a graph are compared in the standard deviation of their rewards.
     learning_rate, last_learning_rate
         Adam's, falling linearly over the steps from the one to the other; None where it stays.
     imitation_learning_rate
@@ -70,7 +68,6 @@ class TrainingConfiguration(ABC):
     imitation_steps: int = 0
     batch: int = 4
     samples: int = 1
-    standardised: bool = False
     learning_rate: float = 1e-4
     last_learning_rate: float | None = None
     imitation_learning_rate: float = 2e-3
@@ -84,8 +81,6 @@ class TrainingConfiguration(ABC):
         for name in ("steps", "batch", "samples", "checkpoint_interval", "validation_interval", "validation_graphs"):
             if (value := getattr(self, name)) < 1:
                 raise InputError(f"{name} of a training is {value}; it must be at least 1")
-        if self.standardised and self.samples < 2:
-            raise InputError("standardised rewards are those of several samples of a graph, and samples is 1")
         if not 0 <= self.imitation_steps <= self.steps:
             raise InputError(f"imitation_steps is {self.imitation_steps}; it must be from 0 to steps, {self.steps}")
         for name in ("learning_rate", "imitation_learning_rate"):
@@ -123,11 +118,7 @@ class TrainingConfiguration(ABC):
         from placewright.lab.learning.algorithms.reinforce import Reinforce
 
         return Reinforce(
-            network=network,
-            networks=networks,
-            value_function=value_function,
-            value_weight=self.value_weight,
-            standardised=self.standardised,
+            network=network, networks=networks, value_function=value_function, value_weight=self.value_weight
         )
 
     @abstractmethod

@@ -21,22 +21,16 @@ from placewright.lab.learning.placers.placement_policy import Likelihood, Placem
 from placewright.lab.learning.protocols import Environment, GradientEstimate, Network, ValueFunction
 from placewright.support.errors import InputError
 
-#: Standard deviation of rewards below which searches have found the same.
-_LEAST_DEVIATION = 1e-9
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reinforce:
     """networks: all that learns. value_function: what a sample that stands alone is compared with; without one, each is
-    compared with the mean of the others (leave-one-out, Kool et al. 2019). value_weight: of its squared error.
-    standardised: whether the samples of a graph are compared in their standard deviation, so that graphs count alike,
-    whatever their rewards vary by (Shao et al. 2024, section 4.1)."""
+    compared with the mean of the others (leave-one-out, Kool et al. 2019). value_weight: of its squared error."""
 
     network: Network
     networks: nn.Module
     value_function: ValueFunction | None = None
     value_weight: float = 0.0
-    standardised: bool = False
 
     def gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
         """Draws actions once for each seed, and sees what they are worth."""
@@ -49,7 +43,7 @@ class Reinforce:
         rewards = torch.tensor(environment.rewards(guides, seeds))
 
         log_probability, decisions = distribution.evaluate(actions)
-        loss = -(_advantages(rewards, expected, self.standardised) * log_probability).mean()
+        loss = -(_advantages(rewards, expected) * log_probability).mean()
         if expected is not None:
             loss = loss + self.value_weight * ((rewards - expected) ** 2).mean()
         return estimate(
@@ -61,14 +55,11 @@ class Reinforce:
         )
 
 
-def _advantages(rewards: Tensor, expected: Tensor | None, standardised: bool) -> Tensor:
+def _advantages(rewards: Tensor, expected: Tensor | None) -> Tensor:
     """How much better each sample is than the mean of the others, or one alone than expected. [samples]"""
     if expected is not None:
         return rewards - expected.detach()
-    apart = rewards - rewards.mean()
-    if not standardised:
-        return apart * len(rewards) / (len(rewards) - 1)
-    return apart / rewards.std() if float(rewards.std()) > _LEAST_DEVIATION else torch.zeros_like(apart)
+    return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
 
 
 class MovingBaseline:
