@@ -8,6 +8,7 @@ import pytest
 
 import placewright
 from placewright.analysis.alternatives import Alternatives, TrainingSetup, answer_words
+from placewright.api.training_setups import PassCaptures
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -174,10 +175,23 @@ def test_a_module_of_another_dtype_is_taken_as_it_is() -> None:
     assert {each.parameter_bytes for each in facts.setups} == {8 * (256 * 256 + 256) * 2}
 
 
+def dtypes_of(model: nn.Module) -> list[str]:
+    return PassCaptures(model, batch(8), {}, None).trained_dtypes
+
+
 def test_8_bit_adam_is_tried_for_the_dtypes_it_has() -> None:
     args = tuple(each.double() for each in batch(64))
     facts = found("64MiB", model=Loss().double(), args=args)
     assert {each.optimizer for each in facts.setups} == {"Adam", "SGD"}
+    assert facts.left_out == ("8-bit Adam: bitsandbytes has none for parameters of float64",)
+    with pytest.raises(InputError, match="no optimizer is left to try; 8-bit Adam: bitsandbytes has none for"):
+        found("64MiB", model=Loss().double(), args=args, optimizers=["adam8bit"])
+    # Whichever layer comes first, and of those that are trained alone.
+    mixed = Loss()
+    mixed.layers[7].double().requires_grad_(False)
+    assert dtypes_of(mixed) == ["float32"]
+    mixed.layers[7].requires_grad_(True)
+    assert dtypes_of(mixed) == ["float32", "float64"]
 
 
 def test_devices_are_looked_at_one_by_one_and_equal_ones_once() -> None:

@@ -30,7 +30,7 @@ from placewright.execution.pytorch.compare import compare_run, inference, traini
 from placewright.execution.pytorch.guard import Guard
 from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.module import PlannedModule
-from placewright.execution.pytorch.optimizer_step import call_hooks_after, held_state_bytes
+from placewright.execution.pytorch.optimizer_step import call_hooks_after
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram, signature
 from placewright.execution.pytorch.step import TorchStep
@@ -324,12 +324,8 @@ class Compiled:
         ), tensors
 
     def _bytes_beside(self, program: TorchProgram, found: FoundGradients) -> int:
-        """Of gradients and of the optimizer's states that are there before a step, and not in the program."""
-        return found.num_bytes - bytes_added_to(program.graph) + self._state_bytes(program)[1]
-
-    def _state_bytes(self, program: TorchProgram) -> tuple[int, int]:
-        """As of `held_state_bytes`."""
-        return held_state_bytes(self._planner.optimizer, program.planned_states)
+        """Bytes of gradients and of the optimizer's states that are there before a step, and not in the program."""
+        return found.num_bytes - bytes_added_to(program.graph) + self._planner.held_states(program).beyond
 
     def _with_room(self, key: Any) -> Made | None:
         """What was made for a call without gradients, where its plan has room for those of this one."""
@@ -408,7 +404,7 @@ class Compiled:
                 states = len(drawn & {rerun.op for rerun in plan.reruns}) * torch.get_rng_state().nbytes
                 return plan.peak_bytes[0] + states - (planner.limit - beside) if states else 0
             # What the optimizer has before the step is not counted there.
-            there, _ = self._state_bytes(program)
+            there = planner.held_states(program).planned
             with unchanged(step.overwritten(parameters, tensors), planner.optimizer, step.places):
                 return step.peak_bytes(parameters, tensors) + there - (planner.limit - beside)
 

@@ -28,7 +28,7 @@ from placewright.execution.devices import check_device_count
 from placewright.execution.pytorch.accumulation import FoundGradients, also_read, found_gradients
 from placewright.execution.pytorch.cuda import places_of
 from placewright.execution.pytorch.module import Parameters
-from placewright.execution.pytorch.optimizer_step import check_optimizer
+from placewright.execution.pytorch.optimizer_step import HeldStates, check_can_be_stepped, held_states
 from placewright.execution.pytorch.program import TorchProgram, make_program
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
@@ -91,7 +91,7 @@ class ModulePlanner:
         check_module(model, training=training)
         host_and_limits(options.get("memory_limit"), machine)
         if optimizer is not None:
-            check_optimizer(optimizer)
+            check_can_be_stepped(optimizer)
         self.model = model
         self.machine = self.local = machine
         self.places = self.local_places = places_of([device.name for device in machine.devices])
@@ -139,6 +139,10 @@ class ModulePlanner:
         if not self.training or self.optimizer is not None or self.limit is None:
             return FoundGradients()
         return found_gradients(self.model, tensors, self.places[0].driver)
+
+    def held_states(self, program: TorchProgram) -> HeldStates:
+        """Of the optimizer, on the first device."""
+        return held_states(self.optimizer, program.planned_states, self.places[0].driver)
 
     def program(
         self,
@@ -226,8 +230,10 @@ class ModulePlanner:
             plan = self.given or plan_beside_one_device(graph, self.machine, times, options)
             if plan is not self.given and options.get("memory_limit") is not None and plan.status == "infeasible":
                 there = beside + bytes_added_to(graph)
-                what = "gradients" if self.optimizer is None else "the optimizer's states beyond the step's"
-                also = f"; {format_bytes(there)} of {what} that are there before count, too" if there else ""
+                what = "gradients that are there before"
+                if self.optimizer is not None:
+                    what = "states that the optimizer holds beside those of this step"
+                also = f"; {format_bytes(there)} of {what} count, too" if there else ""
                 raise InputError(f"{shortage_words(plan)}{also}")
             plan = Plan.of(plan)
             if self.given is None and self.limit is not None:

@@ -197,7 +197,7 @@ def is_torch_module(model: Any) -> bool:
 class PassCaptures:
     """Passes of a module, each captured once.
 
-    samples: of the batch that it is called with. dtype: of its parameters.
+    samples: of the batch that it is called with. dtype: of its parameters. trained_dtypes: of those that are trained.
     """
 
     def __init__(
@@ -223,7 +223,6 @@ class PassCaptures:
         floating = [each.dtype for each in model.parameters() if each.dtype.is_floating_point]
         self.dtype = str(floating[0] if floating else torch.float32).removeprefix("torch.")
         trained = {str(each.dtype).removeprefix("torch.") for each in model.parameters() if each.requires_grad}
-        #: Of parameters that are trained.
         self.trained_dtypes = sorted(trained)
         self._known: dict[tuple[int, str | None], ForwardBackward] = {}
         self._warned: set[str] = set()
@@ -303,9 +302,13 @@ class _Search:
         """All that is found until a time."""
         asked = _OPTIMIZERS[self.optimizers[0]][0]
         if _GPUS_ONLY in self.optimizers and (without := set(captures.trained_dtypes).difference(_8_BIT_OF)):
+            reason = (
+                f"{_OPTIMIZERS[_GPUS_ONLY][0]}: bitsandbytes has none for parameters of {', '.join(sorted(without))}"
+            )
             self.optimizers = tuple(optimizer for optimizer in self.optimizers if optimizer != _GPUS_ONLY)
-            dtypes = ", ".join(sorted(without))
-            self.left_out.append(f"{_OPTIMIZERS[_GPUS_ONLY][0]}: bitsandbytes has none for parameters of {dtypes}")
+            if not self.optimizers:
+                raise InputError(f"no optimizer is left to try; {reason}")
+            self.left_out.append(reason)
         for count in captures.accumulations:
             for autocast in (False, True) if captures.dtype == "float32" else (False,):
                 dtype = "bfloat16" if autocast else captures.dtype

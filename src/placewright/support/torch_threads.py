@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def torch_threads(count: int | None = None) -> Iterator[None]:
-    """An op of the caller's thread has so many meanwhile, where that is given, and afterwards as many as before. With
-    one, sums do not depend on how many cores there are."""
+    """A context in which PyTorch computes an op on `count` threads; None leaves the number as it is. Afterwards it is
+    as before. With one thread sums do not depend on how many cores there are."""
     import torch
 
     before = torch.get_num_threads()

@@ -14,6 +14,7 @@ from torch import nn
 
 import placewright
 from placewright.support.errors import InputError
+from placewright.support.torch_threads import torch_threads
 
 WIDTH = 256
 #: Bytes of one layer's weights.
@@ -22,10 +23,8 @@ LAYER = 4 * WIDTH**2
 
 @pytest.fixture(autouse=True)
 def _one_thread_for_an_op() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(1):
+        yield
 
 
 def layers() -> nn.Sequential:
@@ -109,9 +108,7 @@ def test_states_beyond_those_of_the_step_count_towards_the_limit(make: str, chan
     x = x.to(next(model.parameters()).dtype)
     with placewright.fit(model, (x,), limit, optimizer=optimizer) as step:
         assert step.plan.memory_limits_bytes == (limit - beyond,)
-    with pytest.raises(
-        InputError, match="of the optimizer's states beyond the step's that are there before count, too"
-    ):
+    with pytest.raises(InputError, match="of states that the optimizer holds beside those of this step count, too"):
         placewright.fit(model, (x,), LAYER + beyond, optimizer=optimizer)
 
 
@@ -148,16 +145,14 @@ def test_groups_that_change_between_steps_are_those_of_eager(seed: int) -> None:
                 changed(optimizer, random.Random(number))
 
 
-def test_what_an_optimizer_no_longer_steps_or_keeps_otherwise_is_refused() -> None:
+def test_what_an_optimizer_no_longer_steps_or_keeps_more_of_is_refused() -> None:
     model, x = layers(), batch()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with placewright.fit(model, (x,), "1GiB", optimizer=optimizer) as step:
         step(x)
         before = copy.deepcopy(model.state_dict())
         optimizer.param_groups[0]["momentum"] = 0.9
-        with pytest.raises(
-            InputError, match=r"momentum and amsgrad decide what it keeps for '0.weight', and are others"
-        ):
+        with pytest.raises(InputError, match=r"keeps a state more for '0.weight' than when .* since momentum is set"):
             step(x)
         optimizer.param_groups[0]["momentum"] = 0
         optimizer.param_groups[0]["params"].pop(0)
@@ -165,6 +160,23 @@ def test_what_an_optimizer_no_longer_steps_or_keeps_otherwise_is_refused() -> No
             step(x)
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, before[name])
+
+
+def test_a_momentum_that_falls_to_nothing_or_comes_to_another_group_is_that_of_eager() -> None:
+    ours, eager, x = layers(), layers(), batch()
+    optimizers = [
+        torch.optim.SGD([{"params": [each[0].weight], "momentum": 0.9}, {"params": [each[1].weight]}], lr=0.1)
+        for each in (ours, eager)
+    ]
+    with placewright.fit(ours, (x,), "1GiB", optimizer=optimizers[0]) as step:
+        for momenta in ((0.9, 0), (0.9, 0.9), (0, 0.9), (0, 0)):
+            for optimizer in optimizers:
+                for group, momentum in zip(optimizer.param_groups, momenta, strict=True):
+                    group["momentum"] = momentum
+            step(x)
+            stepped(eager, optimizers[1], x)
+            for wanted, found in zip(eager.parameters(), ours.parameters(), strict=True):
+                assert torch.equal(wanted, found)
 
 
 @pytest.mark.parametrize("given", [torch.optim.Adam, "adam", lambda parameters: torch.optim.Adam(parameters)])
@@ -175,12 +187,16 @@ def test_what_is_no_optimizer_is_refused_in_a_sentence(given: Any) -> None:
         placewright.fit(layers(), (batch(),), "1GiB", optimizer=given)
 
 
-def test_gradients_of_another_dtype_are_refused_in_a_sentence() -> None:
-    model = layers().bfloat16()
-    for weight in model.parameters():
-        weight.grad_dtype = torch.float32
-    with pytest.raises(InputError, match=r"gradient of '0.weight' is to be torch.float32 \(its grad_dtype\)"):
-        placewright.fit(model, (batch().bfloat16(),), "1GiB")
+@pytest.mark.parametrize(("dtype", "words"), [(torch.float32, "torch.float32"), (None, "any dtype")])
+def test_gradients_of_another_dtype_are_refused_in_a_sentence(dtype: torch.dtype | None, words: str) -> None:
+    model, x = layers().bfloat16(), batch().bfloat16()
+    with placewright.fit(model, (x,), "1GiB") as step:
+        for weight in model.parameters():
+            weight.grad_dtype = dtype
+        with pytest.raises(InputError, match=rf"gradient of '0.weight' may be {words} \(its grad_dtype\)"):
+            step(x)
+    with pytest.raises(InputError, match=rf"gradient of '0.weight' may be {words} \(its grad_dtype\)"):
+        placewright.fit(model, (x,), "1GiB")
 
 
 def test_a_plan_that_steps_a_weight_before_its_last_reader_is_not_compiled() -> None:

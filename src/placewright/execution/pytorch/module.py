@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
-from placewright.execution.pytorch.runnable import AVERAGED, check_hooks
+from placewright.execution.pytorch.runnable import AVERAGED, check_gradients_of
 from placewright.importers.torch.calls import BACKEND
 from placewright.importers.torch.graph import added_gradients
 from placewright.plans.record import Plan
@@ -68,7 +68,7 @@ class PlannedModule(Generic[OneStep]):
             if program.training:
                 _check_backward_may_run()
                 _check_inputs_of_training(tensors)
-                check_hooks({name: parameters[place] for name, place in self._trained.items()})
+                check_gradients_of({name: parameters[place] for name, place in self._trained.items()})
                 for update in self._updates[:1]:
                     update.check_no_gradients()
             out = self.step.run(parameters, tensors)
@@ -240,7 +240,7 @@ def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
                 f"argument {number} was computed from something that wants a gradient, and a planned step ends at its "
                 f"arguments; pass it detached, or call backward yourself: {BACKEND}"
             )
-        check_hooks({f"argument {number}": tensor})
+        check_gradients_of({f"argument {number}": tensor})
 
 
 #: Shape, dtype, device, and of a training step whether it wants a gradient.

@@ -9,13 +9,14 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
+from placewright.execution.pytorch.places import Driver
 from placewright.support.errors import InputError, shown
 
 #: Settings with which an optimizer keeps one tensor more for each parameter.
@@ -40,18 +41,36 @@ def optimizer_kind(optimizer: torch.optim.Optimizer | None) -> str | None:
     return kind if added is None else f"{kind}-{added}"
 
 
-def held_state_bytes(optimizer: torch.optim.Optimizer | None, planned: Mapping[Any, int]) -> tuple[int, int]:
-    """Bytes of the states that an optimizer has by now, without the numbers of steps: as many as are planned for a
-    parameter, and those beyond it, as of parameters that the step leaves alone."""
-    within = beyond = 0
+class HeldStates(NamedTuple):
+    """Bytes of the states that an optimizer has by now, without the numbers of steps.
+
+    planned: as many as the step has for the parameter. beyond: those of parameters that the step leaves alone, of
+    settings that are no longer set, and of a wider dtype than the parameter's.
+    """
+
+    planned: int
+    beyond: int
+
+
+def held_states(
+    optimizer: torch.optim.Optimizer | None, planned: Mapping[Any, int], driver: Driver | None
+) -> HeldStates:
+    """What lies where the step is computed. planned: bytes of the step's states, by parameter. driver: of the device
+    that computes; None for the host."""
+
+    def is_there(value: Any) -> bool:
+        if not isinstance(value, torch.Tensor) or not value.dim():
+            return False
+        return value.device.type == "cpu" if driver is None else driver.holds(value)
+
+    found = HeldStates(0, 0)
     for parameter, state in ({} if optimizer is None else optimizer.state).items():
-        held = sum(value.nbytes for value in state.values() if isinstance(value, torch.Tensor) and value.dim())
-        within += min(held, planned.get(parameter, 0))
-        beyond += max(0, held - planned.get(parameter, 0))
-    return within, beyond
+        held, own = sum(value.nbytes for value in state.values() if is_there(value)), planned.get(parameter, 0)
+        found = HeldStates(found.planned + min(held, own), found.beyond + max(0, held - own))
+    return found
 
 
-def check_optimizer(optimizer: Any) -> None:
+def check_can_be_stepped(optimizer: Any) -> None:
     """Raises InputError for what is no optimizer, and for one with hooks before its step, which find all gradients in
     place there."""
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -108,26 +127,27 @@ class ParameterStep:
         self.parameter = model.get_parameter(name)
         self._optimizer = optimizer
         self._place = self._find()
-        self._keeps = self._states_kept()
+        self._adds_states = "-" in str(optimizer_kind(optimizer))
 
     def check(self, parameter: Any) -> None:
         """Raises InputError where the module has another parameter than the optimizer by now, or the optimizer keeps
-        other states for it than were planned."""
+        more states for it than were planned."""
         if parameter is not self.parameter:
             raise InputError(
                 f"'{shown(self.name)}' is another parameter than the one that the optimizer holds; compile the module "
                 "again, with an optimizer that holds this one"
             )
-        # Groups may have changed since.
+        # Groups may have changed since; to look through all of them for each parameter would take long.
         group, number = self._place
-        there = [one["params"][number : number + 1] for one in self._optimizer.param_groups[group : group + 1]]
-        if all(each is not self.parameter for held in there for each in held):
+        groups = self._optimizer.param_groups
+        params = groups[group]["params"] if group < len(groups) else []
+        if number >= len(params) or params[number] is not self.parameter:
             self._place = self._find()
-        if self._states_kept() != self._keeps:
-            settings = " and ".join(_ADD_STATES)
+        added = next((key for key in _ADD_STATES if self._settings.get(key)), None)
+        if added is not None and not self._adds_states:
             raise InputError(
-                f"the optimizer's {settings} decide what it keeps for '{shown(self.name)}', and are others than when "
-                "the step was planned; compile the module again"
+                f"the optimizer keeps a state more for '{shown(self.name)}' than when the step was planned, since "
+                f"{added} is set by now; compile the module again"
             )
 
     def _find(self) -> tuple[int, int]:
@@ -137,9 +157,6 @@ class ParameterStep:
                 if parameter is self.parameter:
                     return number, place
         raise InputError(f"the optimizer does not hold the parameter '{shown(self.name)}', which the loss depends on")
-
-    def _states_kept(self) -> tuple[bool, ...]:
-        return tuple(bool(self._settings.get(key)) for key in _ADD_STATES)
 
     @property
     def _settings(self) -> dict[str, Any]:

@@ -65,19 +65,8 @@ def check_module(model: Any, *, training: bool) -> None:
         if any(not _is_pure(hook) for hook in getattr(every_module, attribute).values()):
             raise InputError(f"all modules have a hook ({attribute}), which planned steps do not call; remove it")
     if training:
-        check_hooks(dict(model.named_parameters()))
-        _check_dtypes_of_gradients(model)
+        check_gradients_of(dict(model.named_parameters()))
         _check_not_wrapped(model)
-
-
-def _check_dtypes_of_gradients(model: nn.Module) -> None:
-    """Raises InputError where a parameter is to have a gradient of another dtype than its own."""
-    for name, parameter in model.named_parameters():
-        if (wanted := getattr(parameter, "grad_dtype", None)) not in (None, parameter.dtype):
-            raise InputError(
-                f"the gradient of '{shown(name)}' is to be {wanted} (its grad_dtype), and that of a planned step is "
-                f"{parameter.dtype}, as the parameter is; {BACKEND}"
-            )
 
 
 def _check_not_wrapped(model: nn.Module) -> None:
@@ -100,9 +89,15 @@ def _check_not_wrapped(model: nn.Module) -> None:
             )
 
 
-def check_hooks(tensors: dict[str, Any]) -> None:
-    """Raises InputError for a tensor whose gradient goes through a hook."""
+def check_gradients_of(tensors: dict[str, Any]) -> None:
+    """Raises InputError for a tensor whose gradient goes through a hook, or may have another dtype than the tensor."""
     for name, tensor in tensors.items():
+        if (wanted := getattr(tensor, "grad_dtype", tensor.dtype)) != tensor.dtype:
+            dtype = "any dtype" if wanted is None else wanted
+            raise InputError(
+                f"the gradient of '{shown(name)}' may be {dtype} (its grad_dtype), and that of a planned step is "
+                f"{tensor.dtype}, as the parameter is; {BACKEND}"
+            )
         if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
             raise InputError(f"'{shown(name)}' has a hook on its gradient, which planned steps do not call; {BACKEND}")
 
