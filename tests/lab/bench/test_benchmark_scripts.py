@@ -68,7 +68,7 @@ TINY = {
     "starts": ["LINKED", "--seconds", "0.1", "--search-seconds", "0.1", "--above", "20"],
     "stg": ["STG", "OUT"],
     "threads": ["LINKED", "--seconds", "0.05"],
-    "training_figures": ["OUT", str(SCRIPTS / "policies" / "seed-0"), str(SCRIPTS / "policies" / "rounds-1-seed-0")],
+    "training_figures": ["OUT", str(SCRIPTS / "policies" / "seed-0"), str(SCRIPTS / "policies" / "seed-2")],
     "tune_brkga": ["SUITE", "--graphs", "2", "--all-betas", "2", "--evaluations", "4", "--kept", "OUT/kept.jsonl"],
     "tune_local_search": ["--graphs", "2", "--evaluations", "20", "--out", "OUT/settings.md"],
     "tune_schedule_annealing": ["--seconds", "0.01", "--networks", "switch32-training", "--out", "OUT/settings.md"],
