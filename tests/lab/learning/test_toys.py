@@ -31,6 +31,10 @@ from placewright.search.run.search_run import SearchRun
 pytest.importorskip("torch", reason="learners have networks")
 
 
+#: GDP's network, for graphs of some fifteen ops.
+SMALL = NetworkSettings(width=16, rounds=2, layers=1, heads=2, segment=32, memory=32)
+
+
 def two_chains() -> Problem:
     """Eight ops of 10 ns each, whose tensors take 50 ns from device to device. One device takes 160 ns, a chain each
     80, so the least cost is the root of a half. The kinds of ops tell the chains apart, too: by their places alone GDP
@@ -43,8 +47,7 @@ def two_chains() -> Problem:
 
 @pytest.mark.parametrize(("learning_rate", "least", "most"), [(1e-3, 0.70, 0.72), (1e-12, 0.82, 1.0)])
 def test_gdp_comes_to_draw_a_chain_for_each_device(learning_rate: float, least: float, most: float) -> None:
-    network = NetworkSettings(width=16, rounds=2, layers=1, heads=2, segment=32, memory=32)
-    costs = costs_of_proposals(Gdp(network=network, learning_rate=learning_rate), two_chains(), 40)
+    costs = costs_of_proposals(Gdp(network=SMALL, learning_rate=learning_rate), two_chains(), 40)
     assert least < np.mean(costs[-5:]) < most
 
 
@@ -57,12 +60,15 @@ LEARNERS: list[LearnedPlacer] = [
 ]
 
 
+def without_learning(method: Any) -> Any:
+    rates = ("learning_rate", "last_learning_rate") if isinstance(method, Placeto) else ("learning_rate",)
+    return replace(method, **dict.fromkeys(rates, 1e-12))
+
+
 @pytest.mark.parametrize("method", LEARNERS, ids=lambda method: method.name)
 @pytest.mark.parametrize("learns", [True, False])
 def test_what_is_drawn_gets_cheaper_by_learning_alone(method: Any, learns: bool) -> None:
-    if not learns:
-        method = replace(method, learning_rate=1e-12)
-        method = replace(method, last_learning_rate=1e-12) if isinstance(method, Placeto) else method
+    method = method if learns else without_learning(method)
     costs = costs_of_proposals(method, columns(5, 100), 60)
     assert (np.mean(costs[-10:]) < 0.75 * max(costs[:10])) == learns
 
@@ -89,20 +95,14 @@ def test_no_placement_of_the_tree_costs_less_than_the_root_of_three_fifths() -> 
     "method",
     [
         *(method for method in LEARNERS if not isinstance(method, Hdp)),
-        Gdp(
-            network=NetworkSettings(width=16, rounds=2, layers=1, heads=2, segment=32, memory=32),
-            learning_rate=3e-3,
-            shared_noise=0.0,
-        ),
+        Gdp(network=SMALL, learning_rate=3e-3, shared_noise=0.0),
     ],
     ids=lambda method: method.name,
 )
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_tree_gets_cheaper_by_learning_alone(method: Any, learns: bool) -> None:
     """But for HDP, which learns groups too and draws as it began after 4,500 placements (docs/lab/notes/placers.md)."""
-    if not learns:
-        method = replace(method, learning_rate=1e-12)
-        method = replace(method, last_learning_rate=1e-12) if isinstance(method, Placeto) else method
+    method = method if learns else without_learning(method)
     costs = costs_of_proposals(method, tree(), 120)
     assert (np.mean(costs[-10:]) < 0.97 * np.mean(costs[:10])) == learns
 

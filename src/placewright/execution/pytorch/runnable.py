@@ -92,7 +92,8 @@ def _check_not_wrapped(model: nn.Module) -> None:
 def check_gradients_of(tensors: dict[str, Any]) -> None:
     """Raises InputError for a tensor whose gradient goes through a hook, or may have another dtype than the tensor."""
     for name, tensor in tensors.items():
-        if (wanted := getattr(tensor, "grad_dtype", tensor.dtype)) != tensor.dtype:
+        # PyTorch says of leaves alone what their gradients may be.
+        if tensor.is_leaf and (wanted := getattr(tensor, "grad_dtype", tensor.dtype)) != tensor.dtype:
             dtype = "any dtype" if wanted is None else wanted
             raise InputError(
                 f"the gradient of '{shown(name)}' may be {dtype} (its grad_dtype), and that of a planned step is "
