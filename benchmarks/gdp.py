@@ -95,6 +95,8 @@ class Comparison:
                 write_graph_set(path, kept, {})
         policy = read_policy(train(data, self.trainings[variant], self.out / "trainings" / name, name=name))
         assert isinstance(policy, GdpPolicy)
+        if (stopped := policy.record["learned"]["stopped"]) is not None:
+            print(f"the training {name} was stopped: {stopped}", flush=True)
         return policy
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import signal
 import sys
 import time
 from types import FrameType
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from placewright.execution.workers import Workers
 
@@ -32,3 +35,21 @@ def test_ctrl_c_right_after_a_job_has_ended_is_raised_and_the_next_jobs_run() ->
     workers.run([lambda: ran.append(1)], lambda: stopped.append(True))
     workers.close()
     assert (stopped, ran) == ([True], [1])
+
+
+def test_ctrl_c_that_did_not_wake_the_caller_is_seen_while_a_job_runs() -> None:
+    """A signal that comes right before the caller sleeps wakes nobody. Here none is sent: it is only marked as come."""
+    workers = Workers([frozenset(os.sched_getaffinity(0))], for_torch=False)
+    seen, stopped = list[int](), list[bool]()
+
+    def interrupted() -> None:
+        _thread.interrupt_main()
+        wait_until(lambda: bool(seen))
+
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        workers.run([interrupted], lambda: stopped.append(True))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    workers.close()
+    assert (seen, stopped) == ([signal.SIGINT], [])

@@ -13,6 +13,8 @@ from placewright.support.errors import InputError
 from placewright.support.torch_threads import torch_threads
 
 Job = Callable[[], None]
+#: How long Ctrl-C may take to be seen.
+_LOOKS_UP_S = 0.5
 
 
 class Workers:
@@ -127,7 +129,9 @@ class _Worker:
         """Returns when the job is done. again: after Ctrl-C, which may have come right after the lock was taken: where
         the job is done, nobody may be left to release it."""
         if not (again and self._is_done):
-            self._done.acquire()
+            # Ctrl-C right before the thread sleeps does not wake it, and its handler runs only when it is awake.
+            while not self._done.acquire(timeout=_LOOKS_UP_S):
+                pass
 
     def end(self) -> None:
         """Ends the thread, after the job that it has."""

@@ -27,7 +27,9 @@ from placewright.lab.learning.learner import Learner
 from placewright.lab.learning.placers.colocation import units_of
 from placewright.lab.learning.placers.gdp import Gdp
 from placewright.lab.learning.placers.placer import Task
+from placewright.lab.learning.records import Records
 from placewright.lab.learning.trainer import BEST, train
+from placewright.lab.learning.verdict import LINES
 from placewright.methods.policy_file import read_policy, write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -155,6 +157,15 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(data: Path,
         train(data, TRAINING, parts, name="small", on_progress=stop)
     train(data, TRAINING, parts, name="small", processes=2)
     assert (parts / BEST).read_bytes() == (whole / BEST).read_bytes()
+
+
+def test_a_training_on_devices_that_are_alike_is_not_taken_for_one_that_failed(data: Path, tmp_path: Path) -> None:
+    """One unit stands on the first of them: it has no logits for the others, and no entropy."""
+    train(data, replace(TRAINING, checkpoint_interval=1), tmp_path, name="small")
+    facts = [line for line in Records(tmp_path, 4).lines if "entropy" in line]
+    assert len(facts) == 4 > LINES
+    assert np.isfinite([list(line.values()) for line in facts]).all()
+    assert read_policy(tmp_path / BEST).record["learned"]["stopped"] is None
 
 
 def test_a_policy_is_trained_by_the_command_and_plans(

@@ -35,6 +35,20 @@ def test_decisions_vary_by_the_distance_from_their_mean() -> None:
     assert both.state_rms is None
 
 
+def test_levels_that_an_op_may_not_take_and_ops_without_a_choice_do_not_count() -> None:
+    # The first op may take one level: it decides nothing. The others, of two and of three levels, differ from their
+    # mean, 5/12, 5/12, 1/6, by 1/6 each; their entropies are log 2 and log 3.
+    none = -torch.inf
+    logits = torch.tensor([[0.0, none, none], [2.0, 2.0, none], [2.0, 2.0, 2.0]])
+    found = decisions_of([torch.log_softmax(logits, 1)], logits=logits)
+    assert found.entropy == pytest.approx((np.log(2) + np.log(3)) / 2)
+    assert found.variation == pytest.approx(1 / 6)
+    assert found.logit_rms == pytest.approx(np.sqrt(5 * 4 / 6))
+    # Where only one op is left that decides, there is nothing to differ from.
+    assert decisions_of([torch.log_softmax(logits[:2], 1)]).variation is None
+    assert decisions_of([torch.log_softmax(logits[:1], 1)]).entropy == 0
+
+
 def lines(**values: float) -> list[dict[str, Any]]:
     """A training that begins undecided, and then has these values."""
     first = {"step": 0, "entropy": 4.0, "variation": 0.0, "state_rms": 0.3, "logit_rms": 0.0, "reward": -1.0}

@@ -17,7 +17,7 @@ class Decisions:
     entropy: of all actions of an op, in nats, mean over ops. variation: total variation between the probabilities of an
     op's action and their mean over the ops of the graph, mean over ops and choices: 0 where all ops are decided alike,
     at most 1; None where ops are not decided one by one. state_rms, logit_rms: root mean square of the states and
-    logits behind it; None where it has none.
+    logits behind it; None where it has none. Ops that have one action left to them decide nothing and do not count.
     """
 
     entropy: float
@@ -27,16 +27,22 @@ class Decisions:
 
 
 def decisions_of(choices: Sequence[Tensor], states: Tensor | None = None, logits: Tensor | None = None) -> Decisions:
-    """Of logarithms of probabilities, [ops, levels] for each choice of an op; [1, levels] for one that ops share."""
-    logs = [choice.detach() for choice in choices]
+    """Of logarithms of probabilities, [ops, levels] for each choice of an op; [1, levels] for one that ops share. Minus
+    infinity, in the logits too, stands for a level that an op may not take."""
+    logs = [log[_decides(log)] for log in (choice.detach() for choice in choices)]
     of_ops = [log.exp() for log in logs if len(log) > 1]
     apart = [float((each - each.mean(0)).abs().sum(1).mean()) / 2 for each in of_ops]
     return Decisions(
-        entropy=sum(float(-(log.exp() * log).sum(1).mean()) for log in logs),
+        entropy=sum(float(-(log.exp() * log.clamp(min=-1e30)).sum(1).mean()) for log in logs if len(log)),
         variation=sum(apart) / len(apart) if apart else None,
         state_rms=None if states is None else _rms(states),
-        logit_rms=None if logits is None else _rms(logits),
+        logit_rms=None if logits is None else _rms(logits[~logits.isneginf()]),
     )
+
+
+def _decides(log: Tensor) -> Tensor:
+    """By op, whether more than one level is left to it."""
+    return (~log.isneginf()).sum(1) > 1
 
 
 def mean_decisions(found: Sequence[Decisions]) -> Decisions:
