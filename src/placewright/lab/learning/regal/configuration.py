@@ -14,6 +14,7 @@ from placewright.support.errors import InputError
 
 Network = Literal["graph", "sequence", "autoregressive"]
 ActionSelection = Literal["sample", "mean"]
+Normalisation = Literal["none", "graph"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class PolicyConfiguration:
     with_affinities: bool = False
     action_selection: ActionSelection = "sample"
     warm_start: bool = False
-    normalisation: Literal["none", "graph"] = "none"
+    normalisation: Normalisation = "none"
 
     def __post_init__(self) -> None:
         if not (0 <= self.rounds <= 1000 and 1 <= self.width <= 4096 and 1 <= self.num_devices <= MAX_DEVICES):
@@ -63,8 +64,9 @@ class PolicyConfiguration:
             raise InputError(f"there is no network '{self.network}'; known are {', '.join(get_args(Network))}")
         if self.aggregation not in ("sum", "mean") or self.update not in ("residual", "gru", "plain"):
             raise InputError(f"aggregation '{self.aggregation}' and update '{self.update}' are not both known")
-        if self.normalisation not in ("none", "graph"):
-            raise InputError(f"normalisation is '{self.normalisation}'; known are none, graph")
+        if self.normalisation not in get_args(Normalisation):
+            known = ", ".join(get_args(Normalisation))
+            raise InputError(f"normalisation is '{self.normalisation}'; known are {known}")
         if self.action_selection not in get_args(ActionSelection):
             raise InputError(
                 f"action_selection is '{self.action_selection}'; known are {', '.join(get_args(ActionSelection))}"
