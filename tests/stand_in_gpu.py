@@ -132,8 +132,9 @@ class Lock:
         self._lock = _thread.allocate_lock()
         self._clock: Clock = defaultdict(int)
 
-    def acquire(self) -> bool:
-        self._lock.acquire()
+    def acquire(self, timeout: float = -1) -> bool:
+        if not self._lock.acquire(timeout=timeout):
+            return False
         merge(self._recorder.host(), self._clock)
         return True
 

@@ -10,7 +10,7 @@ import pickle
 import random
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,11 @@ from placewright.execution.devices import available_cores
 from placewright.importers.torch.trace import default_loss
 from placewright.support.errors import InputError
 
-pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
+pytestmark = [
+    pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each"),
+    pytest.mark.usefixtures("one_thread_for_an_op"),
+]
 QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": "list"}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def x(seed: int = 1) -> torch.Tensor:

@@ -6,7 +6,7 @@ right.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,12 +24,8 @@ STEPS = 3
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _nothing_compiled_before(one_thread_for_an_op: None) -> None:
     torch.compiler.reset()
-    yield
-    torch.set_num_threads(before)
 
 
 def half() -> torch.autocast:

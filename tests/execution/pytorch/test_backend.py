@@ -7,7 +7,7 @@ another dtype than their authors told PyTorch; modules of other sorts than a pla
 import copy
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,12 +32,8 @@ QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": 
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _nothing_compiled_before(one_thread_for_an_op: None) -> None:
     torch.compiler.reset()
-    yield
-    torch.set_num_threads(before)
 
 
 def x(seed: int = 1) -> torch.Tensor:

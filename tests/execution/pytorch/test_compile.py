@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,10 @@ from placewright.execution.devices import available_cores
 from placewright.importers.torch.trace import default_loss
 
 TWO = "cpu:0,cpu:1"
-pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    """As many as each of the devices has, since sums in another order have other last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each"),
+    pytest.mark.usefixtures("one_thread_for_an_op"),
+]
 
 
 def assert_same(found: Any, expected: Any) -> None:

@@ -20,6 +20,7 @@ from placewright.execution.pytorch.handing import handing
 from placewright.execution.pytorch.places import Place, on_stream
 from placewright.execution.pytorch.step import TorchStep
 from placewright.importers.torch.trace import default_loss
+from placewright.support.torch_threads import torch_threads
 
 
 @pytest.fixture
@@ -44,10 +45,8 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cores = available_cores()[:1]
     for module in (host, machine):
         monkeypatch.setattr(module, "available_cores", lambda: cores)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(1):
+        yield
 
 
 @pytest.fixture(autouse=True)

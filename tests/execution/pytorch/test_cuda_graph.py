@@ -12,6 +12,7 @@ from stand_in_gpu import StandIns
 from torch_modules import calls
 
 import placewright
+from placewright.support.torch_threads import torch_threads
 
 OPTIONS: dict[str, Any] = {"evaluations": 20}
 STREAMS = ["cuda:0", "cuda:0/0,cuda:0/1"]
@@ -24,10 +25,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIns]:
     for name, few in (("profile._MAX_PASSES", 1), ("profile._MIN_PASSES", 1), ("profile._PASSES_NS", 0)):
         monkeypatch.setattr(f"placewright.execution.pytorch.{name}", few)
     monkeypatch.setattr("placewright.execution.pytorch.link_times._CHAIN", 2)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield found
-    torch.set_num_threads(before)
+    with torch_threads(1):
+        yield found
 
 
 @pytest.mark.parametrize("devices", STREAMS)

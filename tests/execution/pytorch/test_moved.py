@@ -21,6 +21,7 @@ from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
 from placewright.machine import Link, Machine
 from placewright.machines.host import HostMemory
+from placewright.support.torch_threads import torch_threads
 
 pytestmark = pytest.mark.heavy
 
@@ -53,10 +54,8 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("placewright.execution.pytorch.profile._PASSES_NS", 0)
     monkeypatch.setattr("placewright.execution.pytorch.profile._MIN_PASSES", 1)
     monkeypatch.setattr("placewright.execution.pytorch.link_times._LARGE", 2**11)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(1):
+        yield
 
 
 def built(name: str, share: float) -> tuple[nn.Module, torch.Tensor, int, list[str]]:

@@ -14,17 +14,11 @@ from torch import nn
 
 import placewright
 from placewright.support.errors import InputError
-from placewright.support.torch_threads import torch_threads
 
 WIDTH = 256
 #: Bytes of one layer's weights.
 LAYER = 4 * WIDTH**2
-
-
-@pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Any:
-    with torch_threads(1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread_for_an_op")
 
 
 def layers() -> nn.Sequential:

@@ -1,7 +1,7 @@
 """Steps whose forward writes to parameters and arguments, or to what others share memory with."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +12,10 @@ import placewright
 from placewright.execution.devices import available_cores
 from placewright.support.errors import InputError
 
-pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each"),
+    pytest.mark.usefixtures("one_thread_for_an_op"),
+]
 
 
 def planned(model: Any, *args: Any, seed: int = 0, **options: Any) -> Any:
