@@ -4,8 +4,9 @@
         [--steps 200] [--fine-tune 400] [--machine 2xp100] [--quick]
 
 OUT holds the captured graphs, the trainings, and rows.jsonl, a row as soon as its run ends. Killed and started again it
-goes on from there, and with other networks or seeds it makes the rows that are missing. A run takes one core. --quick
-takes small made graphs and hardly trains: it only shows that all of it runs. Needs the extras `train` and `zoo`.
+goes on from there, and with more seeds or networks held out it makes the rows that are missing; with anything else that
+is different it refuses. A run takes one core. --quick takes small made graphs and hardly trains: it only shows that all
+of it runs. Needs the extras `train` and `zoo`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
-from placewright.support.files import locked_folder, make_folder
+from placewright.support.errors import InputError, shown
+from placewright.support.files import locked_folder, make_folder, write_atomically
 
 NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
 #: Ends of the names of trainings that leave something out.
@@ -81,19 +83,20 @@ class Comparison:
         policy = self.trainings[variant].policy
         return Gdp(network=policy.network, shared_noise=policy.shared_noise)
 
-    def pre_trained(self, variant: str = "", without: str = "") -> Gdp:
-        return self.alone().with_policy(self._policy(variant, without))
+    def pre_trained(self, seed: int, variant: str = "", without: str = "") -> Gdp:
+        return self.alone().with_policy(self._policy(seed, variant, without))
 
-    def _policy(self, variant: str, without: str) -> GdpPolicy:
+    def _policy(self, seed: int, variant: str, without: str) -> GdpPolicy:
         """Trained over all graphs but one; its training goes on where it was killed."""
         name = f"all{variant}" if not without else f"without-{without}{variant}"
+        name += f"-seed-{seed}" if seed else ""
         data = self.out / "data" / (without or "all")
         make_folder(data)
         kept = [graph for network, graph in self.graphs.items() if network != without]
         for split in ("train", "valid"):
             if not (path := data / f"{split}{SUFFIX}").exists():
                 write_graph_set(path, kept, {})
-        policy = read_policy(train(data, self.trainings[variant], self.out / "trainings" / name, name=name))
+        policy = read_policy(train(data, self.trainings[variant], self.out / "trainings" / name, name=name, seed=seed))
         assert isinstance(policy, GdpPolicy)
         if (stopped := policy.record["learned"]["stopped"]) is not None:
             print(f"the training {name} was stopped: {stopped}", flush=True)
@@ -103,11 +106,23 @@ class Comparison:
 def main() -> None:
     arguments = parser().parse_args()
     with locked_folder(arguments.out, "another comparison writes to"):
+        check_settings(arguments)
         comparison = comparison_of(arguments)
         held_out = list(comparison.graphs) if arguments.held_out is None else arguments.held_out
         held_out = held_out[:1] if arguments.quick else held_out
         rows = [row for seed in range(arguments.seeds) for row in rows_of(comparison, seed, held_out)]
         print_tables(rows, list(comparison.graphs))
+
+
+def check_settings(arguments: argparse.Namespace) -> None:
+    """Rows of one folder are of the same networks, machine and budgets. Raises InputError where they would not be."""
+    path = arguments.out / "settings.json"
+    names = ("networks", "machine", "evaluations", "steps", "fine_tune", "quick")
+    asked = {name: getattr(arguments, name) for name in names} | {"networks": list(arguments.networks)}
+    if not path.exists():
+        write_atomically(path, json.dumps(asked).encode() + b"\n")
+    elif different := [name for name, value in json.loads(path.read_bytes()).items() if asked[name] != value]:
+        raise InputError(f"'{shown(path)}' has other {' and '.join(different)}; take another folder")
 
 
 def comparison_of(arguments: argparse.Namespace) -> Comparison:
@@ -149,7 +164,7 @@ def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[
     path, rows = comparison.out / "rows.jsonl", []
     known = {(row["part"], row["network"], row["seed"]): row for row in whole_rows(path)}
 
-    for part, network, evaluations, make in jobs_of(comparison, held_out):
+    for part, network, evaluations, make in jobs_of(comparison, seed, held_out):
         if (part, network, seed) not in known:
             row = row_of(comparison.problems[network], make(), evaluations, seed)
             known[part, network, seed] = row = {"part": part, "network": network, "seed": seed, **row}
@@ -160,9 +175,10 @@ def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[
     return rows
 
 
-def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
+def jobs_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> Iterator[Job]:
     """What is cheap first; a training is only made when a row needs its policy."""
     evaluations = comparison.evaluations
+    pre_trained = partial(comparison.pre_trained, seed)
     at_once = comparison.alone().zero_shot_evaluations(next(iter(comparison.problems.values())))
     for network in comparison.graphs:
         yield "untrained", network, at_once, comparison.alone
@@ -170,16 +186,16 @@ def jobs_of(comparison: Comparison, held_out: Sequence[str]) -> Iterator[Job]:
         for peer in PEERS:
             yield peer, network, evaluations, partial(make_method, peer)
     for network in comparison.graphs:
-        yield "batch", network, at_once, comparison.pre_trained
-        yield "batch, fine-tuned", network, comparison.fine_tune, comparison.pre_trained
+        yield "batch", network, at_once, pre_trained
+        yield "batch, fine-tuned", network, comparison.fine_tune, pre_trained
     for network in held_out:
-        make = partial(comparison.pre_trained, without=network)
+        make = partial(pre_trained, without=network)
         yield "held out", network, at_once, make
         yield "held out, fine-tuned", network, comparison.fine_tune, make
     for variant in filter(None, comparison.trainings):
         for network in comparison.graphs:
             yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
-            yield f"batch{variant}", network, at_once, partial(comparison.pre_trained, variant)
+            yield f"batch{variant}", network, at_once, partial(pre_trained, variant)
 
 
 def row_of(problem: Problem, method: Method, evaluations: int, seed: int) -> Row:
@@ -223,12 +239,14 @@ def mean_ratio(rows: Sequence[Row], part: str, network: str) -> float | None:
 
 
 def reached(rows: Sequence[Row], part: str, goal: str, network: str) -> str:
-    """After how many evaluations, of how many; of several seeds the median."""
+    """After how many evaluations; of several seeds the median. Nothing where there is no such row."""
     counts = []
     for row in (row for row in rows if (row["part"], row["network"]) == (part, network)):
         ends = [r["step_time_ns"] for r in rows if (r["part"], r["network"], r["seed"]) == (goal, network, row["seed"])]
         counts.append(next((at for at, _, best in row["trace"] if ends and best <= ends[0]), None))
     found = [count for count in counts if count is not None]
+    if not counts:
+        return ""
     return f"{statistics.median_low(found)}" if len(found) * 2 > len(counts) else "never"
 
 

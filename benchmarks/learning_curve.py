@@ -69,7 +69,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.objective}-{self.algorithm}-{self.size}-seed-{self.seed}"
+        return f"{self.objective}-{self.algorithm}-{self.size}-seed-{self.seed}{'-quick' if self.is_quick else ''}"
 
     @property
     def training(self) -> RegalTraining:

@@ -19,6 +19,7 @@ from placewright.lab.learning.algorithms.discrete_sac import (
     soft_update,
 )
 from placewright.lab.learning.algorithms.egrl import Egrl
+from placewright.lab.learning.egrl.genome import GraphGenome
 from placewright.lab.learning.egrl.network import GraphUNet, neighbours_of
 from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.policy import MapPolicy
@@ -101,6 +102,26 @@ def test_a_run_that_was_killed_goes_on_to_the_same_map(name: LearnerName, tmp_pa
     assert resumed.evaluations == 36
     assert (resumed.levels == whole.levels).all()
     assert [(p.evaluations, p.best) for p in resumed.trace] == [(p.evaluations, p.best) for p in whole.trace]
+
+
+def test_the_best_policy_is_the_fittest_that_acted_though_the_population_has_lost_it() -> None:
+    """Where all elites are chromosomes, the graph policies are children that have not been tried."""
+    fitness, lost = list[float](), list[bool]()
+
+    def look(of: Egrl, _: object) -> None:
+        evolution = of.evolution
+        assert evolution is not None
+        assert evolution.fittest is not None
+        assert of.best_policy() is evolution.fittest.genome
+        fitness.append(evolution.fittest.rank)
+        graphs = [each for each in evolution.population if isinstance(each.genome, GraphGenome)]
+        assert graphs
+        lost.append(max(each.rank for each in graphs) < evolution.fittest.rank)
+
+    few_policies = replace(evolution_settings("fixed", only_chromosomes=False), population=8, boltzmann_share=0.75)
+    solve(replace(learner("egrl"), evolution=few_policies, on_generation=look), convolutions(), evaluations=120)
+    assert fitness == sorted(fitness)
+    assert any(lost)
 
 
 def test_a_checkpoint_of_another_seed_or_network_is_refused(tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ def test_the_best_live_on_in_a_generation_and_children_have_the_keys_of_two_pare
         assert len(set(child.ravel()) & {2, 3, 4, 5}) <= 1
 
 
+def test_post_refits_to_the_best_placements_that_ran_and_to_none_where_none_did() -> None:
+    # Of 10 placements of one unit the two that ran chose device 1, and a half is the best share: 0.5 x 1 + 0.5 x 0.5.
+    post, even = Post(elite=0.5), np.zeros((1, 2))
+    devices = np.array([[0]] * 8 + [[1]] * 2)
+    cost = np.array([FAILING_SIGNAL] * 8 + [1.2, 1.4])
+    np.testing.assert_allclose(softmax(post._refitted(even, devices, cost)), [[0.25, 0.75]])
+    assert post._refitted(even, devices, np.full(10, FAILING_SIGNAL)) is even
+
+
 def test_the_gradient_of_posts_objective_is_that_of_finite_differences() -> None:
     random = np.random.default_rng(3)
     logits, before = random.normal(size=(3, 4)), softmax(random.normal(size=(3, 4)))

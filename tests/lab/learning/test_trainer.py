@@ -25,10 +25,12 @@ from waiting import PATIENCE_S, wait_until
 
 from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.lab.datasets.synthetic import random_graph
+from placewright.lab.learning.decisions import Decisions
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
 from placewright.lab.learning.regal.trainings import RegalTraining
-from placewright.lab.learning.trainer import BEST, tasks_of, train
+from placewright.lab.learning.trainer import BEST, TrainingProgress, tasks_of, train
+from placewright.lab.learning.workers import Workers
 from placewright.methods.policy_file import read_policy
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
@@ -270,8 +272,6 @@ def test_a_folder_without_graphs_is_named(data: Path, tmp_path: Path) -> None:
 def test_gradients_that_are_no_numbers_end_the_training(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from placewright.lab.learning.workers import Workers
-
     def spoiled(self: Workers, weights: np.ndarray, tasks: object) -> list[GradientEstimate]:
         gradient = np.full_like(weights, np.nan)
         return [GradientEstimate(gradient=gradient, loss=0.0, rewards=(-1.0,), expected_reward=0.0, decisions=None)]
@@ -279,6 +279,38 @@ def test_gradients_that_are_no_numbers_end_the_training(
     monkeypatch.setattr(Workers, "gradients", spoiled)
     with pytest.raises(InputError, match=r"gradients that are no numbers at step 1; a learning rate of 0\.01"):
         train(data, CONFIGURATION, tmp_path / "out", name="small")
+
+
+def test_a_training_that_cannot_learn_stops_and_says_so_again_when_it_is_asked_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the third line of the records on all ops are decided alike, of which three in a row are enough."""
+    seen = list[int]()
+
+    def collapsed(self: Workers, weights: np.ndarray, tasks: object) -> list[GradientEstimate]:
+        seen.append(len(seen))
+        decided = Decisions(entropy=4.0, variation=0.2) if len(seen) <= 2 else Decisions(entropy=0.1, variation=0.01)
+        return [
+            GradientEstimate(
+                gradient=np.ones_like(weights), loss=0.0, rewards=(-1.0,), expected_reward=None, decisions=decided
+            )
+        ]
+
+    monkeypatch.setattr(Workers, "gradients", collapsed)
+    configuration = replace(CONFIGURATION, steps=20, checkpoint_interval=1, validation_interval=1)
+    told = list[TrainingProgress]()
+    train(data, configuration, tmp_path, name="small", on_progress=told.append)
+    assert [progress.step for progress in told] == [1, 2, 3, 4, 5]
+    reason = "it decides alike for every op: their decisions differ by 0.01 of 1"
+    assert [progress.stopped for progress in told] == [None] * 4 + [reason]
+    policy = read_policy(tmp_path / BEST)
+    assert policy.record["learned"]["stopped"] == reason
+    # The variation is that of the policy that is kept, which may be one from before.
+    assert policy.record["learned"]["variation"] == (0.2 if policy.record["step"] <= 2 else 0.01)
+    told.clear()
+    train(data, configuration, tmp_path, name="small", on_progress=told.append)
+    assert [(progress.step, progress.stopped) for progress in told] == [(5, reason)]
+    assert len(seen) == 5
 
 
 def test_what_a_step_learns_from_depends_on_the_seed_and_the_step_alone() -> None:

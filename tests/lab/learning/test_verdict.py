@@ -33,6 +33,9 @@ def test_decisions_vary_by_the_distance_from_their_mean() -> None:
     both = mean_decisions([found, Decisions(entropy=0.0, variation=0.75)])
     assert both.variation == pytest.approx(0.5)
     assert both.state_rms is None
+    # One graph with a single op to decide about takes nothing from what the others say.
+    assert mean_decisions([found, Decisions(entropy=0.0)]).variation == pytest.approx(0.25)
+    assert mean_decisions([Decisions(entropy=0.0)]).variation is None
 
 
 def test_levels_that_an_op_may_not_take_and_ops_without_a_choice_do_not_count() -> None:
@@ -43,7 +46,7 @@ def test_levels_that_an_op_may_not_take_and_ops_without_a_choice_do_not_count() 
     found = decisions_of([torch.log_softmax(logits, 1)], logits=logits)
     assert found.entropy == pytest.approx((np.log(2) + np.log(3)) / 2)
     assert found.variation == pytest.approx(1 / 6)
-    assert found.logit_rms == pytest.approx(np.sqrt(5 * 4 / 6))
+    assert found.logit_rms == pytest.approx(2)
     # Where only one op is left that decides, there is nothing to differ from.
     assert decisions_of([torch.log_softmax(logits[:2], 1)]).variation is None
     assert decisions_of([torch.log_softmax(logits[:1], 1)]).entropy == 0
@@ -71,7 +74,22 @@ def test_a_training_that_cannot_learn_any_more_is_stopped(values: dict[str, floa
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
     assert reason_to_stop(lines(**values)[:LINES]) is None  # once or twice may be chance
-    assert what_was_learned(lines(**values), found)["stopped"] == found
+
+
+def test_what_was_learned_is_told_of_the_policy_that_is_kept() -> None:
+    told = [
+        {"step": 0, "entropy": 4.0, "variation": 0.0, "reward": -1.0},
+        {"step": 1, "improvement": 3.0},
+        {"step": 2, "entropy": 3.0, "variation": 0.3, "reward": -0.9},
+        {"step": 3, "entropy": 0.1, "variation": 0.01, "reward": -0.95},
+    ]
+    expected = {"stopped": "x", "entropy": 3.0, "variation": 0.3, "first_reward": -1.0, "last_reward": -0.95}
+    assert what_was_learned(told, "x", 1) == expected
+    assert what_was_learned([], None, 1) == {"stopped": None}
+
+
+def test_lines_without_numbers_that_earlier_versions_wrote_stop_nothing() -> None:
+    assert reason_to_stop(lines(entropy=np.nan, logit_rms=np.inf)) is None
 
 
 @pytest.mark.parametrize("name", ["peak-memory-zoo", "runtime-synthetic"])

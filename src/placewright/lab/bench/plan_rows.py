@@ -85,8 +85,8 @@ UNKNOWN = "not recorded"
 
 def training_of(policy: Policy) -> str:
     """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
-    its record does not say. A policy whose training was stopped, or that decides alike for all ops, is no evidence of
-    what can be learned: "; learned nothing" says so."""
+    its record does not say. A policy that decides alike for all ops, or of which no more is known than that its
+    training was stopped, is no evidence of what can be learned: "; learned nothing" says so."""
     if not policy.weights:
         return RULE
     training = policy.record.get("training")
@@ -101,6 +101,6 @@ def training_of(policy: Policy) -> str:
     algorithm = family_of(policy.family).algorithm
     how = f"imitation, then {algorithm}" if imitated else algorithm
     learned = policy.record.get("learned")
-    if isinstance(learned, dict) and (learned.get("stopped") or is_constant(learned)):
+    if isinstance(learned, dict) and (is_constant(learned) or (learned.get("stopped") and "variation" not in learned)):
         return f"{how}; learned nothing"
     return how

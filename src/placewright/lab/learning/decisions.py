@@ -36,7 +36,7 @@ def decisions_of(choices: Sequence[Tensor], states: Tensor | None = None, logits
         entropy=sum(float(-(log.exp() * log.clamp(min=-1e30)).sum(1).mean()) for log in logs if len(log)),
         variation=sum(apart) / len(apart) if apart else None,
         state_rms=None if states is None else _rms(states),
-        logit_rms=None if logits is None else _rms(logits[~logits.isneginf()]),
+        logit_rms=None if logits is None else _rms(logits[_decides(logits)]),
     )
 
 
@@ -46,10 +46,12 @@ def _decides(log: Tensor) -> Tensor:
 
 
 def mean_decisions(found: Sequence[Decisions]) -> Decisions:
-    """Of several graphs or samples; what one of them lacks the mean lacks, too."""
+    """Of several graphs or samples; what one of them lacks the mean lacks, too. Those without a variation, which have
+    one op to decide about at most, do not count for it."""
+    variations = [each.variation for each in found if each.variation is not None]
     return Decisions(
         entropy=sum(each.entropy for each in found) / len(found),
-        variation=_mean([each.variation for each in found]),
+        variation=sum(variations) / len(variations) if variations else None,
         state_rms=_mean([each.state_rms for each in found]),
         logit_rms=_mean([each.logit_rms for each in found]),
     )
@@ -61,4 +63,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _rms(values: Tensor) -> float:
-    return float(values.detach().square().mean().sqrt())
+    """Of those that there are; 0 of none."""
+    known = values.detach()[~values.isneginf()]
+    return float(known.square().mean().sqrt()) if len(known) else 0.0

@@ -36,6 +36,7 @@ class Learner:
         value_function = configuration.value_function() if configuration.samples == 1 else None
         self._networks = nn.ModuleList([self.network, *([value_function] if value_function else [])])
         policy = cast(Network, self.network)
+        self._answers = configuration.answers
         self._imitation = Imitation(network=policy, networks=self._networks)
         self._algorithm = configuration.algorithm(policy, self._networks, cast("ValueFunction | None", value_function))
 
@@ -54,12 +55,14 @@ class Learner:
         return {name: tensor.numpy().copy() for name, tensor in self.network.state_dict().items()}
 
     def reward(self, environment: Environment, seed: int) -> float:
-        """Of the actions that the policy would choose."""
+        """The best of what the policy answers with: the actions that it would choose, and others that it draws."""
         network = cast(Network, self.network)
+        seeds = range(seed, seed + self._answers)
         with torch.no_grad():
-            actions = network.distribution(environment.observation).choose(seed)
-        guide = network.guide(environment.problem, environment.observation, actions)
-        return environment.rewards([guide], [seed])[0]
+            distribution = network.distribution(environment.observation)
+            answers = [distribution.choose(seed), *(distribution.sample(each) for each in seeds[1:])]
+        guides = [network.guide(environment.problem, environment.observation, actions) for actions in answers]
+        return max(environment.rewards(guides, seeds))
 
     def policy_gradient(
         self, environment: Environment, seeds: Sequence[int], samples: Samples | None = None

@@ -27,9 +27,9 @@ BEST = "best.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingProgress:
-    """After each step. reward: mean since the last checkpoint, None while an expert is imitated. best: percent over
-    uniform BRKGA at the best validation, None before one. stopped: why the training ends here, where it cannot learn
-    any more (verdict.py)."""
+    """After each step, and at the beginning of a training that was stopped before. reward: mean since the last
+    checkpoint, None while an expert is imitated. best: percent over uniform BRKGA at the best validation, None before
+    one. stopped: why the training ends here, where it cannot learn any more (verdict.py)."""
 
     step: int
     reward: float | None
@@ -98,6 +98,8 @@ def _train(
         estimates: list[GradientEstimate] = []
         norms: list[float] = []
         stopped = reason_to_stop(records.lines)
+        if stopped is not None and on_progress is not None:
+            on_progress(TrainingProgress(step=state.step, reward=None, best=state.best, stopped=stopped))
         while state.step < configuration.steps and stopped is None:
             tasks = tasks_of(configuration, seed, state.step, graphs)
             found, norm = _step(state, workers, tasks, configuration.passes)
@@ -119,7 +121,7 @@ def _train(
             validate()
             checkpoint.write(state.state())
         best = read_policy(out / BEST)
-        learned = what_was_learned(records.lines, stopped)
+        learned = what_was_learned(records.lines, stopped, best.record["step"])
         write_policy(replace(best, record={**best.record, "learned": learned}), out / BEST)  # type: ignore[type-var]
     return out / BEST
 

@@ -109,6 +109,12 @@ class TrainingConfiguration(ABC):
         raise InputError("samples is 1; without a value function it must be at least 2")
 
     @property
+    def answers(self) -> int:
+        """How many plans a policy answers with, the best of which counts at a validation: the likeliest actions, and
+        others that are drawn."""
+        return 1
+
+    @property
     def passes(self) -> int:
         """How often a step learns from its samples; more than once only with a `ReusingAlgorithm`."""
         return 1

@@ -29,6 +29,7 @@ class TrainingState:
         self._adam = self._fresh_adam()
         self.step = 0
         self.best: float | None = None
+        self._is_new_step = True
 
     @property
     def weights(self) -> Float:
@@ -51,12 +52,13 @@ class TrainingState:
                 f"a learning rate of {self._configuration.learning_rate} may be too high"
             )
         self._weights.grad = gradient * min(1.0, self._configuration.max_grad_norm / max(norm, 1e-12))
-        if self.step == self._configuration.imitation_steps:  # gradients of another size begin
+        if self._is_new_step and self.step == self._configuration.imitation_steps:  # gradients of another size begin
             self._adam = self._fresh_adam()
         for group in self._adam.param_groups:
             group["lr"] = self._configuration.learning_rate_at(self.step)
         self._adam.step()
         self.step += ends_step
+        self._is_new_step = ends_step
         return norm
 
     def _fresh_adam(self) -> torch.optim.Adam:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from typing import Any
 
 #: Logits of trainings that learned stay below 20; of those that ended in constants they were 49 and more, and softmax
@@ -22,7 +23,7 @@ Line = Mapping[str, Any]
 
 def reason_to_stop(lines: Sequence[Line]) -> str | None:
     """Why nothing more can be learned; None where the training may go on. lines: of the records, in order."""
-    facts = [line for line in lines if "entropy" in line]
+    facts = facts_of(lines)
     last = facts[-LINES:]
     if len(last) < LINES:
         return None
@@ -40,13 +41,20 @@ def is_constant(line: Line) -> bool:
     return isinstance(variation, float) and variation < LEAST_VARIATION
 
 
-def what_was_learned(lines: Sequence[Line], stopped: str | None) -> dict[str, Any]:
-    """For the record of the policy: how its decisions vary, its mean drawn reward beside that at the start."""
-    facts = [line for line in lines if "entropy" in line]
+def facts_of(lines: Sequence[Line]) -> list[Line]:
+    """The lines that tell of decisions. Earlier versions wrote numbers that are none where ops had no choice."""
+    return [line for line in lines if isfinite(line.get("entropy", nan))]
+
+
+def what_was_learned(lines: Sequence[Line], stopped: str | None, step: int) -> dict[str, Any]:
+    """For the record of the policy of a step: how its decisions vary, and the mean drawn reward of the training at its
+    end beside that at the start."""
+    facts = facts_of(lines)
     rewards = [line["reward"] for line in facts if "reward" in line]
     found: dict[str, Any] = {"stopped": stopped}
     if facts:
-        found |= {name: facts[-1][name] for name in ("entropy", "variation") if name in facts[-1]}
+        of_policy = next((line for line in facts if line["step"] >= step), facts[-1])
+        found |= {name: of_policy[name] for name in ("entropy", "variation") if name in of_policy}
     if rewards:
         found |= {"first_reward": rewards[0], "last_reward": rewards[-1]}
     return found

@@ -110,7 +110,7 @@ class Egrl:
         return GraphGenome(weights=sac.weights(), actor=self._template.actor)
 
     def best_policy(self) -> GraphGenome | None:
-        """The fittest of the population; that of the policy gradient where there is none."""
+        """The fittest of all generations; that of the policy gradient where there is no population."""
         if self.evolution is not None:
             return self.evolution.best_policy()
         return None if self.sac is None else self._gradients_policy(self.sac)

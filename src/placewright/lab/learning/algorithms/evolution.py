@@ -38,11 +38,13 @@ class Individual:
 
 
 class Evolution:
-    """population: of the present generation; the first is the caller's. known: rewards by what was proposed."""
+    """population: of the present generation; the first is the caller's. known: rewards by what was proposed. fittest:
+    the fittest graph policy of all generations, None before one has acted."""
 
     def __init__(self, settings: EvolutionSettings, population: Sequence[Individual]) -> None:
         self.settings, self.population = settings, list(population)
         self.known: dict[bytes, float] = {}
+        self.fittest: Individual | None = None
 
     def rollout(self, environment: MemoryMapEnvironment, random: np.random.Generator) -> Outcomes | None:
         """Every individual acts; its reward is its fitness. In mode "fixed" those whose fitness is known do not act
@@ -81,7 +83,10 @@ class Evolution:
         genome = individual.genome
         if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
             genome = genome.with_prior(actions)
-        return Individual(genome=genome, fitness=reward, actions=actions)
+        paid = Individual(genome=genome, fitness=reward, actions=actions)
+        if isinstance(genome, GraphGenome) and (self.fittest is None or reward >= self.fittest.rank):
+            self.fittest = paid
+        return paid
 
     def next_generation(self, random: np.random.Generator) -> None:
         """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both. Of
@@ -101,12 +106,10 @@ class Evolution:
             self.population[weakest] = Individual(genome=genome)
 
     def best_policy(self) -> GraphGenome | None:
-        """The fittest graph policy."""
-        graphs = [each for each in self.population if isinstance(each.genome, GraphGenome)]
-        if not graphs:
-            return None
-        genome = max(graphs, key=lambda each: each.rank).genome
-        assert isinstance(genome, GraphGenome)
+        """The fittest graph policy of all generations; before one has acted the first."""
+        graphs = [each.genome for each in self.population if isinstance(each.genome, GraphGenome)]
+        genome = next(iter(graphs), None) if self.fittest is None else self.fittest.genome
+        assert genome is None or isinstance(genome, GraphGenome)
         return genome
 
     def _child(
@@ -154,16 +157,22 @@ def act(genome: Genome, random: np.random.Generator) -> NodeLevels:
 
 def population_state(evolution: Evolution) -> dict[str, Any]:
     """Individuals, and what is known, as dictionaries of arrays and numbers."""
-    individuals = [
-        {
-            "kind": "boltzmann" if isinstance(each.genome, Boltzmann) else "graph",
-            "arrays": dict(each.genome.arrays()),
-            "fitness": each.fitness,
-            "actions": each.actions,
-        }
-        for each in evolution.population
-    ]
-    return {"known": _known_state(evolution.known), "individuals": individuals}
+    individuals = [_individual_state(each) for each in evolution.population]
+    fittest = evolution.fittest
+    return {
+        "known": _known_state(evolution.known),
+        "individuals": individuals,
+        "fittest": None if fittest is None else _individual_state(fittest),
+    }
+
+
+def _individual_state(individual: Individual) -> dict[str, Any]:
+    return {
+        "kind": "boltzmann" if isinstance(individual.genome, Boltzmann) else "graph",
+        "arrays": dict(individual.genome.arrays()),
+        "fitness": individual.fitness,
+        "actions": individual.actions,
+    }
 
 
 def _known_state(known: dict[bytes, float]) -> dict[str, Any] | None:
@@ -175,16 +184,19 @@ def _known_state(known: dict[bytes, float]) -> dict[str, Any] | None:
 
 def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
     """template: of the graph policies, whose network and observation are not in the state."""
-    population = []
-    for each in state["individuals"]:
-        genome: Genome
-        if each["kind"] == "boltzmann":
-            genome = Boltzmann(prior=each["arrays"]["prior"], temperature=each["arrays"]["temperature"])
-        else:
-            assert template is not None
-            genome = replace(template, weights=each["arrays"])
-        population.append(Individual(genome=genome, fitness=each["fitness"], actions=each["actions"]))
-    evolution.population = population
+    evolution.population = [_individual(each, template) for each in state["individuals"]]
+    fittest = state.get("fittest")  # which earlier versions did not write
+    evolution.fittest = None if fittest is None else _individual(fittest, template)
     evolution.known = {}
     if (known := state["known"]) is not None:
         evolution.known = dict(zip((key.tobytes() for key in known["proposed"]), known["rewards"], strict=True))
+
+
+def _individual(state: dict[str, Any], template: GraphGenome | None) -> Individual:
+    genome: Genome
+    if state["kind"] == "boltzmann":
+        genome = Boltzmann(prior=state["arrays"]["prior"], temperature=state["arrays"]["temperature"])
+    else:
+        assert template is not None
+        genome = replace(template, weights=state["arrays"])
+    return Individual(genome=genome, fitness=state["fitness"], actions=state["actions"])

@@ -46,6 +46,9 @@ class NetworkSettings:
             raise InputError(f"memory is {self.memory}; it must be from 0 to segment, {self.segment}")
 
 
+#: Placements that are drawn at once beside the likeliest, for a graph that the policy answers for or learns on alone.
+SAMPLES = 15
+
 #: As far as the paper and its authors' later work (GO, 2020) say; the rest is ours.
 PAPER_NETWORK = NetworkSettings(width=128, rounds=8, widening=4)
 

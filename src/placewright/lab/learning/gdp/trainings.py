@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.lab.learning.environments.placed_units import PlacedUnits, measured_on_one_device
 from placewright.lab.learning.gdp.policy import GdpPolicy
-from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration
+from placewright.lab.learning.gdp.settings import PAPER_NETWORK, SAMPLES, GdpConfiguration
 from placewright.lab.learning.placers.colocation import units_of
 from placewright.lab.learning.protocols import Algorithm, Network, ValueFunction
 from placewright.lab.learning.training import Split, TrainingConfiguration
@@ -58,6 +58,10 @@ class GdpTraining(TrainingConfiguration):
     @property
     def objective(self) -> Objective:
         return self.policy.objective
+
+    @property
+    def answers(self) -> int:
+        return 1 + SAMPLES
 
     @property
     def passes(self) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from placewright.lab.learning.environments.first_come import Trials
 from placewright.lab.learning.gdp.observation import Observation
 from placewright.lab.learning.gdp.policy import GdpPolicy
-from placewright.lab.learning.gdp.settings import PAPER_NETWORK, GdpConfiguration, NetworkSettings
+from placewright.lab.learning.gdp.settings import PAPER_NETWORK, SAMPLES, GdpConfiguration, NetworkSettings
 from placewright.lab.learning.placers.placer import Learn, NetworkPlacer, Task
 from placewright.problem import Problem
 from placewright.search.run.result import Result
@@ -71,7 +71,7 @@ class Gdp(NetworkPlacer):
     colocation: tuple[str, ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     policy: GdpPolicy | None = None
-    samples: int = 15
+    samples: int = SAMPLES
     epochs: int = 4
     clip: float = 0.2
     entropy: float = 0.01

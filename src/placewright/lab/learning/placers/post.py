@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.lab.learning.environments.first_come import FAILING_SIGNAL
 from placewright.lab.learning.placers.placer import LearnedPlacer, Proposals, Task
 from placewright.support.errors import InputError
 
@@ -73,7 +74,10 @@ class Post(LearnedPlacer):
 
     def _refitted(self, logits: Float, devices: NDArray[np.int64], cost: Float) -> Float:
         """To how often each device was chosen in the best placements, half of it; without those that did not run."""
-        elite = np.argsort(cost, kind="stable")[: max(1, int(self.elite * len(cost)))]
+        order = np.argsort(cost, kind="stable")[: max(1, int(self.elite * len(cost)))]
+        elite = order[cost[order] < FAILING_SIGNAL]
+        if not len(elite):
+            return logits
         shares = np.stack([(devices[elite] == d).mean(0) for d in range(logits.shape[1])], 1)
         mixed = 0.5 * shares + 0.5 * softmax(logits)
         with np.errstate(divide="ignore"):
