@@ -66,6 +66,7 @@ def main() -> None:
     arguments = parser().parse_args()
     rows = [row for folder in arguments.folders for row in whole_rows(folder / "rows.jsonl")]
     moved = [row for folder in arguments.folders for row in whole_rows(folder / "transfers.jsonl")]
+    check_alike(rows)
     make_folder(arguments.out)
     write_atomically(arguments.out / "table.md", f"{TITLE}{table(rows)}".encode())
     figures: dict[str, Callable[[], Any]] = {
@@ -80,6 +81,14 @@ def main() -> None:
             for suffix, data in as_files(draw()).items():
                 write_atomically(arguments.out / f"{name}.{suffix}", data)
                 print(arguments.out / f"{name}.{suffix}")
+
+
+def check_alike(rows: Sequence[Row]) -> None:
+    """Seeds of one method are of one mode with as many gradient steps, which stand at the end of a run's name."""
+    for method in {row["method"] for row in rows}:
+        kinds = {row["run"].rpartition("-seed")[2].partition("-")[2] for row in rows if row["method"] == method}
+        if len(kinds) > 1:
+            raise SystemExit(f"the rows of {method} are of several settings, {', '.join(sorted(kinds))}: draw one")
 
 
 def networks_of(rows: Sequence[Row], key: str = "network") -> list[str]:

@@ -41,7 +41,7 @@ from placewright.search.run.budget import Budget
 from placewright.search.run.method import Method
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import shown
 from placewright.support.files import locked_folder, make_folder, write_atomically
 
 NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
@@ -115,14 +115,14 @@ def main() -> None:
 
 
 def check_settings(arguments: argparse.Namespace) -> None:
-    """Rows of one folder are of the same networks, machine and budgets. Raises InputError where they would not be."""
+    """Rows of one folder are of the same networks, machine and budgets. Ends the script where they would not be."""
     path = arguments.out / "settings.json"
     names = ("networks", "machine", "evaluations", "steps", "fine_tune", "quick")
     asked = {name: getattr(arguments, name) for name in names} | {"networks": list(arguments.networks)}
     if not path.exists():
         write_atomically(path, json.dumps(asked).encode() + b"\n")
     elif different := [name for name, value in json.loads(path.read_bytes()).items() if asked[name] != value]:
-        raise InputError(f"'{shown(path)}' has other {' and '.join(different)}; take another folder")
+        raise SystemExit(f"'{shown(path)}' has other {', '.join(different)}; take another folder")
 
 
 def comparison_of(arguments: argparse.Namespace) -> Comparison:
