@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from placewright.analysis.advice import shortage_words
 from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Answer, Plan, answer
@@ -27,6 +28,7 @@ from placewright.execution.onnx_runtime.step import OnnxStep
 from placewright.execution.workers import Workers
 from placewright.machine import Machine
 from placewright.plans.record import Plan as PlanRecord
+from placewright.support.errors import InputError
 from placewright.terminal.run_table import run_table
 
 
@@ -87,7 +89,10 @@ class OnnxCompiled:
         alone = make_plan(graph, first, measured=times.alone, solver="input-order")
         # ONNX Runtime runs each node once.
         once = {**options, "keep": ["*"]}
-        self.plan = plan_beside_one_device(graph, machine, times, once) if given is None else Plan.of(given)
+        plan = plan_beside_one_device(graph, machine, times, once) if given is None else given
+        if given is None and options.get("memory_limit") is not None and plan.status == "infeasible":
+            raise InputError(shortage_words(plan))
+        self.plan = Plan.of(plan)
         self._alone = OnnxStep(self._model, alone, self._first, self._cores[:1])
         self._step = OnnxStep(self._model, self.plan, self._workers, self._cores)
 

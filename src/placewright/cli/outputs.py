@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.files import read_bytes
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[str | Path | None] = ()) -> None:
@@ -20,11 +21,27 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[str | Pat
     for path in given.values():
         _check_writable(path)
     taken = {os.path.realpath(path): "an input" for path in inputs if path is not None}
+    if any(path.exists() for path in given.values()):
+        taken |= {os.path.realpath(file): "an input" for path in inputs if path for file in _weights_beside(Path(path))}
     for option, path in given.items():
         place = os.path.realpath(path)
         if place in taken:
             raise InputError(f"{option} would overwrite '{path}', which is {taken[place]} of this command")
         taken[place] = f"the {option} output"
+
+
+def _weights_beside(model: Path) -> list[Path]:
+    """The files in which an ONNX model has its weights; none of what is no such model."""
+    if model.suffix != ".onnx":
+        return []
+    from placewright.importers.onnx.model import read_model
+    from placewright.importers.onnx.records import external_weights
+
+    try:
+        weights = external_weights(read_model(read_bytes(model), model.name).graph)
+    except (InputError, MissingExtraError):
+        return []  # Whoever reads it for the command says what is wrong with it.
+    return [model.parent / entry.value for each in weights for entry in each.external_data if entry.key == "location"]
 
 
 def _check_writable(path: Path) -> None:

@@ -86,7 +86,9 @@ def write_measured(path: Path, measured: Mapping[str, MeasuredOp], device: str) 
 def write_measured_by_device(path: Path, measured: Mapping[str, Mapping[str, MeasuredOp]]) -> None:
     """Writes one for devices of several kinds. measured: by name or kind of the device, by name of the op."""
     lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
+    # The writer leaves a lone carriage return as it is, and the reader takes it for the end of a line.
+    is_odd = any("\r" in name for ops in measured.values() for name in ops)
+    writer = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL if is_odd else csv.QUOTE_MINIMAL)
     writer.writerow(["op", "device", "time_ns", _WORKSPACE])
     for device, ops in measured.items():
         writer.writerows([guarded(name), guarded(device), op.time_ns, op.workspace_bytes] for name, op in ops.items())
@@ -99,26 +101,27 @@ def _indices(graph: Graph) -> dict[str, int]:
 
 def _read_rows(path: Path) -> Iterator[_Row]:
     lines = _read_cells(path)
-    _, header = next(lines, ("", []))
+    header = [cell.strip() for cell in next(lines, ("", []))[1]]
     unit = _time_column(header, path)
     for where, cells in lines:
-        if not any(cells):
+        if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
             raise InputError(f"{where}: {len(cells)} values for {len(header)} columns")
-        row = dict(zip(header, cells, strict=True))
-        op, device = unguarded(row["op"]), unguarded(row["device"])
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        # An op's name may begin with a space.
+        op, device = unguarded(cells[header.index("op")]), unguarded(row["device"])
         workspace = _workspace_bytes(row.get(_WORKSPACE, ""), where)
         time_ns = _time_ns(row[unit], unit, where)
         yield _Row(where=where, op=op, device=device, time_ns=time_ns, workspace_bytes=workspace)
 
 
 def _read_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each line as "file:line" and its values, without the spaces around them."""
-    reader = csv.reader(read_text(path).splitlines())
+    """Each line as "file:line" and its values."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
         for cells in reader:
-            yield f"{path}:{reader.line_num}", [cell.strip() for cell in cells]
+            yield f"{path}:{reader.line_num}", cells
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: {error}") from error
 
@@ -153,13 +156,15 @@ def _workspace_bytes(text: str, where: str) -> int | None:
 
 
 def _matching_ops(row: _Row, index_of: dict[str, int]) -> list[int]:
-    if row.op in index_of:
-        return [index_of[row.op]]
-    if _GLOB.search(row.op):
-        matches = re.compile(translate(row.op)).match
+    name = row.op.strip()
+    for written in (row.op, name):
+        if written in index_of:
+            return [index_of[written]]
+    if _GLOB.search(name):
+        matches = re.compile(translate(name)).match
         if ops := [index for name, index in index_of.items() if matches(name)]:
             return ops
-    raise InputError(f"{row.where}: no op matches '{shown(row.op)}'")
+    raise InputError(f"{row.where}: no op matches '{shown(name)}'")
 
 
 def _matching_devices(row: _Row, machine: Machine) -> list[int]:

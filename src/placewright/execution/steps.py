@@ -290,8 +290,26 @@ class _Builder:
         self.add_run(op, device)
 
     def add_run(self, op: int, device: _Device) -> None:
+        if self.graph.ops[op].kind == "view":
+            for maker in self._says_how(op):
+                self.wait_for(maker, device)
         self.done[op] = (device.index, device.add(Run(op)))
         device.present.update(self.graph.ops[op].outputs)
+
+    def _says_how(self, view: int) -> Iterator[int]:
+        """The ops that compute what a view reads beside what it shows, through other views; in the plan its readers
+        wait for them."""
+        shows = needs_of(view, self.graph)
+        pending, seen = [tensor for tensor in self.graph.ops[view].inputs if tensor not in shows], set[int]()
+        while pending:
+            op = self.graph.producer_of[pending.pop()]
+            if op < 0 or op in seen:
+                continue
+            seen.add(op)
+            if self.graph.ops[op].kind == "view":
+                pending.extend(self.graph.ops[op].inputs)
+            elif op in self.done:
+                yield op
 
     def wait_for(self, op: int, device: _Device) -> None:
         """Orders the device's next step after an op, if nothing has done so yet."""

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from placewright.importers.onnx.records import external_weights
 from placewright.plans.provenance import recorded_dims
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, MissingExtraError, shown
@@ -44,12 +45,6 @@ def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
     return bytes(planned.SerializeToString())
 
 
-def _external(planned: Any) -> list[Any]:
-    from onnx.external_data_helper import uses_external_data
-
-    return [weight for weight in planned.graph.initializer if uses_external_data(weight)]
-
-
 def _embed_weights(planned: Any, folder: Path, model: Path) -> None:
     """Puts the weights that ONNX Runtime wrote into the file."""
     from onnx.external_data_helper import load_external_data_for_model
@@ -65,7 +60,7 @@ def _embed_weights(planned: Any, folder: Path, model: Path) -> None:
 
 def _check_weights_stay(planned: Any, folder: Path, output: Path, model: Path) -> None:
     """A file names its external weights relative to itself."""
-    if _external(planned) and output.resolve().parent != folder:
+    if external_weights(planned.graph) and output.resolve().parent != folder:
         raise InputError(
             f"'{shown(model)}' has weights in files beside it, so the export must be written into their folder, "
             f"'{shown(folder)}'"

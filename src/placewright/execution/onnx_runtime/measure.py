@@ -19,6 +19,7 @@ from placewright.execution.onnx_runtime.model import OnnxModel, submodel
 from placewright.execution.onnx_runtime.step import OnnxStep
 from placewright.execution.workers import Workers
 from placewright.plans.record import Plan
+from placewright.support.errors import InputError, shown
 
 _REPETITIONS = 9
 
@@ -85,6 +86,12 @@ def _times(model: OnnxModel, alone: Plan, cores: frozenset[int], feeds: Mapping[
         for node in nodes:
             samples.setdefault(node.name, []).append(node.duration_ns)
     ops = [model.graph.ops[op].name for op in trace.part.ops if op in model.node_of]
+    # It ends after a million events, and knows no functions, only what is inside.
+    if missing := [name for name in ops if name not in samples]:
+        raise InputError(
+            f"'{shown(model.name)}' cannot be timed: ONNX Runtime's profile does not tell how long "
+            f"'{shown(missing[0])}' takes"
+        )
     found = {name: _middle(samples[name]) for name in ops}
     between = max(0.0, median(taken) - sum(found.values())) / max(1, len(ops))
     return {name: round(duration + between) for name, duration in found.items()}
@@ -101,6 +108,10 @@ def _workspaces(model: OnnxModel, cores: frozenset[int], feeds: Mapping[str, Any
     """What each op asks the allocator for beside its outputs, by ONNX Runtime's own count."""
     nodes = model.with_makers(list(range(len(model.nodes))), set())
     proto = submodel(model, nodes, model.inputs, [value.name for value in model.model.graph.output])
+    # In the file a name may hold commas and ends of lines, and stands for all nodes that have it.
+    names = [node.name for node in proto.graph.node]
+    for number, node in enumerate(proto.graph.node):
+        node.name = f"node{number}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.csv"
         options = sessions.planned_options(cores)
@@ -113,7 +124,9 @@ def _workspaces(model: OnnxModel, cores: frozenset[int], feeds: Mapping[str, Any
         lines = path.read_text().splitlines()[1:] if path.exists() else []
     found = {}
     for line in lines:
-        # A hash of the node stands behind its name, which may hold commas.
+        # A hash of the node stands behind its name.
         key, _, _, _, temporary = line.rsplit(",", 4)
-        found[key.rpartition("_")[0]] = int(temporary)
+        place = key.rpartition("_")[0].removeprefix("node")
+        if place.isdecimal():  # Others are of nodes that ONNX Runtime puts in.
+            found[names[int(place)]] = int(temporary)
     return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.onnx.model import parse_onnx, read_model
-from placewright.importers.onnx.records import initializers_of, values_read
+from placewright.importers.onnx.records import first_line, initializers_of, values_read
 from placewright.importers.onnx.shapes import DTYPES
 from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes
@@ -129,7 +129,10 @@ def check_feeds(model: OnnxModel, feeds: Mapping[str, Any]) -> None:
         if name not in feeds:
             raise InputError(f"the input '{shown(name)}' of '{shown(model.name)}' is not given")
         tensor = graph.tensors[model.tensor_of[name]]
-        given = np.asarray(feeds[name])
+        try:
+            given = np.asarray(feeds[name])
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise InputError(f"the input '{shown(name)}' is given as no array: {first_line(error)}") from error
         if (tuple(given.shape), str(given.dtype)) != (tensor.shape, tensor.dtype) and tensor.dtype in _NUMPY:
             raise InputError(
                 f"the input '{shown(name)}' is {tensor.dtype} of shape {list(tensor.shape or ())} in the plan, and was "
@@ -157,6 +160,10 @@ def fix_shapes(model: Any, graph: Graph, name: str) -> None:
     """
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     made = {graph.tensors[tensor].name for op in graph.ops for tensor in op.outputs}
+    given = {value.name for value in model.graph.input}
+    is_guess = bool(graph.metadata.get("stated_sizes")) or any(
+        _DEPENDS_ON_DATA in warning for warning in graph.metadata.get("warnings", ())
+    )
     kept = []
     for node in model.graph.node:
         if node.op_type not in ("Shape", "Size") or node.domain or node.output[0] in made:
@@ -166,7 +173,7 @@ def fix_shapes(model: Any, graph: Graph, name: str) -> None:
         if asked is None or node.input[0] not in made:
             kept.append(node)
             continue
-        if any(_DEPENDS_ON_DATA in warning for warning in graph.metadata.get("warnings", ())):
+        if node.input[0] not in given and is_guess:
             raise InputError(
                 f"'{shown(name)}' cannot run as planned: it computes with the shape of '{shown(node.input[0])}', and "
                 "sizes in it depend on the data"
@@ -223,7 +230,10 @@ def _without_graph(model: Any) -> Any:
     import onnx
 
     return onnx.ModelProto(
-        ir_version=model.ir_version, opset_import=model.opset_import, metadata_props=model.metadata_props
+        ir_version=model.ir_version,
+        opset_import=model.opset_import,
+        metadata_props=model.metadata_props,
+        functions=model.functions,
     )
 
 

@@ -66,7 +66,9 @@ def _cuts(steps: Sequence[Step]) -> Iterator[_Cut]:
 def _part(device: int, cut: _Cut, model: OnnxModel) -> Part:
     """With its nodes and what they read, outputs still missing."""
     own = [model.node_of[op] for op in cut.ops if op in model.node_of]
-    nodes = model.with_makers(own, set(), frozenset(model.op_of) - set(own))
+    # A view that says how another one looks is run by whoever needs it, as what is folded away.
+    elsewhere = frozenset(node for node, op in model.op_of.items() if model.graph.ops[op].kind != "view")
+    nodes = model.with_makers(own, set(), elsewhere - set(own))
     made = {value for node in nodes for value in model.nodes[node].output}
     read = dict.fromkeys(value for node in nodes for value in values_read(model.nodes[node]))
     return Part(

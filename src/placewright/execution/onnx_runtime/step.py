@@ -24,6 +24,7 @@ from placewright.execution.onnx_runtime.parts import Part, parts_of
 from placewright.execution.onnx_runtime.trace import NodeRun, read_trace
 from placewright.execution.steps import steps_of
 from placewright.execution.workers import Workers
+from placewright.importers.onnx.records import first_line
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
 
@@ -63,6 +64,10 @@ class OnnxStep:
         """
         return self._run(self._runners, self._values(feeds))
 
+    def anew(self) -> OnnxStep:
+        """The same plan on new sessions, whose ops have not run yet."""
+        return OnnxStep(self.model, self.plan, self._workers, self._cores)
+
     def traced(self, feeds: Mapping[str, Any], steps: int) -> list[PartTrace]:
         """Runs steps with ONNX Runtime's profiler on; the first one, which prepares kernels, is left out."""
         with tempfile.TemporaryDirectory() as folder:
@@ -95,14 +100,35 @@ class OnnxStep:
 
     def _values(self, feeds: Mapping[str, Any]) -> Values:
         check_feeds(self.model, feeds)
-        return {name: onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(value)) for name, value in feeds.items()}
+        return {name: self._value(name, np.asarray(value)) for name, value in feeds.items()}
+
+    def _value(self, name: str, given: Any) -> Any:
+        try:
+            return onnxruntime.OrtValue.ortvalue_from_numpy(given)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise InputError(
+                f"ONNX Runtime makes no input '{shown(name)}' of '{shown(self.model.name)}' of an array of "
+                f"{given.dtype}: {first_line(error)}"
+            ) from error
 
     def _run(self, runners: Sequence[Sequence[_Runner]], values: Values) -> dict[str, Any]:
+        given = set(values)
         values.update(self._constants)
         state = _State(Channels(self._num_channels), values, Counter(self._num_readers))
         with sessions.told_as_input_error(self.model.name):
             self._workers.run([partial(_run_device, own, state) for own in runners], state.stop)
-        return {name: values[name].numpy() for name in self._returned}
+        # What is there before a step, or is the caller's own, must stay as it is whatever is done with the result.
+        kept = given | self._constants.keys()
+        return {name: self._array(name, values[name], is_kept=name in kept) for name in self._returned}
+
+    def _array(self, name: str, value: Any, *, is_kept: bool) -> Any:
+        try:
+            found = value.numpy()
+        except RuntimeError as error:
+            raise InputError(
+                f"the output '{shown(name)}' of '{shown(self.model.name)}' becomes no array: {first_line(error)}"
+            ) from error
+        return found.copy() if is_kept else found
 
     def _fixed_outputs(self) -> Values:
         """Outputs of the model that are the same in every step, which no part makes."""

@@ -78,7 +78,9 @@ class _Conversion:
 
     def _metadata(self) -> dict[str, Any]:
         producer = f"{self.model.producer_name} {self.model.producer_version}".strip()
-        dims = {"dims": dict(sorted(self.shapes.dims.items()))} if self.shapes.dims else {}
+        dims: dict[str, Any] = {"dims": dict(sorted(self.shapes.dims.items()))} if self.shapes.dims else {}
+        if self.shapes.stated:
+            dims["stated_sizes"] = sorted(self.shapes.stated)
         versions = {domain or "ai.onnx": version for domain, version in sorted(self.versions.items())}
         return {"format": "onnx", "source": self.source, "producer": producer, "opset": versions, **dims}
 

@@ -91,8 +91,11 @@ def kind_of(node: NodeView) -> str | None:
 
 
 def _dropout(node: NodeView) -> str:
-    """At inference the data itself; a mask that is read must be made all the same."""
+    """At inference the data itself; a mask that is read must be made all the same. Whether it is inference may be known
+    only when it runs."""
     training = node.values[2] if len(node.values) > 2 else None
+    if training is None and len(node.inputs) > 2 and node.inputs[2] is not None:
+        return "random"
     if training is not None and training.size == 1 and bool(training.reshape(-1)[0]):
         return "random"
     return "view" if node.num_outputs_read < 2 else "elementwise"

@@ -80,6 +80,15 @@ def subgraphs(node: Any) -> Iterable[Any]:
         yield from attribute.graphs
 
 
+def external_weights(graph: Any) -> list[Any]:
+    """The weights of a graph, and of those inside its nodes, that stand in files of their own."""
+    from onnx.external_data_helper import uses_external_data
+
+    weights = [*graph.initializer, *(attribute.t for node in graph.node for attribute in node.attribute)]
+    inner = [weight for node in graph.node for inside in subgraphs(node) for weight in external_weights(inside)]
+    return [*filter(uses_external_data, weights), *inner]
+
+
 def _captured(graph: Any) -> Iterable[str]:
     """Names a subgraph reads but does not define."""
     defined = {value.name for value in graph.input} | initializers_of(graph).keys()

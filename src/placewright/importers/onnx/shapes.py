@@ -42,6 +42,7 @@ class Shapes:
     dims: sizes by dimension name, or by value and axis ("input_ids:1"). dims_are_shared: need not all be there.
     types_within: how a node with subgraphs is read, which asks for the shapes in them in turn.
     assumptions: in words, by value, where a size depends on the data and the largest is taken.
+    stated: values that are no inputs, of which `dims` say a size that no input has.
     """
 
     model: Any
@@ -52,7 +53,9 @@ class Shapes:
     types: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
     assumptions: dict[str, str] = field(default_factory=dict)
+    stated: set[str] = field(default_factory=set)
     _used: set[str] = field(default_factory=set)
+    _of_inputs: set[str] = field(default_factory=set)
     _fixed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
@@ -84,6 +87,9 @@ class Shapes:
         declared = (*self.model.graph.input, *self.model.graph.value_info, *self.model.graph.output)
         dim_names = {dim.dim_param for value in declared for dim in value.type.tensor_type.shape.dim} - {""}
         self._check_inputs(dim_names)
+        for value in self.model.graph.input:
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+                self._of_inputs |= {dim.dim_param, f"{value.name}:{axis}"}
         for value in declared:
             self._fix(value.name, value.type)
         try:
@@ -151,6 +157,8 @@ class Shapes:
                 if key in self.dims and (not dim.HasField("dim_value") or dim.dim_value < 0):
                     dim.dim_value = self.dims[key]
                     self._used.add(key)
+                    if key not in self._of_inputs:
+                        self.stated.add(name)
 
     def _check_dims_used(self, known: Collection[str]) -> None:
         for name in self.dims:

@@ -85,16 +85,18 @@ def _range(inputs: Sequence[Any], attributes: Attributes) -> Array:
     start, limit, delta = (entry.reshape(-1)[0] for entry in inputs)
     if delta == 0:
         raise InputError("its step is zero")
-    _bounded([max(0, math.ceil((limit - start) / delta))])
-    return np.arange(start, limit, delta, dtype=inputs[0].dtype)
+    # The quotient in double, as ONNX Runtime has it: of 0, 0.6 and 0.1 in float32 it is just above 6.
+    (count,) = _bounded([max(0, math.ceil(float(limit - start) / float(delta)))])
+    return np.asarray(start + np.arange(count).astype(inputs[0].dtype) * delta, dtype=inputs[0].dtype)
 
 
 def _reduce(function: Callable[..., Any]) -> _Rule:
     def rule(inputs: Sequence[Any], attributes: Attributes) -> Any:
         axes = _axes(inputs, attributes)
-        if axes == () and attributes.get("noop_with_empty_axes", 0):
+        if not axes and attributes.get("noop_with_empty_axes", 0):
             return inputs[0]
-        return function(inputs[0], axis=axes or None, keepdims=bool(attributes.get("keepdims", 1)))
+        found = function(inputs[0], axis=axes or None, keepdims=bool(attributes.get("keepdims", 1)))
+        return np.asarray(found, dtype=inputs[0].dtype)  # numpy adds up small integers as larger ones
 
     return rule
 
@@ -116,8 +118,10 @@ def _slice(inputs: Sequence[Any], attributes: Attributes) -> Array:
     where = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         # Going backwards, an end before the first element means "through it", which a Python slice spells None.
-        stop = None if step < 0 and end < -data.shape[axis] else int(end)
-        where[axis] = slice(int(start), stop, int(step))
+        # A start before it is that element.
+        extent = data.shape[axis]
+        stop = None if step < 0 and end < -extent else int(end)
+        where[axis] = slice(max(int(start), -extent) if step < 0 else int(start), stop, int(step))
     return np.asarray(data[tuple(where)])
 
 
