@@ -97,7 +97,7 @@ def test_a_size_that_is_stated_and_computed_with_is_refused(tmp_path: Path) -> N
         " o = Constant<value_ints=[1]>() r = Reshape(t, o) mean = Div(r, nf) }"
     )
     path = written(tmp_path / "m.onnx", body)
-    with pytest.raises(InputError, match="it computes with the shape of 'nz', and sizes in it depend on the data"):
+    with pytest.raises(InputError, match="it computes with the shape of 'nz', and the size of 'nz' is what --dim says"):
         placewright.compile_onnx(path, devices="cpu:0", dims={"nz:1": 8})
     # Where nothing is computed with the size it only says how much memory to count.
     path = written(tmp_path / "n.onnx", "g (float[8] x) => (int64[1,N] y) { nz = NonZero(x) y = Neg(nz) }")

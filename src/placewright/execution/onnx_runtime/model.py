@@ -161,9 +161,7 @@ def fix_shapes(model: Any, graph: Graph, name: str) -> None:
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     made = {graph.tensors[tensor].name for op in graph.ops for tensor in op.outputs}
     given = {value.name for value in model.graph.input}
-    is_guess = bool(graph.metadata.get("stated_sizes")) or any(
-        _DEPENDS_ON_DATA in warning for warning in graph.metadata.get("warnings", ())
-    )
+    why = _why_a_guess(graph)
     kept = []
     for node in model.graph.node:
         if node.op_type not in ("Shape", "Size") or node.domain or node.output[0] in made:
@@ -173,15 +171,23 @@ def fix_shapes(model: Any, graph: Graph, name: str) -> None:
         if asked is None or node.input[0] not in made:
             kept.append(node)
             continue
-        if node.input[0] not in given and is_guess:
+        if node.input[0] not in given and why:
             raise InputError(
                 f"'{shown(name)}' cannot run as planned: it computes with the shape of '{shown(node.input[0])}', and "
-                "sizes in it depend on the data"
+                f"{why}"
             )
         model.graph.initializer.append(_answer(node, asked))
     if len(kept) < len(model.graph.node):
         del model.graph.node[:]
         model.graph.node.extend(kept)
+
+
+def _why_a_guess(graph: Graph) -> str:
+    """Why sizes in the graph may be others when it runs; empty where they may not."""
+    if any(_DEPENDS_ON_DATA in warning for warning in graph.metadata.get("warnings", ())):
+        return "sizes in it depend on the data"
+    stated = graph.metadata.get("stated_sizes", ())
+    return f"the size of '{shown(stated[0])}' is what --dim says, not what the data come to" if stated else ""
 
 
 def _answer(node: Any, shape: tuple[int, ...]) -> Any:
