@@ -194,6 +194,7 @@ def jobs_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> Itera
         yield "held out, fine-tuned", network, comparison.fine_tune, make
     for variant in filter(None, comparison.trainings):
         for network in comparison.graphs:
+            yield f"untrained{variant}", network, at_once, partial(comparison.alone, variant)
             yield f"alone{variant}", network, evaluations, partial(comparison.alone, variant)
             yield f"batch{variant}", network, at_once, partial(pre_trained, variant)
 
