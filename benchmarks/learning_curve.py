@@ -138,10 +138,16 @@ class Gain:
 def trained_in(out: Path) -> list[Case]:
     """All whose training is over, those of earlier commands too."""
     names = [path.parent.name for path in sorted((out / "trainings").glob("*/done"))]
-    found = [re.fullmatch(rf"({'|'.join(OBJECTIVES)})-({'|'.join(ALGORITHMS)})-(\d+)-seed-(\d+)", n) for n in names]
+    kind = re.compile(rf"({'|'.join(OBJECTIVES)})-({'|'.join(ALGORITHMS)})-(\d+)-seed-(\d+)(-quick)?")
     return [
-        Case(objective=cast(Objective, each[1]), algorithm=each[2], size=int(each[3]), seed=int(each[4]))
-        for each in found
+        Case(
+            objective=cast(Objective, each[1]),
+            algorithm=each[2],
+            size=int(each[3]),
+            seed=int(each[4]),
+            is_quick=each[5] is not None,
+        )
+        for each in map(kind.fullmatch, names)
         if each is not None
     ]
 
