@@ -130,6 +130,56 @@ def test_any_placement_gives_what_one_session_gives(name: str, seed: int, tmp_pa
         np.testing.assert_array_equal(found[value], wanted[value])
 
 
+def views_at_random(path: Path, seed: int) -> dict[str, Any]:
+    """Writes a model of ops on twelve numbers and views of them, whose shapes are inputs, or what ops and other views
+    make of them; returns what it is called with."""
+    random = np.random.default_rng(seed)
+    shapes = [(4, 3), (12,), (2, 6), (3, 2, 2)]
+    nodes, declared = [], []
+    values: list[tuple[str, tuple[int, ...]]] = [("x", shapes[0])]
+    sizes = {shape: [f"n{place}"] for place, shape in enumerate(shapes)}
+
+    def add(op: str, inputs: list[str], name: str) -> str:
+        nodes.append(helper.make_node(op, inputs, [name], name))
+        return name
+
+    for step in range(14):
+        name, shape = values[int(random.integers(len(values)))]
+        wanted = shapes[int(random.integers(len(shapes)))]
+        match int(random.integers(5)):
+            case 0:
+                values.append((add(str(random.choice(["Neg", "Relu", "Sigmoid"])), [name], f"v{step}"), shape))
+            case 1:
+                other = [each for each, own in values if own == shape]
+                values.append((add("Add", [name, str(random.choice(other))], f"v{step}"), shape))
+            case 2:
+                sizes[wanted].append(add(str(random.choice(["Abs", "Identity"])), [sizes[wanted][-1]], f"s{step}"))
+            case _:
+                size = str(random.choice(sizes[wanted]))
+                values.append((add("Reshape", [name, size], f"v{step}"), wanted))
+                declared.append(helper.make_tensor_value_info(f"v{step}", TensorProto.FLOAT, wanted))
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, shapes[0]),
+        *(helper.make_tensor_value_info(f"n{i}", TensorProto.INT64, [len(each)]) for i, each in enumerate(shapes)),
+    ]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in values[-3:]]
+    graph = helper.make_graph(nodes, "views", inputs, outputs, value_info=declared)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    return {
+        "x": random.standard_normal(shapes[0]).astype(np.float32),
+        **{f"n{place}": np.array(shape) for place, shape in enumerate(shapes)},
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_views_whose_shapes_are_computed_are_what_one_session_makes_of_them(seed: int, tmp_path: Path) -> None:
+    feeds = views_at_random(path := tmp_path / "views.onnx", seed)
+    found, wanted = run_placed(path, feeds, seed), expected(path, feeds)
+    assert found.keys() == wanted.keys()
+    for value in wanted:
+        np.testing.assert_array_equal(found[value], wanted[value])
+
+
 def test_a_device_has_a_new_part_behind_each_transfer_and_no_other(tmp_path: Path) -> None:
     # Two towers of three convolutions and three activations; the second tower and the join are on the second device.
     # First device: the input, which is sent; its tower, whose end is sent. Second device: its tower needs the input,

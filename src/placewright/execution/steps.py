@@ -291,12 +291,12 @@ class _Builder:
 
     def add_run(self, op: int, device: _Device) -> None:
         if self.graph.ops[op].kind == "view":
-            for maker in self._says_how(op):
+            for maker in self._makers_of_arguments(op):
                 self.wait_for(maker, device)
         self.done[op] = (device.index, device.add(Run(op)))
         device.present.update(self.graph.ops[op].outputs)
 
-    def _says_how(self, view: int) -> Iterator[int]:
+    def _makers_of_arguments(self, view: int) -> Iterator[int]:
         """The ops that compute what a view reads beside what it shows, through other views; in the plan its readers
         wait for them."""
         shows = needs_of(view, self.graph)

@@ -172,9 +172,9 @@ def fix_shapes(model: Any, graph: Graph, name: str) -> None:
             kept.append(node)
             continue
         if node.input[0] not in given and why:
+            asked_of = shown(node.input[0])
             raise InputError(
-                f"'{shown(name)}' cannot run as planned: it computes with the shape of '{shown(node.input[0])}', and "
-                f"{why}"
+                f"'{shown(name)}' cannot run as planned: it computes with the shape of '{asked_of}', and {why}"
             )
         model.graph.initializer.append(_answer(node, asked))
     if len(kept) < len(model.graph.node):

@@ -167,7 +167,7 @@ _THE_PAPERS = {
     name: RegalTraining(policy=CONFIGURATIONS[name], augmentations=99 if "zoo" in name else 0) for name in IN_THE_PAPER
 }
 
-#: What is done to them, by the end of a name.
+#: How states are normalised, by the end of a name.
 _STATES: Mapping[str, Normalisation] = {"": "none", "-centred": "graph"}
 
 
