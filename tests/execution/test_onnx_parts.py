@@ -180,6 +180,73 @@ def test_views_whose_shapes_are_computed_are_what_one_session_makes_of_them(seed
         np.testing.assert_array_equal(found[value], wanted[value])
 
 
+def sequences_at_random(path: Path, seed: int) -> dict[str, Any]:
+    """Writes a model of ops on tensors and on sequences of them, some within an If; returns what it is called with."""
+    random = np.random.default_rng(seed)
+    nodes: list[Any] = []
+    tensors, lists = ["x", "y"], ["l"]
+
+    def add(op: str, inputs: list[str], into: list[str], **attributes: Any) -> str:
+        name = f"v{len(nodes)}"
+        nodes.append(helper.make_node(op, inputs, [name], name, **attributes))
+        into.append(name)
+        return name
+
+    def any_of(names: list[str]) -> str:
+        return str(random.choice(names))
+
+    add("SequenceConstruct", ["x", "y"], lists)
+    lists.remove("l")
+    for _ in range(14):
+        match int(random.integers(8)):
+            case 0:
+                add("SequenceConstruct", [any_of(tensors) for _ in range(random.integers(1, 4))], lists)
+            case 1:
+                add("SplitToSequence", [any_of(tensors), "one"], lists, axis=0)
+            case 2:
+                add("SequenceInsert", [any_of(lists), any_of(tensors)], lists)
+            case 3:
+                add("SequenceInsert", [any_of(lists), any_of(tensors), "first"], lists)
+            case 4:
+                add("Identity", [any_of(lists)], lists)
+            case 5:
+                add("Neg", [any_of(tensors)], tensors)
+            case _:
+                # Every element has one row or four of the same width, so a mean over rows has one of them.
+                part = add("SequenceAt", [any_of(lists), any_of(["first", "last"])], tensors)
+                row = add("ReduceMean", [part], tensors, axes=[0], keepdims=1)
+                add("Add", [row, any_of(tensors)], tensors)
+    add("ConcatFromSequence", [any_of(lists)], tensors, axis=0)
+    add("SequenceLength", [any_of(lists)], tensors)
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 3]) for name in ("x", "y")]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in tensors[2:]]
+    weights = [numpy_helper.from_array(np.array(n), name) for name, n in (("first", 0), ("last", -1), ("one", 1))]
+    graph = helper.make_graph(nodes, "sequences", inputs, outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx.shape_inference.infer_shapes(model)
+    feeds = {name: random.standard_normal((4, 3)).astype(np.float32) for name in ("x", "y")}
+    # How large an element is depends on its place, so the model states what a session finds.
+    onnx.save(model, path)
+    sizes = {name: value.shape for name, value in expected(path, feeds).items()}
+    for value in model.graph.output:
+        dtype = value.type.tensor_type.elem_type
+        value.CopyFrom(helper.make_tensor_value_info(value.name, dtype, sizes[value.name]))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(model.graph.output[:-4])
+    del model.graph.output[:-4]
+    onnx.save(model, path)
+    return feeds
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sequences_are_handed_over(seed: int, tmp_path: Path) -> None:
+    feeds = sequences_at_random(path := tmp_path / "sequences.onnx", seed)
+    found, wanted = run_placed(path, feeds, seed), expected(path, feeds)
+    assert found.keys() == wanted.keys()
+    for value in wanted:
+        np.testing.assert_array_equal(found[value], wanted[value])
+
+
 def test_a_device_has_a_new_part_behind_each_transfer_and_no_other(tmp_path: Path) -> None:
     # Two towers of three convolutions and three activations; the second tower and the join are on the second device.
     # First device: the input, which is sent; its tower, whose end is sent. Second device: its tower needs the input,

@@ -72,6 +72,21 @@ class OnnxModel:
         """The tensor of the graph behind each value that is one."""
         return {tensor.name: index for index, tensor in enumerate(self.graph.tensors)}
 
+    @cached_property
+    def types(self) -> Mapping[str, Any]:
+        """What ONNX's inference finds out about values, a TypeProto each: the graph knows tensors alone."""
+        from onnx import shape_inference
+
+        bare = _without_graph(self.model)
+        bare.graph.name = "types"
+        bare.graph.node.extend(self.nodes)
+        bare.graph.input.extend(self.model.graph.input)
+        # Types are all that is asked for, so weights need no values.
+        bare.graph.input.extend(_typed(weight) for weight in self.initializers.values())
+        bare.graph.value_info.extend(self.model.graph.value_info)
+        bare.graph.output.extend(self.model.graph.output)
+        return {value.name: value.type for value in shape_inference.infer_shapes(bare).graph.value_info}
+
     def with_makers(self, nodes: list[int], placed: set[int], stop: frozenset[int] = frozenset()) -> list[int]:
         """The nodes, each behind those it needs that are neither in `placed` nor in `stop`. Fills `placed`."""
         ordered: list[int] = []
@@ -252,6 +267,17 @@ def _declared(model: OnnxModel, name: str) -> Any:
         if value.name == name:
             return value
     dtype = model.graph.tensors[model.tensor_of[name]].dtype if name in model.tensor_of else None
-    if dtype is None:
-        raise InputError(f"'{shown(name)}' of '{shown(model.name)}' is no tensor, so no other device can be given it")
-    return onnx.helper.make_tensor_value_info(name, DTYPES.index(dtype) + 1, None)
+    if dtype is not None:
+        return onnx.helper.make_tensor_value_info(name, DTYPES.index(dtype) + 1, None)
+    if name not in model.types:
+        raise InputError(f"the type of '{shown(name)}' of '{shown(model.name)}' is not known, so no part can be given it")
+    return onnx.helper.make_value_info(name, model.types[name])
+
+
+def _typed(weight: Any) -> Any:
+    """A weight as an input of its dtype and any shape."""
+    import onnx
+
+    if isinstance(weight, onnx.SparseTensorProto):
+        return onnx.helper.make_sparse_tensor_value_info(weight.values.name, weight.values.data_type, None)
+    return onnx.helper.make_tensor_value_info(weight.name, weight.data_type, None)
