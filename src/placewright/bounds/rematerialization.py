@@ -432,10 +432,11 @@ class _Program:
         first = np.append(np.where(reader < 0, none, reader), np.full(num_nodes - len(needed), none))
         last = np.where(np.arange(num_nodes) < len(needed), first, -1)
         while True:
-            before = last.copy()
+            before = first.copy(), last.copy()
             np.minimum.at(first, target, first[source])
             np.maximum.at(last, target, last[source])
-            if (last == before).all():
+            # Either may settle after the other: the two readers of a shared way may lie at different depths.
+            if (first == before[0]).all() and (last == before[1]).all():
                 return last if self.memory.in_order else np.where(first == last, last, none)
 
     def _gap_ends(self, before: Ints, place: Ints) -> Ints:

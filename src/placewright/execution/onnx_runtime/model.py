@@ -270,7 +270,9 @@ def _declared(model: OnnxModel, name: str) -> Any:
     if dtype is not None:
         return onnx.helper.make_tensor_value_info(name, DTYPES.index(dtype) + 1, None)
     if name not in model.types:
-        raise InputError(f"the type of '{shown(name)}' of '{shown(model.name)}' is not known, so no part can be given it")
+        raise InputError(
+            f"the type of '{shown(name)}' of '{shown(model.name)}' is not known, so no part can be given it"
+        )
     return onnx.helper.make_value_info(name, model.types[name])
 
 
