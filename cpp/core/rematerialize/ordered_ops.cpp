@@ -27,7 +27,7 @@ OrderedOps::OrderedOps(const Problem& problem, std::span<const int32_t> order, s
         workspace.push_back(problem.workspace_bytes[own]);
         beside.push_back(0);
         const int32_t before = again_before[own];
-        again_until.push_back(before < 0 ? 0 : before >= problem.num_ops ? num_ops() : place_of[before]);
+        again_until.push_back(before < 0 ? -1 : before >= problem.num_ops ? num_ops() : place_of[before]);
         const auto reads_storage = [&](int32_t read_tensor) {
             const int32_t storage = storage_of[problem.storage[read_tensor]];
             if (std::ranges::find(read[place], storage) != read[place].end()) return;

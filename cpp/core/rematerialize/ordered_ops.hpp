@@ -35,7 +35,7 @@ struct OrderedOps {
     int32_t num_storages() const { return static_cast<int32_t>(bytes.size()); }
     // What a run takes beside the pieces of memory that it reads and makes.
     int64_t scratch(int32_t place, bool is_first) const { return workspace[place] + (is_first ? 0 : beside[place]); }
-    bool may_run_again(int32_t place, int32_t now) const { return now < again_until[place]; }
+    bool may_run_again(int32_t place, int32_t now) const { return now <= again_until[place]; }
     bool is_op(int32_t place) const { return place < num_ops(); }
     bool is_leave(int32_t place) const { return !is_op(place) && (place - num_ops()) % 2 == 0; }
     bool is_back(int32_t place) const { return !is_op(place) && (place - num_ops()) % 2 == 1; }
@@ -51,7 +51,7 @@ struct OrderedOps {
     std::vector<int64_t> time_ns;            // [place]
     std::vector<int64_t> workspace;          // [place]
     std::vector<int64_t> beside;             // [place] what a later run takes for what a first run writes in place
-    std::vector<int32_t> again_until;        // [place] it may run again before this place is reached
+    std::vector<int32_t> again_until;        // [place] the last first run in front of which it may run again, or -1
     Csr reads;                               // place -> storages that were made before and that it reads or writes to
     Csr makes;                               // place -> storages
     std::vector<int32_t> maker;              // [storage] place

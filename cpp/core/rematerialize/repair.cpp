@@ -168,13 +168,15 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
         if (time_ns >= longest_ns) return false;
         OpRuns added;
         for (int32_t place : chain_) {
-            // What the chain is for, and what it needs itself; other results only where they are missing.
+            // What the chain is for, and what it needs itself; other results only where they are missing, and not what
+            // is overwritten in place, of which a rerun gives no other state.
             OpRun run{place, false, 0};
             uint64_t bit = 1;
             for (int32_t storage : ops_.makes[place]) {
                 const bool goes_too =
                     place == ops_.maker[drop.storage] && held_from(storage, drop.at, drop.reader) >= 0;
-                if (!is_held(storage, drop.reader) || storage == drop.storage || goes_too) run.kept |= bit;
+                const bool is_missing = ops_.may_go[storage] && !is_held(storage, drop.reader);
+                if (is_missing || storage == drop.storage || goes_too) run.kept |= bit;
                 bit <<= 1;
             }
             added.push_back(run);

@@ -45,6 +45,9 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "proven by the solver": "the search tried all others or ruled them out",
 }
 
+#: Bounds on the peak that a plan may beat in which ops run again.
+_OF_ONE_RUN_EACH = ("tensors alive together spread over all devices", "proven by the solver")
+
 #: What the order of one device is called, where it is not its method's name.
 _ORDERS = {INPUT_ORDER.name: "captured order", TIMED_ALONE: "captured order, timed alone"}
 
@@ -70,6 +73,8 @@ def bound_words(plan: Plan) -> tuple[str, str]:
     if plan.lower_bound == 0:
         return "", ""
     claim = "No plan can be faster than" if plan.objective == "step-time" else "No plan can do with less than"
+    if plan.objective == "peak-memory" and plan.bound_reason in _OF_ONE_RUN_EACH:
+        claim = "No plan in which each op runs once can do with less than"
     reason = _BOUND_ARGUMENTS[plan.bound_reason]
     several = plan.objective == "peak-memory" and plan.machine.num_devices > 1 and "device" not in reason
     return claim, f"{reason}, even when all devices share it" if several else reason

@@ -192,9 +192,10 @@ def plan(
     # The clock of a run begins when it is made.
     rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
     if slowdown is not None:
-        again = least_memory(problem, rerun(), slowdown, keep, host, orders)
-        if again is None and result.metrics.bytes_over_limit:
-            again = Rematerialized(problem=problem, result=result, reruns=())  # for the bound of ops that run again
+        found = least_memory(problem, rerun(), slowdown, keep, host, orders)
+        # Where nothing is found, for the bound of ops that run again, of which no other proof knows.
+        searched = replace(result, stopped_because="evaluations")
+        again = found or Rematerialized(problem=problem, result=searched, reruns=())
     elif may_run_again and several:
         fitness = fitness_in(problem)
         part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))

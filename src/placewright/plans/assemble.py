@@ -60,7 +60,8 @@ def assemble_plan(
         proven = no_runs_fit(before, host)
         result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
         bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0, host=host)
-        if not (reruns or moves or result.metrics.bytes_over_limit or problem.machine.devices[-1].is_host):
+        runs_once = not (reruns or moves or result.metrics.bytes_over_limit or problem.machine.devices[-1].is_host)
+        if runs_once and (before.objective == "step-time" or before.machine.num_devices > 1):
             bound = lower_bound(before)  # another placement fits, in which each op runs once
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)

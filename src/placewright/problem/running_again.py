@@ -21,6 +21,7 @@ def again_before(problem: Problem) -> NDArray[np.int32]:
     """
     graph, scheduled = problem.graph, problem.lowered.graph_op.tolist()
     writers = _writers(graph, scheduled)
+    beside = read_by_views(graph)
     found = np.full(len(scheduled), len(scheduled), np.int32)
     for index, place in enumerate(scheduled):
         op = graph.ops[place]
@@ -28,7 +29,8 @@ def again_before(problem: Problem) -> NDArray[np.int32]:
             found[index] = -1
             continue
         own = {graph.base_of[tensor] for tensor in op.outputs}
-        bases = {graph.base_of[tensor] for tensor in op.inputs} - own
+        # Views of what it makes are made again as well, of the sizes that they read.
+        bases = {graph.base_of[tensor] for tensor in op.inputs}.union(*(beside.get(base, ()) for base in own)) - own
         later = [writer for base in bases for writer in writers.get(base, ()) if writer > index]
         found[index] = min(later, default=len(scheduled))
     return found
@@ -46,14 +48,30 @@ def may_run_again(graph: Graph, op: Op) -> bool:
 
 def may_move(problem: Problem) -> NDArray[np.uint8]:
     """Per scheduled tensor 1 where it may be moved to the host and back: it has memory of its own, which nothing writes
-    to in place, and which is freed before the step ends. uint8 [num scheduled tensors]
+    to in place, and which is freed before the step ends, and nothing writes to what its views read beside it. uint8
+    [num scheduled tensors]
     """
-    lowered = problem.lowered
+    graph, lowered = problem.graph, problem.lowered
     own = lowered.storage == np.arange(len(lowered.storage))
     found = own & (lowered.graph_tensor >= 0) & (lowered.allocated_bytes > 0) & (lowered.live_out == 0)
     found[lowered.storage[lowered.producer[lowered.storage] != lowered.producer]] = False
+    written = _writers(graph, lowered.graph_op.tolist()).keys()
+    changing = [base for base, others in read_by_views(graph).items() if others & written]
+    found &= ~np.isin(lowered.graph_tensor, changing)
     movable: NDArray[np.uint8] = found.astype(np.uint8)
     return movable
+
+
+def read_by_views(graph: Graph) -> dict[int, set[int]]:
+    """Per piece of memory, by its tensor, the others that views of it read, as the sizes that they have."""
+    found: dict[int, set[int]] = {}
+    for op in graph.ops:
+        if op.kind == "view":
+            inputs = {graph.base_of[tensor] for tensor in op.inputs}
+            for base in {graph.base_of[tensor] for tensor in op.outputs}:
+                if others := inputs - {base}:
+                    found.setdefault(base, set()).update(others)
+    return found
 
 
 def _writers(graph: Graph, scheduled: list[int]) -> dict[int, list[int]]:

@@ -9,14 +9,15 @@ import numpy as np
 
 from placewright.graph import Graph, Op
 from placewright.problem.problem import Problem
+from placewright.problem.running_again import read_by_views
 
 #: Phases of a step that trains, whose weights stay on the device.
 _TRAINING = ("backward", "optimizer")
 
 
 def streamable(graph: Graph) -> tuple[int, ...]:
-    """The parameters of an inference that ops read and nothing writes to, and that share no memory; empty for a step
-    that trains."""
+    """The parameters of an inference that ops read and nothing writes to, nor to what their views read beside them, and
+    that share no memory; empty for a step that trains."""
     if any(op.phase in _TRAINING for op in graph.ops):
         return ()
     # What only views read is no resident of any op.
@@ -27,10 +28,11 @@ def streamable(graph: Graph) -> tuple[int, ...]:
         if tensor.alias_of is not None and not _is_view(graph, index)
     }
     outputs = {graph.base_of[index] for index, tensor in enumerate(graph.tensors) if tensor.is_output}
+    changing = {base for base, others in read_by_views(graph).items() if others & shared}
     return tuple(
         index
         for index, tensor in enumerate(graph.tensors)
-        if tensor.role == "parameter" and tensor.held_bytes > 0 and index in read - shared - outputs
+        if tensor.role == "parameter" and tensor.held_bytes > 0 and index in read - shared - outputs - changing
     )
 
 

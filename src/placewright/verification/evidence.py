@@ -70,10 +70,11 @@ def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
 
 
 def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
-    """Whether plans with reruns are among those that the plan is compared with: where it has some, and where it does
-    not fit although some were allowed. What `keep` has to be is checked elsewhere."""
+    """Whether plans with reruns are among those that the plan is compared with: where it has some, where they were
+    asked for at a price, and where it does not fit although some were allowed. What `keep` has to be is checked
+    elsewhere."""
     keep = plan.configuration.get("keep")
-    if plan.machine.devices[-1].is_host:
+    if plan.machine.devices[-1].is_host or plan.configuration.get("max_slowdown") is not None:
         return True
     if plan.reruns or metrics.bytes_over_limit == 0 or not _are_patterns(keep):
         return bool(plan.reruns)

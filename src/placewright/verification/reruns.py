@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.graph import HOST_TARGET, Graph
+from placewright.graph import HOST_TARGET, Graph, Op
 from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import Rewritten
@@ -35,11 +35,31 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
         seen.add(op)
         if read != expected[op]:
             problems.append(f"op '{run.name}' does not read what '{graph.ops[op].name}' reads without reruns")
-        if again and run.kind != "view" and any(found.graph.tensors[t].alias_of is not None for t in run.outputs):
+        if again and run.kind != "view" and _overwritten(graph, graph.ops[op]):
             problems.append(f"op '{run.name}' overwrites something once more")
+        if not again and not _writes_what_it_reads(graph, graph.ops[op], found.graph, run):
+            problems.append(f"op '{run.name}' overwrites other memory than it reads")
         if again and (run.kind in _ONCE or run.target in COLLECTIVES):
             problems.append(f"op '{run.name}' runs again, and an op of kind '{run.kind}' runs once")
     return problems + [f"op '{graph.ops[op].name}' never runs" for op in sorted(set(range(len(graph.ops))) - seen)]
+
+
+def _overwritten(graph: Graph, op: Op) -> set[int]:
+    """Memory that an op writes to in place, but for the statistics of a normalisation, which it does not read."""
+    found = {graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None}
+    return {base for base in found if op.kind != "normalization" or graph.producer_of[base] >= 0}
+
+
+def _writes_what_it_reads(graph: Graph, op: Op, rewritten: Graph, run: Op) -> bool:
+    """Whether a run reads what it overwrites in one piece of memory wherever its op does."""
+    pairs = [
+        (rewritten.base_of[run.inputs[number]], rewritten.base_of[run.outputs[place]])
+        for place, tensor in enumerate(op.outputs)
+        if graph.tensors[tensor].alias_of is not None
+        for number, read in enumerate(op.inputs)
+        if graph.base_of[read] == graph.base_of[tensor]
+    ]
+    return all(read == written for read, written in pairs)
 
 
 def about_devices(plan: Plan) -> Iterator[str]:
