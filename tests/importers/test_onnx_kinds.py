@@ -124,6 +124,31 @@ def test_attention_is_told_from_shapes_or_packed_heads() -> None:
     assert three["key_length"] == 116
 
 
+#: batch, heads, kv_heads, query_length, key_length, head_dim, value_dim
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "expected"),
+    [
+        # 4 heads of the query, 2 of the key and 2 of the value side by side: 128 / 8 = 16 each
+        ("GroupQueryAttention", [(1, 10, 128), None, None, (1, 2, 6, 16), (1, 2, 6, 16)], (1, 4, 2, 10, 16, 16, 16)),
+        ("GroupQueryAttention", [(1, 10, 64), (1, 10, 32), (1, 10, 32)], (1, 4, 2, 10, 10, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 4, 3, 16)], (2, 4, 4, 10, 10, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 24, 4, 2, 16)], (2, 4, 4, 10, 24, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 24, 64), (2, 24, 32)], (2, 4, 4, 10, 24, 16, 8)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 4, 24, 16), (2, 4, 24, 8)], (2, 4, 4, 10, 24, 16, 8)),
+        # 13 tokens in two sequences of at most 10
+        ("PackedMultiHeadAttention", [(13, 4, 3, 16), None, None, None, (2, 10)], (2, 4, 4, 10, 10, 16, 16)),
+        ("PackedMultiHeadAttention", [(13, 64), (13, 64), (13, 32), None, (2, 10)], (2, 4, 4, 10, 10, 16, 8)),
+        # 10 new keys after 6 of the past
+        ("Attention", [(2, 10, 7), (7, 192), None, None, (2, 2, 4, 6, 16)], (2, 4, 4, 10, 16, 16, 16)),
+    ],
+)
+def test_packed_queries_keys_and_values_are_told_apart(op_type: Any, inputs: Any, expected: Any) -> None:
+    heads = {"num_heads": 4} | ({"kv_num_heads": 2} if op_type == "GroupQueryAttention" else {})
+    told = described(op_type, *inputs, domain="com.microsoft", attributes=heads)
+    names = ("batch", "heads", "kv_heads", "query_length", "key_length", "head_dim", "value_dim")
+    assert tuple(told[name] for name in names) == expected
+
+
 def test_recurrent_layers_are_told_with_their_sizes() -> None:
     told = described(
         "GRU", (5, 2, 3), (2, 12, 3), (2, 12, 4), attributes={"hidden_size": 4, "direction": "bidirectional"}

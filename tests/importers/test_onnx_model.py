@@ -383,6 +383,29 @@ def test_an_element_type_or_extent_that_cannot_be_is_named() -> None:
         parse_onnx(made.SerializeToString(), "m.onnx")
 
 
+@pytest.mark.parametrize(
+    ("node", "inputs", "shape"),
+    [
+        ("GroupQueryAttention <num_heads = 4, kv_num_heads = 2> (q)", "float[1, 10, 128] q", (1, 10, 64)),
+        ("MultiHeadAttention <num_heads = 4> (q)", "float[2, 10, 4, 3, 16] q", (2, 10, 64)),
+        ("MultiHeadAttention <num_heads = 4> (q, k)", "float[2, 10, 64] q, float[2, 24, 4, 2, 16] k", (2, 10, 64)),
+        (
+            "MultiHeadAttention <num_heads = 4> (q, k, v)",
+            "float[2, 10, 64] q, float[2, 24, 64] k, float[2, 24, 32] v",
+            (2, 10, 32),
+        ),
+        (
+            "PackedMultiHeadAttention <num_heads = 4> (q, , , , o)",
+            "float[13, 4, 3, 16] q, int32[2, 10] o",
+            (13, 64),
+        ),
+    ],
+)
+def test_attention_gives_the_results_of_all_heads_side_by_side(node: str, inputs: str, shape: tuple[int, ...]) -> None:
+    graph = load(f"g ({inputs}) => (y) {{ y = com.microsoft.{node} }}", domains=', "com.microsoft": 1')
+    assert graph.tensors[graph.ops[-1].outputs[0]].shape == shape
+
+
 def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.opset_import[0].version = 999

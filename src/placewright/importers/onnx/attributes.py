@@ -157,25 +157,63 @@ def _same_padding(node: NodeView, kernel: Sequence[int], stride: Sequence[int], 
 
 
 def _attention(node: NodeView) -> Attributes:
-    """Heads come from the shapes (batch, heads, length, size) or, packed as (batch, length, heads x size), by name."""
-    query = node.shape(0)
     if node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
         return _projecting_attention(node)
-    key, value = (node.shape(place) if node.has(place) else query for place in (1, 2))
-    heads = node.attributes.get("q_num_heads") or node.attributes.get("num_heads") or query[1]
-    kv_heads = node.attributes.get("kv_num_heads") or (key[1] if len(key) == 4 else heads)
+    query, key, value = query_key_value(node.op_type, node.attributes, node.inputs)
     past_place = {"MultiHeadAttention": 6, "GroupQueryAttention": 3}.get(node.op_type, 4)
-    past = node.shape(past_place)[2] if node.has(past_place) and len(node.shape(past_place)) == 4 else 0
     return {
         "batch": query[0],
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "query_length": query[-2],
-        "key_length": key[-2] + past,
-        "head_dim": query[-1] if len(query) == 4 else query[-1] // heads,
-        "value_dim": value[-1] if len(value) == 4 else value[-1] // kv_heads,
+        "heads": query[1],
+        "kv_heads": key[1],
+        "query_length": query[2],
+        "key_length": key[2] + _past_length(node, past_place, rank=4),
+        "head_dim": query[3],
+        "value_dim": value[3],
         "causal": _is_causal(node),
     }
+
+
+def query_key_value(
+    op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Shape | None]
+) -> tuple[Shape, Shape, Shape]:
+    """Shapes of query, key and value as (batch, heads, length, size), in whatever way the inputs pack them.
+
+    Heads may lie side by side, (batch, length, heads x size), or query, key and value of a head, or its key and value:
+    (batch, length, heads, 3 or 2, size). GroupQueryAttention may have the heads of all three side by side in its
+    query. Raises ValueError, TypeError or an arithmetic error for other shapes.
+    """
+    query, key, value = (shape or () for shape in (*inputs, None, None, None)[:3])
+    heads: int = attributes.get("q_num_heads") or attributes.get("num_heads") or (query[1] if len(query) == 4 else 0)
+    kv_heads: int = attributes.get("kv_num_heads") or heads
+    if op_type == "PackedMultiHeadAttention":
+        # The tokens of all sequences stand in one row; where each would be with padding says how many there can be.
+        batch, length = inputs[4] or ()
+        query, key, value = ((batch, length, *shape[1:]) if shape else () for shape in (query, key, value))
+    if not key and len(query) == 3:
+        batch, length, width = query
+        size = width // (heads + 2 * kv_heads)
+        grouped = (batch, kv_heads, length, size)
+        return (batch, heads, length, size), grouped, grouped
+    parts = query, key or query, value or key or query
+    first, second, third = map(_heads_apart, parts, (heads, kv_heads, kv_heads))
+    return first, second, third
+
+
+def _heads_apart(shape: Shape, heads: int) -> Shape:
+    if len(shape) == 5:
+        batch, length, heads, _, size = shape
+        return batch, heads, length, size
+    if len(shape) == 3:
+        batch, length, width = shape
+        return batch, heads, length, width // heads
+    batch, heads, length, size = shape
+    return batch, heads, length, size
+
+
+def _past_length(node: NodeView, place: int, rank: int) -> int:
+    """Number of keys that are kept from earlier tokens, where the input at that place holds them."""
+    past = node.inputs[place] if node.has(place) else None
+    return past[-2] if past is not None and len(past) == rank else 0
 
 
 def _is_causal(node: NodeView) -> bool:
@@ -189,12 +227,13 @@ def _projecting_attention(node: NodeView) -> Attributes:
     batch, length, _ = node.shape(0)
     heads = node.attributes["num_heads"]
     sizes = node.attributes.get("qkv_hidden_sizes") or [node.shape(1)[-1] // 3] * 3
+    past = _past_length(node, 8 if node.op_type == "QAttention" else 4, rank=5)
     return {
         "batch": batch,
         "heads": heads,
         "kv_heads": heads,
         "query_length": length,
-        "key_length": length,
+        "key_length": length + past,
         "head_dim": sizes[0] // heads,
         "value_dim": sizes[2] // heads,
         "causal": _is_causal(node),
