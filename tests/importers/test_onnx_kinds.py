@@ -58,6 +58,9 @@ def test_operators_of_other_domains_are_unknown() -> None:
         ("QLinearMatMul", [(3, 4), (), (), (4, 5), (), ()], {}, (1, 3, 5, 4, False)),
         ("Einsum", [(2, 3, 4), (2, 5, 4)], {"equation": "bik,bjk->bij"}, (2, 3, 5, 4, False)),
         ("Einsum", [(3, 4), (4, 5)], {"equation": "ik,kj"}, (1, 3, 5, 4, False)),
+        ("Einsum", [(6, 7, 3, 4), (7, 4, 5)], {"equation": "...ik,...kj->...ij"}, (7, 18, 5, 4, False)),
+        ("Einsum", [(2, 3, 4), (4, 5)], {"equation": "b...k, kj"}, (1, 6, 5, 4, False)),
+        ("Einsum", [(3, 3, 4), (4, 5)], {"equation": "iik,kj->ij"}, (1, 3, 5, 4, False)),
     ],
 )
 def test_matrix_products_are_told_as_batch_m_n_k(op_type: Any, inputs: Any, attributes: Any, expected: Any) -> None:
@@ -76,6 +79,30 @@ def test_einsum_without_a_product_is_something_else() -> None:
     assert described("Einsum", (2, 3), attributes={"equation": "ij->i"})["kind"] == "reduction"
     assert kind_of(view("Einsum", (2,), (3,), attributes={"equation": "i,j->ij"})) == "elementwise"
     assert kind_of(view("Einsum", (2, 2), attributes={"equation": "ii->i"})) == "other"
+    assert described("Einsum", (2, 3, 4), attributes={"equation": "...i->i"})["axes"] == [0, 1]
+    # It is no equation of these operands.
+    assert kind_of(view("Einsum", (2, 3), attributes={"equation": "ij,jk->ik"})) == "other"
+    assert kind_of(view("Einsum", (2, 3), (3, 4), attributes={"equation": "...aij,jk->ik"})) == "other"
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "kind", "flops"),
+    [
+        # 8 x 16 by 16 x 4, then 8 x 4 by 4 x 5
+        ("ij,jk,kl->il", [(8, 16), (16, 4), (4, 5)], "matmul", 2 * 8 * 16 * 4 + 2 * 8 * 4 * 5),
+        # l is needed by the third
+        ("bl,bl,l->b", [(2, 3), (2, 3), (3,)], "matmul", 2 * 3 + 2 * 2 * 3),
+        ("i,j,k->ijk", [(2,), (3,), (4,)], "elementwise", 2 * 3 + 2 * 3 * 4),
+        # i is summed before
+        ("ij,jk->k", [(2, 3), (3, 4)], "matmul", 2 * 3 + 2 * 3 * 4),
+        ("i,j->", [(2,), (3,)], "elementwise", 2 + 3 + 1),
+        ("ii->", [(5, 5)], "other", 5),
+        ("ii->i", [(5, 5)], "other", 0),
+    ],
+)
+def test_einsum_counts_its_products_from_left_to_right(equation: str, shapes: Any, kind: str, flops: int) -> None:
+    told = described("Einsum", *shapes, outputs=[()], attributes={"equation": equation})
+    assert (told["kind"], told["flops"]) == (kind, flops)
 
 
 def test_convolutions_are_told_with_their_window_and_channels() -> None:

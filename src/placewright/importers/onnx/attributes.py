@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placewright.importers.onnx.einsum import Contraction, contraction
 from placewright.importers.onnx.values import Array
 
 Shape = tuple[int, ...]
@@ -83,36 +84,20 @@ def _broadcast(first: Shape, second: Shape) -> list[int]:
     return [max(pair) if 0 not in pair else 0 for pair in zip(*padded, strict=True)]
 
 
-def einsum_letters(equation: str) -> tuple[list[str], str] | None:
-    """Letters of each operand and of the result; None for an ellipsis, a repeated letter or no equation."""
-    operands, _, result = equation.replace(" ", "").partition("->")
-    terms = operands.split(",")
-    if not operands or "." in equation or any(len(set(term)) < len(term) for term in terms):
-        return None
-    if "->" not in equation:
-        letters = "".join(terms)
-        result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-    return terms, result
+def contraction_of(node: NodeView) -> Contraction:
+    """What an Einsum asks for. Raises ValueError where it does not fit its inputs."""
+    return contraction(node.attributes["equation"], node.inputs)
 
 
 def _einsum(node: NodeView) -> Attributes:
-    letters = einsum_letters(node.attributes["equation"])
-    if letters is None:
-        raise ValueError("not a matrix product")
-    (first, second), result = letters
-    extent = dict(zip(first, node.shape(0), strict=True)) | dict(zip(second, node.shape(1), strict=True))
-
-    def product(chosen: set[str]) -> int:
-        return math.prod(extent[letter] for letter in chosen)
-
-    shared, kept = set(first) & set(second), set(result)
-    return {
-        "batch": product(shared & kept),
-        "m": product(set(first) & kept - shared),
-        "n": product(set(second) & kept - shared),
-        "k": product(shared - kept),
-        "bias": False,
-    }
+    """One product of two matrices says how large they are; several, or sums before it, only what they cost."""
+    found = contraction_of(node)
+    if len(found.products) > 1:
+        return {"flops": found.flops}
+    (first, second, result), shared = found.products[0], set.intersection(*map(set, found.operands))
+    batch, m, n, k = map(found.size, (shared & result, first - shared, second - shared, shared - result))
+    stated = {} if found.flops == 2 * batch * m * n * k else {"flops": found.flops}
+    return {"batch": batch, "m": m, "n": n, "k": k, "bias": False, **stated}
 
 
 def _conv(node: NodeView) -> Attributes:
@@ -329,6 +314,9 @@ def _reduction(node: NodeView) -> Attributes:
     rank = len(node.shape(0))
     every = list(range(rank))
     axes = node.attributes.get("axes")
+    if node.op_type == "Einsum":
+        found = contraction_of(node)
+        axes = [place for place, axis in enumerate(found.operands[0]) if axis not in found.result]
     if node.op_type.startswith("Arg"):
         axes = [node.attributes.get("axis", 0)]
     elif node.op_type.startswith(("Reduce", "Cum")) and len(node.values) > 1 and node.values[1] is not None:
@@ -342,8 +330,16 @@ _ELEMENTWISE = {"IsInf": "isinf", "IsNaN": "isnan", "PRelu": "prelu", "SwiGLU": 
 
 def _elementwise(node: NodeView) -> Attributes:
     operator = node.op_type.removeprefix("QLinear")
+    stated = {}
+    if operator == "Einsum" and (flops := contraction_of(node).flops) != math.prod(node.outputs[0] or ()):
+        stated = {"flops": flops}
     name = _ELEMENTWISE.get(operator) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operator).lower()
-    return {"function": name}
+    return {"function": name, **stated}
+
+
+def _other(node: NodeView) -> Attributes:
+    """An Einsum of one operand that only reads a diagonal; of the other operators nothing is known."""
+    return {"flops": contraction_of(node).flops} if node.op_type == "Einsum" else {}
 
 
 def _optimizer(node: NodeView) -> Attributes:
@@ -361,4 +357,5 @@ _RULES: Mapping[str, Callable[[NodeView], Attributes]] = {
     "reduction": _reduction,
     "elementwise": _elementwise,
     "optimizer": _optimizer,
+    "other": _other,
 }
