@@ -406,6 +406,37 @@ def test_attention_gives_the_results_of_all_heads_side_by_side(node: str, inputs
     assert graph.tensors[graph.ops[-1].outputs[0]].shape == shape
 
 
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        # ONNX's shape inference never ends on the first three.
+        ({"equation": ".n.ij,...jk->...ik"}, "has the equation '.n.ij,...jk->...ik'; a term is letters"),
+        ({"equation": "...ij...,jk"}, "a term is letters and at most one '...'"),
+        ({"equation": "i1...,jk"}, "a term is letters and at most one '...'"),
+        ({"equation": "ij,jk->i......k"}, "a term is letters and at most one '...'"),
+        ({"equation": 7}, "'m.onnx': Einsum 'y' has no text as its equation"),
+        ({}, "'m.onnx': Einsum 'y' has no text as its equation"),
+    ],
+)
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+def test_an_equation_that_is_none_is_refused(attributes: Any, why: str, place: str) -> None:
+    made = model("g (float[2, 8, 16] a, float[2, 16, 4] b, bool c) => (float[2, 8, 4] y) { y = Add (a, b) }")
+    product = onnx.helper.make_node("Einsum", ["a", "b"], ["y"], **attributes)
+    node = product
+    if place == "branch":
+        body = onnx.helper.make_graph([product], "body", [], [made.graph.output[0]])
+        node = onnx.helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body)
+        made.graph.output[0].name = "z"
+    if place == "function":
+        outer = [onnx.helper.make_opsetid("", 17)]
+        made.functions.append(onnx.helper.make_function("own", "F", ["a", "b"], ["y"], [product], outer))
+        made.opset_import.append(onnx.helper.make_opsetid("own", 1))
+        node = onnx.helper.make_node("F", ["a", "b"], ["y"], domain="own")
+    made.graph.node[0].CopyFrom(node)
+    with pytest.raises(InputError, match=re.escape(why)):
+        parse_onnx(made.SerializeToString(), "m.onnx")
+
+
 def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.opset_import[0].version = 999

@@ -9,6 +9,7 @@ from typing import Any
 
 from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.onnx.branches import types_of
+from placewright.importers.onnx.einsum import check_equations
 from placewright.importers.onnx.graph import build_graph
 from placewright.importers.onnx.records import (
     first_line,
@@ -36,6 +37,7 @@ def parse_onnx(
     model = _read(data, name)
     weights = _set_weights_aside(model, name)
     model = _inline_functions(model, name)
+    check_equations(model.graph, name)
     _sort_nodes(model, name)
     shapes = Shapes(
         model=model,
@@ -51,6 +53,7 @@ def parse_onnx(
 def read_model(data: bytes, name: str) -> Any:
     """The model itself, its functions inlined and its nodes in a valid order. Raises as `parse_onnx` does."""
     model = _inline_functions(_read(data, name), name)
+    check_equations(model.graph, name)
     _sort_nodes(model, name)
     return model
 
