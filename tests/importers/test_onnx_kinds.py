@@ -176,6 +176,28 @@ def test_packed_queries_keys_and_values_are_told_apart(op_type: Any, inputs: Any
     assert tuple(told[name] for name in names) == expected
 
 
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "flops"),
+    [
+        # 12 comparisons for each of 4,096 x 8 elements
+        ("TopK", [(4096, 8), (1,)], {"axis": 0}, 12 * 4096 * 8),
+        ("TopK", [(2, 4096, 8), (1,)], {"axis": -2}, 12 * 2 * 4096 * 8),
+        # all 32 values in one row
+        ("Unique", [(4, 8)], {}, 5 * 32),
+        ("Unique", [(16, 8)], {"axis": 0}, 4 * 128),
+        # the scores of 64 boxes in 3 classes
+        ("NonMaxSuppression", [(2, 64, 4), (2, 3, 64)], {}, 6 * 2 * 3 * 64),
+    ],
+)
+def test_sorting_counts_the_axis_that_is_sorted(op_type: str, inputs: Any, attributes: Any, flops: int) -> None:
+    assert described(op_type, *inputs, attributes=attributes) == {"kind": "sort", "flops": flops}
+
+
+def test_sorting_the_last_axis_is_left_to_the_formula() -> None:
+    assert described("TopK", (4096, 8), (1,)) == {"kind": "sort"}
+    assert described("TopK", (4096, 8), (1,), attributes={"axis": 1}) == {"kind": "sort"}
+
+
 def test_recurrent_layers_are_told_with_their_sizes() -> None:
     told = described(
         "GRU", (5, 2, 3), (2, 12, 3), (2, 12, 4), attributes={"hidden_size": 4, "direction": "bidirectional"}

@@ -324,6 +324,18 @@ def _reduction(node: NodeView) -> Attributes:
     return {"function": _REDUCTIONS[node.op_type], "axes": sorted({axis % rank for axis in axes}) if axes else every}
 
 
+def _sort(node: NodeView) -> Attributes:
+    """The work, log2(n) comparisons per element, where n is not the last axis of the first input."""
+    if node.op_type == "NonMaxSuppression":
+        shape, axis = node.shape(1), -1
+    else:
+        shape, axis = node.shape(0), node.attributes.get("axis", -1 if node.op_type == "TopK" else None)
+        if axis in (-1, len(shape) - 1):
+            return {}
+    length = math.prod(shape) if axis is None else shape[axis]
+    return {"flops": math.prod(shape) * max(1, length - 1).bit_length()}
+
+
 #: Elementwise functions whose name is not the operator's in snake case.
 _ELEMENTWISE = {"IsInf": "isinf", "IsNaN": "isnan", "PRelu": "prelu", "SwiGLU": "swiglu", "Sum": "add"}
 
@@ -355,6 +367,7 @@ _RULES: Mapping[str, Callable[[NodeView], Attributes]] = {
     "pooling": _pooling,
     "softmax": _softmax,
     "reduction": _reduction,
+    "sort": _sort,
     "elementwise": _elementwise,
     "optimizer": _optimizer,
     "other": _other,
