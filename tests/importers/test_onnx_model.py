@@ -437,6 +437,23 @@ def test_an_equation_that_is_none_is_refused(attributes: Any, why: str, place: s
         parse_onnx(made.SerializeToString(), "m.onnx")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        # On the first four ONNX's shape inference crashes or never ends, on the next two it raises.
+        ("y = GatherND <batch_dims = -5> (x, i)", "GatherND 'y' has batch_dims = -5, and no tensor has such an axis"),
+        ("y = GatherND <batch_dims = -2147483648> (x, i)", "has batch_dims = -2147483648"),
+        ("y = LayerNormalization <axis = 2147483648> (x, s)", "has axis = 2147483648, and no tensor has such an axis"),
+        ("y, z = Split <num_outputs = 1> (x)", "Split 'y' has 2 outputs and num_outputs = 1"),
+        ("y = STFT (x, none)", "'m.onnx': its shapes cannot be inferred"),
+        ("y = Unique (huge)", "'y' of Unique 'y'"),
+    ],
+)
+def test_a_node_that_inference_cannot_bear_is_refused(nodes: str, why: str) -> None:
+    inputs = "float[4, 4] x, int64[4, 1] i, float[4] s, float[4294967296, 4294967296] huge"
+    assert why in complaint(f"g ({inputs}) => (y) <int64[0] none = {{}}> {{ {nodes} }}", version=18)
+
+
 def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.opset_import[0].version = 999

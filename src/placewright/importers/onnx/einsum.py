@@ -1,39 +1,12 @@
-"""Equations of Einsum: what can be read, which axes they name, and the arithmetic they ask for."""
+"""Equations of Einsum: which axes they name, and the arithmetic they ask for."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from placewright.importers.onnx.records import label_of, node_attributes, subgraphs
-from placewright.support.errors import InputError, shown
 
 Shape = tuple[int, ...]
-#: Letters of the axes of one operand or the result, and once at most dots for those that have none.
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
-
-
-def check_equations(graph: Any, source: str) -> None:
-    """Refuses equations that are none, in subgraphs too: ONNX's shape inference never ends on some of them.
-
-    Raises InputError naming the node.
-    """
-    for node in graph.node:
-        if node.op_type == "Einsum" and node.domain in ("", "ai.onnx"):
-            equation = node_attributes(node).get("equation")
-            label = f"'{source}': {label_of(node)}"
-            if not isinstance(equation, str):
-                raise InputError(f"{label} has no text as its equation")
-            left, _, right = equation.replace(" ", "").partition("->")
-            if not all(_TERM.fullmatch(term) for term in (*left.split(","), right)):
-                raise InputError(
-                    f"{label} has the equation '{shown(equation)}'; a term is letters and at most one '...'"
-                )
-        for inner in subgraphs(node):
-            check_equations(inner, source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
