@@ -17,6 +17,12 @@ from placewright.support.errors import InputError
 
 DOCUMENT = json.dumps({"schema_version": 1, "name": "g", "tensors": [], "ops": [{"name": "a", "kind": "other"}]})
 COSTGRAPH = '# a comment\n node { name: "a" compute_cost: 3 }'
+HLO = "HloModule m\n\nENTRY %e (p: f32[4]) -> f32[4] {\n  ROOT %p = f32[4] parameter(0)\n}\n"
+STABLEHLO = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.negate %a : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
 STG = "0\n 0 0 0\n 1 0 1 0\n"
 
 
@@ -37,6 +43,26 @@ STG = "0\n 0 0 0\n 1 0 1 0\n"
 def test_the_format_is_told_by_suffix_or_content(tmp_path: Path, name: Any, content: Any, first_op: Any) -> None:
     (tmp_path / name).write_bytes(content)
     assert load_graph(tmp_path / name).ops[0].name == first_op
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("g.json", DOCUMENT),
+        ("no_suffix", DOCUMENT),
+        ("g.pbtxt", COSTGRAPH),
+        ("no_suffix", COSTGRAPH),
+        ("g.stg", STG),
+        ("g.hlo", HLO),
+        ("no_suffix", HLO),
+        ("g.mlir", STABLEHLO),
+    ],
+)
+def test_a_byte_order_mark_before_a_text_is_left_out(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    plain = load_graph(tmp_path / name)
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    assert load_graph(tmp_path / name) == plain
 
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ def test_operators_of_other_domains_are_unknown() -> None:
         ("QLinearMatMul", [(3, 4), (), (), (4, 5), (), ()], {}, (1, 3, 5, 4, False)),
         ("Einsum", [(2, 3, 4), (2, 5, 4)], {"equation": "bik,bjk->bij"}, (2, 3, 5, 4, False)),
         ("Einsum", [(3, 4), (4, 5)], {"equation": "ik,kj"}, (1, 3, 5, 4, False)),
+        ("Einsum", [(6, 7, 3, 4), (7, 4, 5)], {"equation": "...ik,...kj->...ij"}, (7, 18, 5, 4, False)),
+        ("Einsum", [(2, 3, 4), (4, 5)], {"equation": "b...k, kj"}, (1, 6, 5, 4, False)),
+        ("Einsum", [(3, 3, 4), (4, 5)], {"equation": "iik,kj->ij"}, (1, 3, 5, 4, False)),
     ],
 )
 def test_matrix_products_are_told_as_batch_m_n_k(op_type: Any, inputs: Any, attributes: Any, expected: Any) -> None:
@@ -76,6 +79,30 @@ def test_einsum_without_a_product_is_something_else() -> None:
     assert described("Einsum", (2, 3), attributes={"equation": "ij->i"})["kind"] == "reduction"
     assert kind_of(view("Einsum", (2,), (3,), attributes={"equation": "i,j->ij"})) == "elementwise"
     assert kind_of(view("Einsum", (2, 2), attributes={"equation": "ii->i"})) == "other"
+    assert described("Einsum", (2, 3, 4), attributes={"equation": "...i->i"})["axes"] == [0, 1]
+    # It is no equation of these operands.
+    assert kind_of(view("Einsum", (2, 3), attributes={"equation": "ij,jk->ik"})) == "other"
+    assert kind_of(view("Einsum", (2, 3), (3, 4), attributes={"equation": "...aij,jk->ik"})) == "other"
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "kind", "flops"),
+    [
+        # 8 x 16 by 16 x 4, then 8 x 4 by 4 x 5
+        ("ij,jk,kl->il", [(8, 16), (16, 4), (4, 5)], "matmul", 2 * 8 * 16 * 4 + 2 * 8 * 4 * 5),
+        # l is needed by the third
+        ("bl,bl,l->b", [(2, 3), (2, 3), (3,)], "matmul", 2 * 3 + 2 * 2 * 3),
+        ("i,j,k->ijk", [(2,), (3,), (4,)], "elementwise", 2 * 3 + 2 * 3 * 4),
+        # i is summed before
+        ("ij,jk->k", [(2, 3), (3, 4)], "matmul", 2 * 3 + 2 * 3 * 4),
+        ("i,j->", [(2,), (3,)], "elementwise", 2 + 3 + 1),
+        ("ii->", [(5, 5)], "other", 5),
+        ("ii->i", [(5, 5)], "other", 0),
+    ],
+)
+def test_einsum_counts_its_products_from_left_to_right(equation: str, shapes: Any, kind: str, flops: int) -> None:
+    told = described("Einsum", *shapes, outputs=[()], attributes={"equation": equation})
+    assert (told["kind"], told["flops"]) == (kind, flops)
 
 
 def test_convolutions_are_told_with_their_window_and_channels() -> None:
@@ -122,6 +149,53 @@ def test_attention_is_told_from_shapes_or_packed_heads() -> None:
     assert (three["heads"], three["kv_heads"], three["head_dim"], three["value_dim"]) == (4, 2, 16, 16)
     # 16 new keys after 100 of the past.
     assert three["key_length"] == 116
+
+
+#: batch, heads, kv_heads, query_length, key_length, head_dim, value_dim
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "expected"),
+    [
+        # 4 heads of the query, 2 of the key and 2 of the value side by side: 128 / 8 = 16 each
+        ("GroupQueryAttention", [(1, 10, 128), None, None, (1, 2, 6, 16), (1, 2, 6, 16)], (1, 4, 2, 10, 16, 16, 16)),
+        ("GroupQueryAttention", [(1, 10, 64), (1, 10, 32), (1, 10, 32)], (1, 4, 2, 10, 10, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 4, 3, 16)], (2, 4, 4, 10, 10, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 24, 4, 2, 16)], (2, 4, 4, 10, 24, 16, 16)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 24, 64), (2, 24, 32)], (2, 4, 4, 10, 24, 16, 8)),
+        ("MultiHeadAttention", [(2, 10, 64), (2, 4, 24, 16), (2, 4, 24, 8)], (2, 4, 4, 10, 24, 16, 8)),
+        # 13 tokens in two sequences of at most 10
+        ("PackedMultiHeadAttention", [(13, 4, 3, 16), None, None, None, (2, 10)], (2, 4, 4, 10, 10, 16, 16)),
+        ("PackedMultiHeadAttention", [(13, 64), (13, 64), (13, 32), None, (2, 10)], (2, 4, 4, 10, 10, 16, 8)),
+        # 10 new keys after 6 of the past
+        ("Attention", [(2, 10, 7), (7, 192), None, None, (2, 2, 4, 6, 16)], (2, 4, 4, 10, 16, 16, 16)),
+    ],
+)
+def test_packed_queries_keys_and_values_are_told_apart(op_type: Any, inputs: Any, expected: Any) -> None:
+    heads = {"num_heads": 4} | ({"kv_num_heads": 2} if op_type == "GroupQueryAttention" else {})
+    told = described(op_type, *inputs, domain="com.microsoft", attributes=heads)
+    names = ("batch", "heads", "kv_heads", "query_length", "key_length", "head_dim", "value_dim")
+    assert tuple(told[name] for name in names) == expected
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "flops"),
+    [
+        # 12 comparisons for each of 4,096 x 8 elements
+        ("TopK", [(4096, 8), (1,)], {"axis": 0}, 12 * 4096 * 8),
+        ("TopK", [(2, 4096, 8), (1,)], {"axis": -2}, 12 * 2 * 4096 * 8),
+        # all 32 values in one row
+        ("Unique", [(4, 8)], {}, 5 * 32),
+        ("Unique", [(16, 8)], {"axis": 0}, 4 * 128),
+        # the scores of 64 boxes in 3 classes
+        ("NonMaxSuppression", [(2, 64, 4), (2, 3, 64)], {}, 6 * 2 * 3 * 64),
+    ],
+)
+def test_sorting_counts_the_axis_that_is_sorted(op_type: str, inputs: Any, attributes: Any, flops: int) -> None:
+    assert described(op_type, *inputs, attributes=attributes) == {"kind": "sort", "flops": flops}
+
+
+def test_sorting_the_last_axis_is_left_to_the_formula() -> None:
+    assert described("TopK", (4096, 8), (1,)) == {"kind": "sort"}
+    assert described("TopK", (4096, 8), (1,), attributes={"axis": 1}) == {"kind": "sort"}
 
 
 def test_recurrent_layers_are_told_with_their_sizes() -> None:

@@ -383,6 +383,77 @@ def test_an_element_type_or_extent_that_cannot_be_is_named() -> None:
         parse_onnx(made.SerializeToString(), "m.onnx")
 
 
+@pytest.mark.parametrize(
+    ("node", "inputs", "shape"),
+    [
+        ("GroupQueryAttention <num_heads = 4, kv_num_heads = 2> (q)", "float[1, 10, 128] q", (1, 10, 64)),
+        ("MultiHeadAttention <num_heads = 4> (q)", "float[2, 10, 4, 3, 16] q", (2, 10, 64)),
+        ("MultiHeadAttention <num_heads = 4> (q, k)", "float[2, 10, 64] q, float[2, 24, 4, 2, 16] k", (2, 10, 64)),
+        (
+            "MultiHeadAttention <num_heads = 4> (q, k, v)",
+            "float[2, 10, 64] q, float[2, 24, 64] k, float[2, 24, 32] v",
+            (2, 10, 32),
+        ),
+        (
+            "PackedMultiHeadAttention <num_heads = 4> (q, , , , o)",
+            "float[13, 4, 3, 16] q, int32[2, 10] o",
+            (13, 64),
+        ),
+    ],
+)
+def test_attention_gives_the_results_of_all_heads_side_by_side(node: str, inputs: str, shape: tuple[int, ...]) -> None:
+    graph = load(f"g ({inputs}) => (y) {{ y = com.microsoft.{node} }}", domains=', "com.microsoft": 1')
+    assert graph.tensors[graph.ops[-1].outputs[0]].shape == shape
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        # ONNX's shape inference never ends on the first three.
+        ({"equation": ".n.ij,...jk->...ik"}, "has the equation '.n.ij,...jk->...ik'; a term is letters"),
+        ({"equation": "...ij...,jk"}, "a term is letters and at most one '...'"),
+        ({"equation": "i1...,jk"}, "a term is letters and at most one '...'"),
+        ({"equation": "ij,jk->i......k"}, "a term is letters and at most one '...'"),
+        ({"equation": 7}, "'m.onnx': Einsum 'y' has no text as its equation"),
+        ({}, "'m.onnx': Einsum 'y' has no text as its equation"),
+    ],
+)
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+def test_an_equation_that_is_none_is_refused(attributes: Any, why: str, place: str) -> None:
+    made = model("g (float[2, 8, 16] a, float[2, 16, 4] b, bool c) => (float[2, 8, 4] y) { y = Add (a, b) }")
+    product = onnx.helper.make_node("Einsum", ["a", "b"], ["y"], **attributes)
+    node = product
+    if place == "branch":
+        body = onnx.helper.make_graph([product], "body", [], [made.graph.output[0]])
+        node = onnx.helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body)
+        made.graph.output[0].name = "z"
+    if place == "function":
+        outer = [onnx.helper.make_opsetid("", 17)]
+        made.functions.append(onnx.helper.make_function("own", "F", ["a", "b"], ["y"], [product], outer))
+        made.opset_import.append(onnx.helper.make_opsetid("own", 1))
+        node = onnx.helper.make_node("F", ["a", "b"], ["y"], domain="own")
+    made.graph.node[0].CopyFrom(node)
+    with pytest.raises(InputError, match=re.escape(why)):
+        parse_onnx(made.SerializeToString(), "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        # On the first four ONNX's shape inference crashes or never ends, on the next two it raises.
+        ("y = GatherND <batch_dims = -5> (x, i)", "GatherND 'y' has batch_dims = -5, and no tensor has such an axis"),
+        ("y = GatherND <batch_dims = -2147483648> (x, i)", "has batch_dims = -2147483648"),
+        ("y = LayerNormalization <axis = 2147483648> (x, s)", "has axis = 2147483648, and no tensor has such an axis"),
+        ("y, z = Split <num_outputs = 1> (x)", "Split 'y' has 2 outputs and num_outputs = 1"),
+        ("y = STFT (x, none)", "'m.onnx': its shapes cannot be inferred"),
+        ("y = Unique (huge)", "'y' of Unique 'y'"),
+    ],
+)
+def test_a_node_that_inference_cannot_bear_is_refused(nodes: str, why: str) -> None:
+    inputs = "float[4, 4] x, int64[4, 1] i, float[4] s, float[4294967296, 4294967296] huge"
+    assert why in complaint(f"g ({inputs}) => (y) <int64[0] none = {{}}> {{ {nodes} }}", version=18)
+
+
 def test_an_operator_set_newer_than_the_installed_package_is_warned_of() -> None:
     made = model("g (float[1, 3] x) => (y) { y = Relu(x) }")
     made.opset_import[0].version = 999

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placewright.importers.onnx.einsum import Contraction, contraction
 from placewright.importers.onnx.values import Array
 
 Shape = tuple[int, ...]
@@ -83,36 +84,20 @@ def _broadcast(first: Shape, second: Shape) -> list[int]:
     return [max(pair) if 0 not in pair else 0 for pair in zip(*padded, strict=True)]
 
 
-def einsum_letters(equation: str) -> tuple[list[str], str] | None:
-    """Letters of each operand and of the result; None for an ellipsis, a repeated letter or no equation."""
-    operands, _, result = equation.replace(" ", "").partition("->")
-    terms = operands.split(",")
-    if not operands or "." in equation or any(len(set(term)) < len(term) for term in terms):
-        return None
-    if "->" not in equation:
-        letters = "".join(terms)
-        result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-    return terms, result
+def contraction_of(node: NodeView) -> Contraction:
+    """What an Einsum asks for. Raises ValueError where it does not fit its inputs."""
+    return contraction(node.attributes["equation"], node.inputs)
 
 
 def _einsum(node: NodeView) -> Attributes:
-    letters = einsum_letters(node.attributes["equation"])
-    if letters is None:
-        raise ValueError("not a matrix product")
-    (first, second), result = letters
-    extent = dict(zip(first, node.shape(0), strict=True)) | dict(zip(second, node.shape(1), strict=True))
-
-    def product(chosen: set[str]) -> int:
-        return math.prod(extent[letter] for letter in chosen)
-
-    shared, kept = set(first) & set(second), set(result)
-    return {
-        "batch": product(shared & kept),
-        "m": product(set(first) & kept - shared),
-        "n": product(set(second) & kept - shared),
-        "k": product(shared - kept),
-        "bias": False,
-    }
+    """One product of two matrices says how large they are; several, or sums before it, only what they cost."""
+    found = contraction_of(node)
+    if len(found.products) > 1:
+        return {"flops": found.flops}
+    (first, second, result), shared = found.products[0], set.intersection(*map(set, found.operands))
+    batch, m, n, k = map(found.size, (shared & result, first - shared, second - shared, shared - result))
+    stated = {} if found.flops == 2 * batch * m * n * k else {"flops": found.flops}
+    return {"batch": batch, "m": m, "n": n, "k": k, "bias": False, **stated}
 
 
 def _conv(node: NodeView) -> Attributes:
@@ -157,25 +142,63 @@ def _same_padding(node: NodeView, kernel: Sequence[int], stride: Sequence[int], 
 
 
 def _attention(node: NodeView) -> Attributes:
-    """Heads come from the shapes (batch, heads, length, size) or, packed as (batch, length, heads x size), by name."""
-    query = node.shape(0)
     if node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
         return _projecting_attention(node)
-    key, value = (node.shape(place) if node.has(place) else query for place in (1, 2))
-    heads = node.attributes.get("q_num_heads") or node.attributes.get("num_heads") or query[1]
-    kv_heads = node.attributes.get("kv_num_heads") or (key[1] if len(key) == 4 else heads)
+    query, key, value = query_key_value(node.op_type, node.attributes, node.inputs)
     past_place = {"MultiHeadAttention": 6, "GroupQueryAttention": 3}.get(node.op_type, 4)
-    past = node.shape(past_place)[2] if node.has(past_place) and len(node.shape(past_place)) == 4 else 0
     return {
         "batch": query[0],
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "query_length": query[-2],
-        "key_length": key[-2] + past,
-        "head_dim": query[-1] if len(query) == 4 else query[-1] // heads,
-        "value_dim": value[-1] if len(value) == 4 else value[-1] // kv_heads,
+        "heads": query[1],
+        "kv_heads": key[1],
+        "query_length": query[2],
+        "key_length": key[2] + _past_length(node, past_place, rank=4),
+        "head_dim": query[3],
+        "value_dim": value[3],
         "causal": _is_causal(node),
     }
+
+
+def query_key_value(
+    op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Shape | None]
+) -> tuple[Shape, Shape, Shape]:
+    """Shapes of query, key and value as (batch, heads, length, size), in whatever way the inputs pack them.
+
+    Heads may lie side by side, (batch, length, heads x size), or query, key and value of a head, or its key and value:
+    (batch, length, heads, 3 or 2, size). GroupQueryAttention may have the heads of all three side by side in its
+    query. Raises ValueError, TypeError or an arithmetic error for other shapes.
+    """
+    query, key, value = (shape or () for shape in (*inputs, None, None, None)[:3])
+    heads: int = attributes.get("q_num_heads") or attributes.get("num_heads") or (query[1] if len(query) == 4 else 0)
+    kv_heads: int = attributes.get("kv_num_heads") or heads
+    if op_type == "PackedMultiHeadAttention":
+        # The tokens of all sequences stand in one row; where each would be with padding says how many there can be.
+        batch, length = inputs[4] or ()
+        query, key, value = ((batch, length, *shape[1:]) if shape else () for shape in (query, key, value))
+    if not key and len(query) == 3:
+        batch, length, width = query
+        size = width // (heads + 2 * kv_heads)
+        grouped = (batch, kv_heads, length, size)
+        return (batch, heads, length, size), grouped, grouped
+    parts = query, key or query, value or key or query
+    first, second, third = map(_heads_apart, parts, (heads, kv_heads, kv_heads))
+    return first, second, third
+
+
+def _heads_apart(shape: Shape, heads: int) -> Shape:
+    if len(shape) == 5:
+        batch, length, heads, _, size = shape
+        return batch, heads, length, size
+    if len(shape) == 3:
+        batch, length, width = shape
+        return batch, heads, length, width // heads
+    batch, heads, length, size = shape
+    return batch, heads, length, size
+
+
+def _past_length(node: NodeView, place: int, rank: int) -> int:
+    """Number of keys that are kept from earlier tokens, where the input at that place holds them."""
+    past = node.inputs[place] if node.has(place) else None
+    return past[-2] if past is not None and len(past) == rank else 0
 
 
 def _is_causal(node: NodeView) -> bool:
@@ -189,12 +212,13 @@ def _projecting_attention(node: NodeView) -> Attributes:
     batch, length, _ = node.shape(0)
     heads = node.attributes["num_heads"]
     sizes = node.attributes.get("qkv_hidden_sizes") or [node.shape(1)[-1] // 3] * 3
+    past = _past_length(node, 8 if node.op_type == "QAttention" else 4, rank=5)
     return {
         "batch": batch,
         "heads": heads,
         "kv_heads": heads,
         "query_length": length,
-        "key_length": length,
+        "key_length": length + past,
         "head_dim": sizes[0] // heads,
         "value_dim": sizes[2] // heads,
         "causal": _is_causal(node),
@@ -290,11 +314,26 @@ def _reduction(node: NodeView) -> Attributes:
     rank = len(node.shape(0))
     every = list(range(rank))
     axes = node.attributes.get("axes")
+    if node.op_type == "Einsum":
+        found = contraction_of(node)
+        axes = [place for place, axis in enumerate(found.operands[0]) if axis not in found.result]
     if node.op_type.startswith("Arg"):
         axes = [node.attributes.get("axis", 0)]
     elif node.op_type.startswith(("Reduce", "Cum")) and len(node.values) > 1 and node.values[1] is not None:
         axes = node.values[1].reshape(-1).tolist()
     return {"function": _REDUCTIONS[node.op_type], "axes": sorted({axis % rank for axis in axes}) if axes else every}
+
+
+def _sort(node: NodeView) -> Attributes:
+    """The work, log2(n) comparisons per element, where n is not the last axis of the first input."""
+    if node.op_type == "NonMaxSuppression":
+        shape, axis = node.shape(1), -1
+    else:
+        shape, axis = node.shape(0), node.attributes.get("axis", -1 if node.op_type == "TopK" else None)
+        if axis in (-1, len(shape) - 1):
+            return {}
+    length = math.prod(shape) if axis is None else shape[axis]
+    return {"flops": math.prod(shape) * max(1, length - 1).bit_length()}
 
 
 #: Elementwise functions whose name is not the operator's in snake case.
@@ -303,8 +342,16 @@ _ELEMENTWISE = {"IsInf": "isinf", "IsNaN": "isnan", "PRelu": "prelu", "SwiGLU": 
 
 def _elementwise(node: NodeView) -> Attributes:
     operator = node.op_type.removeprefix("QLinear")
+    stated = {}
+    if operator == "Einsum" and (flops := contraction_of(node).flops) != math.prod(node.outputs[0] or ()):
+        stated = {"flops": flops}
     name = _ELEMENTWISE.get(operator) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operator).lower()
-    return {"function": name}
+    return {"function": name, **stated}
+
+
+def _other(node: NodeView) -> Attributes:
+    """An Einsum of one operand that only reads a diagonal; of the other operators nothing is known."""
+    return {"flops": contraction_of(node).flops} if node.op_type == "Einsum" else {}
 
 
 def _optimizer(node: NodeView) -> Attributes:
@@ -320,6 +367,8 @@ _RULES: Mapping[str, Callable[[NodeView], Attributes]] = {
     "pooling": _pooling,
     "softmax": _softmax,
     "reduction": _reduction,
+    "sort": _sort,
     "elementwise": _elementwise,
     "optimizer": _optimizer,
+    "other": _other,
 }

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from placewright.importers.onnx.attributes import query_key_value
+
 Shape = tuple[int, ...]
 #: Shape and TensorProto.DataType of an output; the type 0 is that of the first input.
 Typed = tuple[Shape, int]
@@ -18,10 +20,18 @@ _UINT8, _INT32 = 2, 6
 _LIKE_FIRST_INPUT = frozenset(
     {
         *("BiasAdd", "BiasDropout", "BiasGelu", "BiasSoftmax", "FastGelu", "Gelu", "GemmaRotaryEmbedding", "GroupNorm"),
-        *("GroupQueryAttention", "Inverse", "MultiHeadAttention", "NhwcFusedActivation", "QLinearLeakyRelu"),
-        *("QLinearSigmoid", "QLinearSoftmax", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"),
+        *(
+            "Inverse",
+            "NhwcFusedActivation",
+            "QLinearLeakyRelu",
+            "QLinearSigmoid",
+            "QLinearSoftmax",
+            "QuickGelu",
+            "RotaryEmbedding",
+            "SimplifiedLayerNormalization",
+        ),
         *("SkipGroupNorm", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "LayerNormalization"),
-        *("QuantizeLinear", "DequantizeLinear", "GatedRelativePositionBias", "PackedMultiHeadAttention"),
+        *("QuantizeLinear", "DequantizeLinear", "GatedRelativePositionBias"),
     }
 )
 #: Contrib operators that are shaped like a standard one: its name, and which of their inputs are that one's.
@@ -159,6 +169,15 @@ def _attention(
     return [((batch, length, sizes[2]), 0), ((2, batch, heads, past + length, sizes[0] // heads), 0)]
 
 
+def _heads_joined(
+    op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]
+) -> Sequence[Typed]:
+    """A row for each of the query's, with the results of all heads side by side."""
+    query, _, value = query_key_value(op_type, attributes, inputs)
+    rows = inputs[0][:1] if op_type == "PackedMultiHeadAttention" else inputs[0][:2]
+    return [((*rows, query[1] * value[3]), 0)]
+
+
 def _embedding(attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]) -> Sequence[Typed]:
     """The normalised sum of embeddings, how many tokens each sequence has, and the sum itself."""
     (batch, length), hidden = inputs[0], inputs[2][1]
@@ -195,6 +214,10 @@ _RULES: Mapping[str, Callable[..., Sequence[Typed]]] = {
     "MatMulBnb4": _matmul_packed,
     "Attention": _attention,
     "QAttention": partial(_attention, past_place=8),
+    **{
+        operator: partial(_heads_joined, operator)
+        for operator in ("GroupQueryAttention", "MultiHeadAttention", "PackedMultiHeadAttention")
+    },
     "EmbedLayerNormalization": _embedding,
     "QEmbedLayerNormalization": _embedding,
     "DynamicQuantizeLSTM": _lstm,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.importers.onnx.attributes import NodeView, einsum_letters
+from placewright.importers.onnx.attributes import NodeView, contraction_of
 
 _STANDARD: Mapping[str, str] = {
     "elementwise": """
@@ -114,15 +114,17 @@ def _resize(node: NodeView) -> str:
 
 
 def _einsum(node: NodeView) -> str:
-    """Two operands that share a summed letter are a matrix product."""
-    letters = einsum_letters(node.attributes.get("equation", ""))
-    if letters is None:
+    """A product over an axis that two operands share is one of matrices; of one operand a diagonal is something
+    else."""
+    try:
+        found = contraction_of(node)
+    except (ValueError, KeyError):
         return "other"
-    operands, result = letters
-    if len(operands) == 1:
-        return "reduction" if set(operands[0]) - set(result) else "copy"
-    summed = set(operands[0]) & set(operands[1]) - set(result)
-    return "other" if len(operands) > 2 else "matmul" if summed else "elementwise"
+    if len(found.operands) > 1:
+        return "matmul" if found.is_matrix_product else "elementwise"
+    if found.repeats_axes:
+        return "other"
+    return "reduction" if set(found.operands[0]) - set(found.result) else "copy"
 
 
 _DEPENDING = {"Dropout": _dropout, "Gather": _gather, "Resize": _resize, "Upsample": _resize, "Einsum": _einsum}

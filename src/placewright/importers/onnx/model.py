@@ -18,6 +18,7 @@ from placewright.importers.onnx.records import (
     subgraphs,
     values_read,
 )
+from placewright.importers.onnx.refusals import check_nodes
 from placewright.importers.onnx.shapes import Shapes
 from placewright.importers.onnx.values import MAX_ELEMENTS
 from placewright.support.errors import InputError, MissingExtraError, shown
@@ -36,6 +37,7 @@ def parse_onnx(
     model = _read(data, name)
     weights = _set_weights_aside(model, name)
     model = _inline_functions(model, name)
+    check_nodes(model.graph, name)
     _sort_nodes(model, name)
     shapes = Shapes(
         model=model,
@@ -51,6 +53,7 @@ def parse_onnx(
 def read_model(data: bytes, name: str) -> Any:
     """The model itself, its functions inlined and its nodes in a valid order. Raises as `parse_onnx` does."""
     model = _inline_functions(_read(data, name), name)
+    check_nodes(model.graph, name)
     _sort_nodes(model, name)
     return model
 

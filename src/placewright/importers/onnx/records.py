@@ -121,7 +121,7 @@ def onnx_errors() -> tuple[type[Exception], ...]:
     from onnx import checker, defs, shape_inference
 
     own = (checker.ValidationError, defs.SchemaError, shape_inference.InferenceError)
-    return (*own, RuntimeError, ValueError, TypeError, KeyError)
+    return (*own, RuntimeError, ValueError, TypeError, KeyError, IndexError, MemoryError)
 
 
 def first_line(error: Exception) -> str:

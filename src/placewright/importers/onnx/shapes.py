@@ -303,7 +303,8 @@ class Shapes:
         """A shape and an element type known by rule, unless the model states another type."""
         from onnx.helper import make_tensor_type_proto
 
-        self.types[name] = make_tensor_type_proto(self._element_type(name) or element_type, shape)
+        if all(extent < 2**63 for extent in shape):  # else it stays open, and is reported
+            self.types[name] = make_tensor_type_proto(self._element_type(name) or element_type, shape)
 
 
 def _is_name(dim_param: str) -> bool:
