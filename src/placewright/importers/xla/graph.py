@@ -37,8 +37,7 @@ def build_graph(
         for weight, gradient in zip(sorted(program.weights), outputs[results:], strict=True):
             add_optimizer(translation, translation.entry[weight], gradient, optimizer)
         outputs = outputs[:results]
-    for output, parameter in program.updates.items():
-        outputs[output] = add_update(translation, outputs[output], translation.entry[parameter])
+    write_updates(translation, outputs, {output: translation.entry[place] for output, place in program.updates.items()})
     for output in outputs:
         translation.builder.change_tensor(output, is_output=True)
     if warning:
@@ -50,7 +49,7 @@ def build_graph(
 def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
     builder = translation.builder
     views, weights = split_stacked_weights(translation)
-    drop_unused(builder, translation.kept, views, weights, translation.scopes)
+    drop_unused(builder, translation.kept, views, weights, translation.early, translation.scopes)
     for index, phase in enumerate(phases(builder, translation.scopes)):
         if phase and not builder.ops[index].phase:
             builder.change_op(index, phase=phase)
@@ -85,12 +84,14 @@ def drop_unused(
     kept: Collection[int],
     replaced: Collection[int],
     split: Collection[int],
+    early: Mapping[int, int],
     *per_op: MutableSequence[Any],
 ) -> None:
-    """Removes ops that neither lead to an output nor are kept, and constants that nothing reads.
+    """Removes ops that neither lead to an output nor are kept, and constants that nothing reads, and puts ops where
+    they are to stand.
 
-    replaced, split: ops and parameters that are not needed any more. per_op:
-    lists with an entry for each op, from which the same entries are removed.
+    replaced, split: ops and parameters that are not needed any more. early: by op the one that it stands right after,
+    -1 for the beginning. per_op: lists with an entry for each op, of which the same becomes.
     """
     ops, tensors = builder.ops, builder.tensors
     wanted = {index for index, tensor in enumerate(tensors) if tensor.is_output}
@@ -102,14 +103,14 @@ def drop_unused(
         if op.kind == "input" or index in kept or not wanted.isdisjoint(op.outputs):
             live.append(index)
             wanted.update(op.inputs)
-    live.reverse()
+    live.sort(key=lambda index: (early.get(index, index), index))
     made = {tensor for index in live for tensor in ops[index].outputs}
     staying = [
         index
         for index, tensor in enumerate(tensors)
         if index in made or index in wanted or (tensor.role == "parameter" and index not in split)
     ]
-    if len(live) == len(ops) and len(staying) == len(tensors):
+    if not early and len(live) == len(ops) and len(staying) == len(tensors):
         return
     _renumber(builder, live, staying)
     for entries in per_op:
@@ -151,6 +152,41 @@ def write_loops_in_place(translation: Translation) -> None:
                 outputs.add(_owner(translation, old))
 
 
+def write_updates(translation: Translation, outputs: MutableSequence[int], updates: Mapping[int, int]) -> None:
+    """Gives every result memory of its own, and makes results take over the memory of parameters.
+
+    outputs: the tensors of the results, which change. updates: by result the parameter.
+    """
+    own = {output for output, old in updates.items() if outputs[output] == old}
+    written = {old for output, old in updates.items() if output not in own}
+    # Arguments that are not donated are handed back as they are.
+    lent = set(translation.entry) - set(updates.values())
+    shown: set[int] = set()
+    for output in sorted(range(len(outputs)), key=lambda output: output not in own):
+        owner = translation.owner[outputs[output]]
+        if owner in shown and owner not in lent:
+            outputs[output] = _copied(translation, outputs[output], is_early=owner in written)
+        shown.add(owner)
+    for output, old in updates.items():
+        for other in range(len(outputs)) if output not in own else ():
+            if other != output and translation.owner[outputs[other]] == old:
+                outputs[other] = _copied(translation, outputs[other], is_early=True)
+        outputs[output] = add_update(translation, outputs[output], old)
+
+
+def _copied(translation: Translation, tensor: int, *, is_early: bool) -> int:
+    """A copy of a result; an early one is made as soon as there is something to copy, before that is written over."""
+    name = translation.unique(f"copy:{translation.builder.tensors[tensor].name}")
+    new = translation.add_tensor(name, translation.arrays[tensor])
+    whole = translation.owner[tensor]
+    if translation.arrays[whole].size_bytes == translation.arrays[tensor].size_bytes:
+        tensor = whole
+    op = translation.add_op(name, "copy", inputs=[tensor], outputs=[new])
+    if is_early:
+        translation.early[op] = translation.producer.get(tensor, -1)
+    return new
+
+
 def add_update(translation: Translation, new: int, old: int) -> int:
     """Makes a result take over the memory of a parameter, and returns the tensor that does.
 
@@ -161,10 +197,9 @@ def add_update(translation: Translation, new: int, old: int) -> int:
         return new
     op, tensor = translation.producer.get(new, -1), translation.builder.tensors[new]
     fits = tensor.alias_of is None and tensor.size_bytes == translation.builder.tensors[old].size_bytes
-    computed = op >= 0 and translation.builder.ops[op].kind not in ("input", "view") and not tensor.is_output
-    if not (
-        fits and computed and all(reader <= op for reader in translation.readers.get(_owner(translation, old), []))
-    ):
+    computed = op >= 0 and translation.builder.ops[op].kind not in ("input", "view") and op not in translation.early
+    readers = translation.readers.get(_owner(translation, old), [])
+    if not (fits and computed and all(translation.early.get(reader, reader - 1) < op for reader in readers)):
         name = translation.unique(f"copy:{translation.builder.tensors[old].name}")
         source, new = new, translation.add_tensor(name, translation.arrays[old])
         op = translation.add_op(name, "copy", inputs=[source], outputs=[new])

@@ -77,7 +77,8 @@ class Translation:
     memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
     results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops, which may
     write over what they start from. parts_of: per whole array views of one device's part, and how it is
-    divided; part_of: per view of a whole array the part, and that.
+    divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before those added
+    before it, the one that it follows; -1 for the beginning.
     """
 
     def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
@@ -92,6 +93,7 @@ class Translation:
         self.kept: set[int] = set()
         self.entry: list[int] = []
         self.in_place: list[tuple[int, int, int]] = []
+        self.early: dict[int, int] = {}
         self.pieces: dict[tuple[int, int], int] = {}
         self.parts_of: dict[int, list[tuple[int, str]]] = {}
         self.part_of: dict[int, tuple[int, str]] = {}
