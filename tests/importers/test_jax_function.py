@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import placewright  # noqa: E402
 from placewright.costs.flops import count_flops  # noqa: E402
 from placewright.graph import Graph, Op  # noqa: E402
 from placewright.importers.jax.function import from_jax  # noqa: E402
+from placewright.importers.stablehlo.program import parse_stablehlo  # noqa: E402
 from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
 
 
@@ -210,6 +212,32 @@ def test_arrays_that_the_function_holds_are_constants() -> None:
     table = jnp.arange(6.0).reshape(2, 3)
     graph = from_jax(lambda x: x + table, X)
     assert [tensor.role for tensor in graph.tensors if tensor.shape == (2, 3)].count("constant") == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_array_that_a_function_holds_is_one_constant_however_often_it_is_called(seed: int) -> None:
+    chance = random.Random(seed)
+    held = [jnp.arange(16.0).reshape(4, 4) + number for number in range(3)]
+
+    def product(array: Any) -> Any:
+        return jax.jit(lambda x: x @ array)
+
+    layers = [product(array) for array in held]
+    layers += [jax.jit(lambda x, layer=layer: jnp.tanh(layer(x))) for layer in layers] + [product(held[0])]
+    called = [chance.randrange(len(layers)) for _ in range(6)]
+
+    def function(x: Any) -> Any:
+        for place in called:
+            x = layers[place](x)
+        return x
+
+    used = {place % len(held) for place in called}
+    lowered = jax.jit(function).lower(floats(2, 4)).as_text()
+    graphs = from_jax(function, floats(2, 4)), parse_stablehlo(lowered.encode(), "m.mlir")
+    counts = [sum(tensor.role == "constant" for tensor in graph.tensors) for graph in graphs]
+    # Text does not say that two functions hold the same array.
+    assert counts[0] == len(used)
+    assert counts[1] <= len(set(called))
 
 
 def test_what_no_result_needs_is_left_out() -> None:

@@ -137,6 +137,9 @@ class _Conversion:
         details: dict[str, Any] = {}
         if kind.shape == () and "int" in kind.dtype:
             details = {"number": int(value)}
+        elif kind.shape != ():
+            # Several jaxprs may hold one array, which they keep, so that nothing else gets its id.
+            details = {"array": id(value)}
         name = self._unique("constant")
         self.instructions.append(Instruction(name=name, opcode="constant", type=kind, details=details))
         return name, ()

@@ -99,6 +99,7 @@ class Translation:
         self.part_of: dict[int, tuple[int, str]] = {}
         self._place = ("", "")
         self._ops_of: dict[str, int] = {}
+        self._constants: dict[int, int] = {}
         self._used: set[str] = set()
         self._numbers: Counter[str] = Counter()
 
@@ -212,12 +213,16 @@ class Translation:
         return like(instruction.type, iter(outputs))
 
     def constant(self, instruction: Instruction) -> Value:
-        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph."""
+        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph, each held once
+        however often what holds it is called."""
         kind = instruction.type
         assert isinstance(kind, Array)
         if instruction.details.get("is_splat") or kind.shape == ():
             return Folded(kind, instruction.details.get("number"))
-        return self.add_tensor(self.unique(instruction.name), kind, role="constant")
+        key: int = instruction.details.get("array", id(instruction))
+        if key not in self._constants:
+            self._constants[key] = self.add_tensor(self.unique(instruction.name), kind, role="constant")
+        return self._constants[key]
 
     def array_of(self, leaf: Any) -> Array:
         """Type of a leaf."""
