@@ -304,6 +304,12 @@ def test_unknown_primitives_are_kept_with_a_warning() -> None:
     assert any("cholesky" in warning for warning in graph.metadata["warnings"])
 
 
+@pytest.mark.parametrize("mark", [lax.optimization_barrier, lambda x: jax.device_put(x, jax.devices()[0])])
+def test_what_only_marks_an_array_is_no_op(mark: Any) -> None:
+    assert [each.target for each in from_jax(lambda x: jnp.sin(mark(x)), X).ops] == ["", "sin"]
+    assert [each.target for each in from_jax(lambda x: jnp.sin(mark((x, x))[0]), X).ops] == ["", "sin"]
+
+
 @pytest.mark.parametrize(
     ("function", "args", "options", "sentence"),
     [

@@ -47,7 +47,8 @@ def _element(translation: Translation, instruction: Instruction, operands: Seque
 
 def _same(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """What only orders or marks: its results are its operands."""
-    return tuple(operands) if isinstance(instruction.type, tuple) and len(operands) > 1 else operands[0]
+    is_tuple = isinstance(operands[0], tuple) and len(operands) == 1
+    return tuple(operands) if isinstance(instruction.type, tuple) and not is_tuple else operands[0]
 
 
 def _first(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
