@@ -291,6 +291,28 @@ def test_zeros_between_the_inputs_of_a_strided_gradient_are_not_multiplied() -> 
     assert convolutions == [16, 16, 16]
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_what_a_kernel_meets_in_the_padding_is_not_multiplied_in_a_gradient(seed: int) -> None:
+    chance = random.Random(seed)
+    axes = chance.choice([1, 2])
+    kernel = [chance.randrange(1, 6) for _ in range(axes)]
+    extents = [extent + chance.randrange(4) for extent in kernel]
+    stride, groups = chance.choice([1, 1, 2]), chance.choice([1, 2])
+    weight, image = floats(6, 4 // groups, *kernel), floats(2, 4, *extents)
+
+    def result_of(image: Any, weight: Any) -> Any:
+        return lax.conv_general_dilated(image, weight, [stride] * axes, "VALID", feature_group_count=groups)
+
+    def gradient(image: Any, weight: Any) -> Any:
+        result, backward = jax.vjp(lambda image: result_of(image, weight), image)
+        return backward(result)[0]
+
+    graph = from_jax(gradient, (image, weight), parameters=1)
+    forward, backward = [flops(graph, each.name) for each in graph.ops if each.kind == "conv"]
+    # Every product of the forward convolution has one in the gradient, and XLA counts so many.
+    assert backward == forward == jax.jit(result_of).lower(image, weight).cost_analysis()["flops"]
+
+
 def test_random_numbers_and_keys_have_sizes() -> None:
     key = jax.eval_shape(lambda: jax.random.key(0))
     graph = from_jax(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), (key, X), parameters=())
