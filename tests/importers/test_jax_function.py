@@ -313,6 +313,21 @@ def test_what_a_kernel_meets_in_the_padding_is_not_multiplied_in_a_gradient(seed
     assert backward == forward == jax.jit(result_of).lower(image, weight).cost_analysis()["flops"]
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cummax", "cummin", "cumprod", "cumlogsumexp"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_running_sum_costs_one_function_an_element_in_text_too(name: str, seed: int) -> None:
+    chance = random.Random(seed)
+    x = floats(*(chance.randrange(2, 40) for _ in range(chance.choice([1, 2, 3]))))
+    axis, reverse = chance.randrange(len(x.shape)), chance.random() < 0.5
+
+    def function(x: Any) -> Any:
+        return getattr(lax, name)(x, axis=axis, reverse=reverse)
+
+    text = jax.jit(function).lower(x).as_text()
+    for graph in (from_jax(function, x), parse_stablehlo(text.encode(), "m.mlir")):
+        assert sum(flops(graph, each.name) for each in graph.ops) == x.size
+
+
 def test_random_numbers_and_keys_have_sizes() -> None:
     key = jax.eval_shape(lambda: jax.random.key(0))
     graph = from_jax(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), (key, X), parameters=())

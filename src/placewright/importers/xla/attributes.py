@@ -34,6 +34,8 @@ def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, At
     try:
         if kind == "elementwise":
             return kind, {"function": function_of(instruction.opcode)}
+        if kind == "pooling" and (function := _running(instruction.details, inputs)):
+            return "elementwise", {"function": function}
         rule = _RULES.get(kind)
         return kind, rule(instruction.details, inputs) if rule is not None else {}
     except (IndexError, KeyError, ValueError, ZeroDivisionError) as error:
@@ -137,6 +139,22 @@ def _window(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
         "padding": _flat_padding([padding[axis] for axis in kept]),
         "global": False,
     }
+
+
+def _running(details: Mapping[str, Any], inputs: Sequence[Array]) -> str:
+    """The function of a running sum and the like, which StableHLO writes as a window over all that came before;
+    empty for any other window. XLA computes it step by step."""
+    shape, window, stride = inputs[0].shape, details["window"], details["stride"]
+    wide = [axis for axis in range(len(window)) if window[axis] != 1]
+    if len(wide) != 1 or len(window) != len(shape) or any(step != 1 for step in stride):
+        return ""
+    (axis,), extent = wide, shape[wide[0]]
+    padding = [tuple(pair) for pair in details["padding"] or ()]
+    plain = all(pair == (0, 0) for other, pair in enumerate(padding) if other != axis)
+    if window[axis] != extent or not padding or not plain or padding[axis] not in ((extent - 1, 0), (0, extent - 1)):
+        return ""
+    joined = reduction_of(details["function"])
+    return f"cum{'prod' if joined == 'product' else joined}"
 
 
 _RULES = {
