@@ -167,6 +167,25 @@ def test_products_of_libraries_are_products() -> None:
     assert flops(graph, "g") == 2 * 8 * 4 * 16
 
 
+@pytest.mark.parametrize("target", ["__cublas$lt$matmul", "__cudnn$convBackwardFilter", "__onednn$matmul"])
+@pytest.mark.parametrize("scratch", ["s8[4096]{0}", "u8[0]{0}"])
+def test_the_scratch_of_a_library_is_workspace(target: str, scratch: str) -> None:
+    graph = module(f"""
+      %x = f32[8,4]{{1,0}} parameter(0)
+      %g = (f32[8,4]{{1,0}}, {scratch}) custom-call(%x), custom_call_target="{target}"
+      ROOT %r = f32[8,4]{{1,0}} get-tuple-element(%g), index=0""")
+    assert op(graph, "g").workspace_bytes == (4096 if "4096" in scratch else 0)
+    assert [graph.tensors[tensor].shape for tensor in op(graph, "g").outputs] == [(8, 4)]
+    assert moved(graph, "g") == 2 * 8 * 4 * 4
+
+
+def test_a_last_result_that_is_no_scratch_is_a_result() -> None:
+    graph = module("""
+      %x = f32[8,4]{1,0} parameter(0)
+      ROOT %g = (f32[8,4]{1,0}, s8[16]{0}) custom-call(%x), custom_call_target="mine", x={}""")
+    assert len(op(graph, "g").outputs) == 2
+
+
 def test_a_call_nobody_knows_is_kept_with_a_warning(loop: Graph) -> None:
     assert op(loop, "cc").kind == "other"
     assert loop.metadata["warnings"] == ["1 of mine, whose meaning is not known"]

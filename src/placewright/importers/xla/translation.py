@@ -192,6 +192,7 @@ class Translation:
         if not inputs and kind in ("copy", "elementwise"):
             kind = "fill"
         arrays = list(leaves(instruction.type))
+        scratch = [arrays.pop()] if instruction.details.get("ends_in_scratch") else []
         outputs = [
             self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
             for position, array in enumerate(arrays)
@@ -205,12 +206,12 @@ class Translation:
             outputs=outputs,
             controls=controls,
             attributes=attributes,
-            workspace_bytes=workspace_bytes,
+            workspace_bytes=workspace_bytes + sum(array.size_bytes for array in scratch),
         )
         self._ops_of[instruction.name] = op
         if instruction.has_effect:
             self.kept.add(op)
-        return like(instruction.type, iter(outputs))
+        return like(instruction.type, iter([*outputs, *(None for _ in scratch)]))
 
     def constant(self, instruction: Instruction) -> Value:
         """Scalars, and arrays of one value, are folded; other arrays are constants of the graph, each held once
