@@ -13,6 +13,7 @@ jax = pytest.importorskip("jax", reason="the JAX importer needs JAX")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from jax.experimental import io_callback  # noqa: E402
 
 import placewright  # noqa: E402
 from placewright.costs.flops import count_flops  # noqa: E402
@@ -326,6 +327,38 @@ def test_a_running_sum_costs_one_function_an_element_in_text_too(name: str, seed
     text = jax.jit(function).lower(x).as_text()
     for graph in (from_jax(function, x), parse_stablehlo(text.encode(), "m.mlir")):
         assert sum(flops(graph, each.name) for each in graph.ops) == x.size
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_effects_keep_their_order(seed: int) -> None:
+    chance = random.Random(seed)
+    steps = [chance.choice(["read", "write", "loop", "call"]) for _ in range(8)]
+
+    def function(x: Any) -> Any:
+        ref, total = jax.new_ref(x), x
+        for step in steps:
+            if step == "read":
+                total = total + ref[...]
+            elif step == "write":
+                ref[...] = x * 2
+            elif step == "call":
+                io_callback(lambda _: None, None, x, ordered=True)
+            else:
+                lax.fori_loop(0, 3, lambda _, value: jax.ref.swap(ref, ..., value), x)
+        return total + ref[...]
+
+    graph = from_jax(function, X)
+    before: list[set[int]] = []
+    for each in graph.ops:
+        direct = {*each.controls, *({graph.producer_of[tensor] for tensor in each.inputs} - {-1})}
+        before.append(direct.union(*(before[other] for other in direct)))
+    named = {"get": "read", "swap": "write", "scan": "loop", "while": "loop", "io_callback": "call"}
+    touching = [(index, named[each.target]) for index, each in enumerate(graph.ops) if each.target in named]
+    assert [step for _, step in touching] == [*steps, "read"]
+    for place, (later, second) in enumerate(touching):
+        for earlier, first in touching[:place]:
+            if (first == "call") is (second == "call") and {first, second} != {"read"}:
+                assert earlier in before[later]
 
 
 def test_random_numbers_and_keys_have_sizes() -> None:

@@ -98,7 +98,7 @@ class Translation:
         self.parts_of: dict[int, list[tuple[int, str]]] = {}
         self.part_of: dict[int, tuple[int, str]] = {}
         self._place = ("", "")
-        self._ops_of: dict[str, int] = {}
+        self._made: dict[str, tuple[range, Value]] = {}
         self._constants: dict[int, int] = {}
         self._used: set[str] = set()
         self._numbers: Counter[str] = Counter()
@@ -152,10 +152,45 @@ class Translation:
 
     def _value(self, instruction: Instruction, environment: Environment, prefix: str) -> Value:
         operands = [look_up(environment, operand, instruction.name) for operand in instruction.operands]
-        rule = self.shared.rule_of(instruction)
-        if rule is None:
-            return self.plain(instruction, operands, prefix)
-        return rule(self, instruction, operands, prefix)
+        rule, first = self.shared.rule_of(instruction), len(self.builder.ops)
+        value = (rule or Translation.plain)(self, instruction, operands, prefix)
+        if instruction.controls and instruction.opcode != "tuple" and first == len(self.builder.ops):
+            value = self._waiting(instruction, value, prefix)
+        self._made[instruction.name] = range(first, len(self.builder.ops)), value
+        return value
+
+    def _ops_before(self, instruction: Instruction) -> list[int]:
+        """The ops of what comes before an instruction: its own, or, where it is none, as the second half of what runs
+        beside other work, those that make what it stands for."""
+        before: set[int] = set()
+        for name in instruction.controls:
+            ops, value = self._made.get(name, (range(0), None))
+            before.update(ops or [self.producer[leaf] for leaf in leaves(value) if leaf in self.producer])
+        return sorted(before)
+
+    def _waiting(self, instruction: Instruction, value: Value, prefix: str) -> Value:
+        """What is no op as views of itself, which whoever reads it waits with for what comes before the instruction."""
+        if isinstance(value, tuple):
+            return tuple([self._waiting(instruction, part, prefix) for part in value])
+        before = self._ops_before(instruction)
+        if not isinstance(value, int) or self._stands_behind(value, before):
+            return value
+        name = self.unique(prefix + instruction.name)
+        tensor = self.add_tensor(name, self.arrays[value], alias_of=value)
+        self.add_op(name, "view", instruction=instruction, inputs=[value], outputs=[tensor], controls=before)
+        return tensor
+
+    def _stands_behind(self, tensor: int, before: Sequence[int]) -> bool:
+        """Whether a tensor is not there until all these ops have ended."""
+        seen: set[int] = set()
+        waiting = [self.producer.get(tensor, -1)] if before else []
+        while waiting:
+            op = waiting.pop()
+            if op >= before[0] and op not in seen:
+                seen.add(op)
+                waiting += [self.producer.get(each, -1) for each in self.builder.ops[op].inputs]
+                waiting += self.builder.ops[op].controls
+        return seen.issuperset(before)
 
     def plain(self, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
         """One op, a view, or a folded constant."""
@@ -197,18 +232,16 @@ class Translation:
             self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
             for position, array in enumerate(arrays)
         ]
-        controls = sorted({self._ops_of[other] for other in instruction.controls if other in self._ops_of})
         op = self.add_op(
             name,
             kind,
             instruction=instruction,
             inputs=inputs,
             outputs=outputs,
-            controls=controls,
+            controls=self._ops_before(instruction),
             attributes=attributes,
             workspace_bytes=workspace_bytes + sum(array.size_bytes for array in scratch),
         )
-        self._ops_of[instruction.name] = op
         if instruction.has_effect:
             self.kept.add(op)
         return like(instruction.type, iter([*outputs, *(None for _ in scratch)]))
@@ -288,8 +321,8 @@ class Translation:
         size = min(array.size_bytes, self.arrays[base].size_bytes)
         name = self.unique(prefix + instruction.name)
         tensor = self.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
-        op = self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor])
-        self._ops_of[instruction.name] = op
+        controls = self._ops_before(instruction)
+        self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor], controls=controls)
         return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
 
     def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
