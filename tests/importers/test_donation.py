@@ -25,7 +25,7 @@ X = jnp.ones((SIDE, SIDE))
 def random_step(seed: int) -> Any:
     """A function of three donated arrays and one that is not; it returns them, views of them and what it computes."""
     chance = random.Random(seed)
-    plan = [(chance.randrange(8), chance.randrange(20), chance.randrange(20)) for _ in range(chance.randrange(1, 6))]
+    plan = [(chance.randrange(10), chance.randrange(20), chance.randrange(20)) for _ in range(chance.randrange(1, 6))]
     returned = [chance.randrange(20) for _ in range(chance.randrange(1, 5))]
 
     def function(a: Any, b: Any, c: Any, x: Any) -> Any:
@@ -43,6 +43,8 @@ def random_step(seed: int) -> Any:
                 lambda left=left: lax.fori_loop(0, 3, lambda _, value: value @ x, left),
                 lambda left=left, right=right: jnp.sin(right) @ left,
                 lambda left=left: left,
+                lambda left=left, right=right: lax.dynamic_update_slice(left, right[:2], (3, 0)),
+                lambda left=left, right=right: left.at[jnp.array([1, 5])].add(right[3:5]),
             )[kind]()
             values.append(made)
         return [total, *[values[place % len(values)] for place in returned]]
@@ -94,6 +96,40 @@ def test_old_values_are_read_before_they_are_written_over(seed: int) -> None:
     for graph in (from_jax(step, arguments), parse_stablehlo(lowered.as_text().encode(), "m.mlir")):
         assert misread(graph) == []
         assert placewright.plan(graph, "1xp100", evaluations=10).peak_bytes[0] >= held
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_update_in_place_moves_only_its_part(seed: int) -> None:
+    chance = random.Random(seed)
+    shape = [chance.randrange(8, 20) for _ in range(chance.choice([2, 3]))]
+    part = jnp.ones([chance.randrange(1, 5), *shape[1:]])
+    is_donated, is_scatter, rows = chance.random() < 0.5, chance.random() < 0.5, jnp.arange(len(part))
+
+    def step(cache: Any, part: Any, rows: Any) -> Any:
+        cache = cache if is_donated else jnp.sin(cache)
+        if is_scatter:
+            return cache.at[rows].set(part, mode="drop", wrap_negative_indices=False)
+        return lax.dynamic_update_slice(cache, part, [rows[0], *[0] * (len(shape) - 1)])
+
+    arguments = jnp.ones(shape), part, rows
+    stepped = jax.jit(step, donate_argnums=0 if is_donated else ())
+    for graph in (from_jax(stepped, arguments), parse_stablehlo(stepped.lower(*arguments).as_text().encode(), "m")):
+        (update,) = [op for op in graph.ops if op.target.endswith(("update_slice", "scatter"))]
+        # The part is read and written, the places are read.
+        places = rows.nbytes if is_scatter else 4
+        assert update.attributes["bytes_moved"] == 2 * part.nbytes + places
+        assert graph.tensors[update.outputs[0]].alias_of is not None
+
+
+def test_an_array_that_is_read_later_is_copied_and_not_updated_in_place() -> None:
+    def step(x: Any, part: Any) -> Any:
+        x = jnp.sin(x)
+        return lax.dynamic_update_slice(x, part, (0, 0)) @ x
+
+    graph = from_jax(step, (X, X[:1]))
+    (update,) = [op for op in graph.ops if op.target == "dynamic_update_slice"]
+    assert "bytes_moved" not in update.attributes
+    assert graph.tensors[update.outputs[0]].alias_of is None
 
 
 def test_an_old_value_that_is_returned_is_copied_first_and_no_more_is_held() -> None:

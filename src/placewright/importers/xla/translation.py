@@ -10,7 +10,14 @@ from typing import Any, TypeAlias
 from placewright.graph import Phase, TensorRole
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.xla.attributes import describe
-from placewright.importers.xla.kinds import COLLECTIVES, DROPS_FOLDED, FOLDED_KINDS, MOVING_VIEWS, STRETCHING_VIEWS
+from placewright.importers.xla.kinds import (
+    COLLECTIVES,
+    DROPS_FOLDED,
+    FOLDED_KINDS,
+    MOVING_VIEWS,
+    STRETCHING_VIEWS,
+    UPDATING_OPCODES,
+)
 from placewright.importers.xla.program import (
     MAX_DEPTH,
     MAX_INSTRUCTIONS,
@@ -75,10 +82,10 @@ class Translation:
 
     arrays, owner: per tensor its type, and the tensor whose memory it shares. readers: per owner the ops that read its
     memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
-    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops, which may
-    write over what they start from. parts_of: per whole array views of one device's part, and how it is
-    divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before those added
-    before it, the one that it follows; -1 for the beginning.
+    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops and of
+    updates of a part, which may write over what they start from. parts_of: per whole array views of one device's part,
+    and how it is divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before
+    those added before it, the one that it follows; -1 for the beginning.
     """
 
     def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
@@ -242,6 +249,10 @@ class Translation:
             attributes=attributes,
             workspace_bytes=workspace_bytes + sum(array.size_bytes for array in scratch),
         )
+        if instruction.opcode in UPDATING_OPCODES and kind == "gather" and len(inputs) > 1:
+            beside = {self.owner[tensor] for tensor in inputs[1:]}
+            if self.owner[inputs[0]] not in beside:
+                self.in_place.append((op, outputs[0], inputs[0]))
         if instruction.has_effect:
             self.kept.add(op)
         return like(instruction.type, iter([*outputs, *(None for _ in scratch)]))
