@@ -98,6 +98,38 @@ def test_control_predecessors_are_control_dependencies() -> None:
     assert [graph.ops[control].name for control in op(graph, "b").controls] == ["a"]
 
 
+def behind(graph: Graph, name: str) -> set[str]:
+    """The ops that have ended when this one begins."""
+    found: set[int] = set()
+    waiting = [next(index for index, each in enumerate(graph.ops) if each.name == name)]
+    while waiting:
+        each = graph.ops[waiting.pop()]
+        made = {graph.producer_of[tensor] for tensor in each.inputs} - {-1, None}
+        waiting += ({*made, *each.controls}) - found
+        found |= {*made, *each.controls}
+    return {graph.ops[index].name for index in found}
+
+
+@pytest.mark.parametrize("first", ["done", "part", "both"])
+@pytest.mark.parametrize("second", ["bitcast(%y)", "copy-done(%start2)", "get-tuple-element(%pair), index=1"])
+def test_control_predecessors_hold_where_either_side_is_no_op_of_its_own(first: str, second: str) -> None:
+    graph = module(f"""
+      %x = f32[4]{{0}} parameter(0)
+      %y = f32[4]{{0}} parameter(1)
+      %start2 = (f32[4]{{0}}, f32[4]{{0}}, u32[]) copy-start(%y)
+      %start = (f32[4]{{0}}, f32[4]{{0}}, u32[]) copy-start(%x)
+      %done = f32[4]{{0}} copy-done(%start)
+      %both = (f32[4]{{0}}, f32[4]{{0}}) tuple(%done, %y)
+      %part = f32[4]{{0}} get-tuple-element(%both), index=0
+      %pair = (f32[4]{{0}}, f32[4]{{0}}) tuple(%x, %y)
+      %a = f32[4]{{0}} abs(%y), control-predecessors={{%{first}}}
+      %v = f32[4]{{0}} {second}, control-predecessors={{%a}}
+      %n = f32[4]{{0}} negate(%v)
+      ROOT %t = (f32[4]{{0}}, f32[4]{{0}}, f32[4]{{0}}) tuple(%a, %n, %done)""")
+    assert "start" in behind(graph, "a")
+    assert "a" in behind(graph, "n")
+
+
 def test_tuples_and_bitcasts_are_no_work() -> None:
     graph = module(
         """
@@ -165,6 +197,25 @@ def test_products_of_libraries_are_products() -> None:
       ROOT %r = bf16[8,4]{{1,0}} get-tuple-element(%g), index=0""")
     assert op(graph, "g").kind == "matmul"
     assert flops(graph, "g") == 2 * 8 * 4 * 16
+
+
+@pytest.mark.parametrize("target", ["__cublas$lt$matmul", "__cudnn$convBackwardFilter", "__onednn$matmul"])
+@pytest.mark.parametrize("scratch", ["s8[4096]{0}", "u8[0]{0}"])
+def test_the_scratch_of_a_library_is_workspace(target: str, scratch: str) -> None:
+    graph = module(f"""
+      %x = f32[8,4]{{1,0}} parameter(0)
+      %g = (f32[8,4]{{1,0}}, {scratch}) custom-call(%x), custom_call_target="{target}"
+      ROOT %r = f32[8,4]{{1,0}} get-tuple-element(%g), index=0""")
+    assert op(graph, "g").workspace_bytes == (4096 if "4096" in scratch else 0)
+    assert [graph.tensors[tensor].shape for tensor in op(graph, "g").outputs] == [(8, 4)]
+    assert moved(graph, "g") == 2 * 8 * 4 * 4
+
+
+def test_a_last_result_that_is_no_scratch_is_a_result() -> None:
+    graph = module("""
+      %x = f32[8,4]{1,0} parameter(0)
+      ROOT %g = (f32[8,4]{1,0}, s8[16]{0}) custom-call(%x), custom_call_target="mine", x={}""")
+    assert len(op(graph, "g").outputs) == 2
 
 
 def test_a_call_nobody_knows_is_kept_with_a_warning(loop: Graph) -> None:

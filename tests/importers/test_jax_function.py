@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ jax = pytest.importorskip("jax", reason="the JAX importer needs JAX")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from jax.experimental import io_callback  # noqa: E402
 
 import placewright  # noqa: E402
 from placewright.costs.flops import count_flops  # noqa: E402
 from placewright.graph import Graph, Op  # noqa: E402
 from placewright.importers.jax.function import from_jax  # noqa: E402
+from placewright.importers.stablehlo.program import parse_stablehlo  # noqa: E402
 from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
 
 
@@ -212,6 +215,32 @@ def test_arrays_that_the_function_holds_are_constants() -> None:
     assert [tensor.role for tensor in graph.tensors if tensor.shape == (2, 3)].count("constant") == 1
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_an_array_that_a_function_holds_is_one_constant_however_often_it_is_called(seed: int) -> None:
+    chance = random.Random(seed)
+    held = [jnp.arange(16.0).reshape(4, 4) + number for number in range(3)]
+
+    def product(array: Any) -> Any:
+        return jax.jit(lambda x: x @ array)
+
+    layers = [product(array) for array in held]
+    layers += [jax.jit(lambda x, layer=layer: jnp.tanh(layer(x))) for layer in layers] + [product(held[0])]
+    called = [chance.randrange(len(layers)) for _ in range(6)]
+
+    def function(x: Any) -> Any:
+        for place in called:
+            x = layers[place](x)
+        return x
+
+    used = {place % len(held) for place in called}
+    lowered = jax.jit(function).lower(floats(2, 4)).as_text()
+    graphs = from_jax(function, floats(2, 4)), parse_stablehlo(lowered.encode(), "m.mlir")
+    counts = [sum(tensor.role == "constant" for tensor in graph.tensors) for graph in graphs]
+    # Text does not say that two functions hold the same array.
+    assert counts[0] == len(used)
+    assert counts[1] <= len(set(called))
+
+
 def test_what_no_result_needs_is_left_out() -> None:
     def function(x: Any) -> Any:
         _ = jnp.exp(x) @ x.T
@@ -263,6 +292,75 @@ def test_zeros_between_the_inputs_of_a_strided_gradient_are_not_multiplied() -> 
     assert convolutions == [16, 16, 16]
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_what_a_kernel_meets_in_the_padding_is_not_multiplied_in_a_gradient(seed: int) -> None:
+    chance = random.Random(seed)
+    axes = chance.choice([1, 2])
+    kernel = [chance.randrange(1, 6) for _ in range(axes)]
+    extents = [extent + chance.randrange(4) for extent in kernel]
+    stride, groups = chance.choice([1, 1, 2]), chance.choice([1, 2])
+    weight, image = floats(6, 4 // groups, *kernel), floats(2, 4, *extents)
+
+    def result_of(image: Any, weight: Any) -> Any:
+        return lax.conv_general_dilated(image, weight, [stride] * axes, "VALID", feature_group_count=groups)
+
+    def gradient(image: Any, weight: Any) -> Any:
+        result, backward = jax.vjp(lambda image: result_of(image, weight), image)
+        return backward(result)[0]
+
+    graph = from_jax(gradient, (image, weight), parameters=1)
+    forward, backward = [flops(graph, each.name) for each in graph.ops if each.kind == "conv"]
+    # Every product of the forward convolution has one in the gradient, and XLA counts so many.
+    assert backward == forward == jax.jit(result_of).lower(image, weight).cost_analysis()["flops"]
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cummax", "cummin", "cumprod", "cumlogsumexp"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_running_sum_costs_one_function_an_element_in_text_too(name: str, seed: int) -> None:
+    chance = random.Random(seed)
+    x = floats(*(chance.randrange(2, 40) for _ in range(chance.choice([1, 2, 3]))))
+    axis, reverse = chance.randrange(len(x.shape)), chance.random() < 0.5
+
+    def function(x: Any) -> Any:
+        return getattr(lax, name)(x, axis=axis, reverse=reverse)
+
+    text = jax.jit(function).lower(x).as_text()
+    for graph in (from_jax(function, x), parse_stablehlo(text.encode(), "m.mlir")):
+        assert sum(flops(graph, each.name) for each in graph.ops) == x.size
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_effects_keep_their_order(seed: int) -> None:
+    chance = random.Random(seed)
+    steps = [chance.choice(["read", "write", "loop", "call"]) for _ in range(8)]
+
+    def function(x: Any) -> Any:
+        ref, total = jax.new_ref(x), x
+        for step in steps:
+            if step == "read":
+                total = total + ref[...]
+            elif step == "write":
+                ref[...] = x * 2
+            elif step == "call":
+                io_callback(lambda _: None, None, x, ordered=True)
+            else:
+                lax.fori_loop(0, 3, lambda _, value: jax.ref.swap(ref, ..., value), x)
+        return total + ref[...]
+
+    graph = from_jax(function, X)
+    before: list[set[int]] = []
+    for each in graph.ops:
+        direct = {*each.controls, *({graph.producer_of[tensor] for tensor in each.inputs} - {-1})}
+        before.append(direct.union(*(before[other] for other in direct)))
+    named = {"get": "read", "swap": "write", "scan": "loop", "while": "loop", "io_callback": "call"}
+    touching = [(index, named[each.target]) for index, each in enumerate(graph.ops) if each.target in named]
+    assert [step for _, step in touching] == [*steps, "read"]
+    for place, (later, second) in enumerate(touching):
+        for earlier, first in touching[:place]:
+            if (first == "call") is (second == "call") and {first, second} != {"read"}:
+                assert earlier in before[later]
+
+
 def test_random_numbers_and_keys_have_sizes() -> None:
     key = jax.eval_shape(lambda: jax.random.key(0))
     graph = from_jax(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), (key, X), parameters=())
@@ -274,6 +372,12 @@ def test_unknown_primitives_are_kept_with_a_warning() -> None:
     graph = from_jax(jnp.linalg.cholesky, floats(4, 4))
     assert "other" in kinds(graph)
     assert any("cholesky" in warning for warning in graph.metadata["warnings"])
+
+
+@pytest.mark.parametrize("mark", [lax.optimization_barrier, lambda x: jax.device_put(x, jax.devices()[0])])
+def test_what_only_marks_an_array_is_no_op(mark: Any) -> None:
+    assert [each.target for each in from_jax(lambda x: jnp.sin(mark(x)), X).ops] == ["", "sin"]
+    assert [each.target for each in from_jax(lambda x: jnp.sin(mark((x, x))[0]), X).ops] == ["", "sin"]
 
 
 @pytest.mark.parametrize(

@@ -208,3 +208,35 @@ def test_without_main_the_only_public_function_is_taken() -> None:
     assert len(parse_stablehlo(text.encode(), "m").ops) == 2
     with pytest.raises(InputError, match="has no function main, and 2 public ones"):
         parse_stablehlo((text + text.replace("@net", "@other")).encode(), "m")
+
+
+def test_results_may_have_names_of_their_own() -> None:
+    graph = function(
+        """
+    %values, %indices = chlo.top_k(%x, k = 2) : tensor<2x3xf32> -> (tensor<2x2xf32>, tensor<2x2xi32>)
+    %0:2, %last = "mine.three"(%values) : (tensor<2x2xf32>) -> (tensor<f32>, tensor<f32>, tensor<2x2xi32>)
+    %1 = stablehlo.add %indices, %last : tensor<2x2xi32>
+    %2 = stablehlo.negate %0#1 : tensor<f32>
+    return %1, %2 : tensor<2x2xi32>, tensor<f32>""",
+        results="tensor<2x2xi32>, tensor<f32>",
+    )
+    assert [each.kind for each in graph.ops] == ["input", "sort", "other", "elementwise", "elementwise"]
+    assert [graph.tensors[index].shape for index in op(graph, "%1").inputs] == [(2, 2), (2, 2)]
+    assert [graph.tensors[index].name for index in op(graph, "%2").inputs] == ["%0:1"]
+
+
+@pytest.mark.parametrize("names", ["%a, %a", "%a, %x", "%a:2, %b"])
+def test_results_whose_names_do_not_fit_are_refused(names: str) -> None:
+    with pytest.raises(InputError, match=r"'m\.mlir', line 3: "):
+        function(f"{names} = chlo.top_k(%x, k = 2) : tensor<2x3xf32> -> (tensor<2x2xf32>, tensor<2x2xi32>)")
+
+
+def test_a_ragged_product_multiplies_every_row_by_the_matrix_of_its_group() -> None:
+    graph = function(
+        """
+    %0 = "chlo.ragged_dot"(%x, %w, %g) <{ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}> : (tensor<32x16xf32>, tensor<4x16x8xf32>, tensor<4xi32>) -> tensor<32x8xf32>
+    return %0 : tensor<32x8xf32>""",  # noqa: E501
+        "%x: tensor<32x16xf32>, %w: tensor<4x16x8xf32>, %g: tensor<4xi32>",
+        "tensor<32x8xf32>",
+    )
+    assert flops(graph, "%0") == 2 * 32 * 16 * 8

@@ -40,6 +40,7 @@ _CALLED = {
 _JOINING = {"reduce": "to_apply", "reduce-window": "to_apply", "scatter": "to_apply", "select-and-scatter": "scatter"}
 _MARKS = frozenset(["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement", "MoveToHost"])
 _LIBRARY = {"TopK": "topk", "__cub$DeviceRadixSort": "sort", "cu_threefry2x32": "threefry2x32"}
+_LIBRARIES = ("__cublas", "__cudnn", "__onednn")
 _EFFECTS = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}")
 _STRING = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -152,7 +153,8 @@ class _Conversion:
         """Opcode, details, and what the op is called. Raises ValueError and the like where attributes are amiss."""
         opcode = raw.opcode
         if opcode == "custom-call":
-            return _library_call(raw)
+            opcode, details, target = _library_call(raw)
+            return opcode, {**details, "ends_in_scratch": _ends_in_scratch(raw.type, target)}, target
         details = DETAILS[opcode](raw.attributes) if opcode in DETAILS else {}
         if opcode in ("reduce-window", "select-and-scatter"):
             details = window(raw.attributes, len(next(leaves(types[0])).shape))
@@ -242,6 +244,14 @@ def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
     if target.startswith("__cudnn$conv") and target.endswith("Forward"):
         return "convolution", convolution(raw.attributes), target
     return _LIBRARY.get(target, "custom-call"), {}, target or "custom-call"
+
+
+def _ends_in_scratch(kind: Any, target: str) -> bool:
+    """Whether the last result is memory that the library only works in."""
+    if not isinstance(kind, tuple) or len(kind) < 2 or not target.startswith(_LIBRARIES):
+        return False
+    last = kind[-1]
+    return isinstance(last, Array) and last.dtype in ("int8", "uint8") and len(last.shape) == 1
 
 
 def _operand(text: str) -> str:

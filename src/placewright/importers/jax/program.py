@@ -52,7 +52,11 @@ class Converter:
 
 
 class _Conversion:
-    """One jaxpr under conversion. references: what each variable is."""
+    """One jaxpr under conversion.
+
+    references: what each variable is. touched: by mutable array, or kind of effect that keeps an order, the last
+    instruction that wrote it, if any, and those that read it since.
+    """
 
     def __init__(self, converter: Converter, jaxpr: Any, name: str) -> None:
         self.converter, self.name = converter, name
@@ -61,6 +65,7 @@ class _Conversion:
         self.instructions: list[Instruction] = []
         self.references: dict[Any, Reference] = {}
         self.used: Counter[str] = Counter()
+        self.touched: dict[Any, list[str]] = {}
 
     def run(self) -> Computation:
         parameters = {}
@@ -95,6 +100,7 @@ class _Conversion:
                 operands=operands,
                 details=details,
                 called=called,
+                controls=self._before(equation, name),
                 target=primitive,
                 scope=f"{scope}/{primitive}" if scope else primitive,
                 source=source_of(equation.source_info),
@@ -103,6 +109,21 @@ class _Conversion:
         )
         for position, variable in enumerate(equation.outvars):
             self.references[variable] = (name, () if single else (position,))
+
+    def _before(self, equation: Any, name: str) -> tuple[str, ...]:
+        """The instructions whose effects an equation has to wait for."""
+        mutable = [value for value in equation.invars if type(value.aval).__name__ == "AbstractRef"]
+        ordered = [type(each).__name__ for each in equation.effects if "Ordered" in type(each).__name__]
+        before: list[str] = []
+        for key in (*mutable, *ordered):
+            known = self.touched.setdefault(key, [""])
+            if equation.primitive.name == "get":
+                before += known[:1]
+                known.append(name)
+            else:
+                before += known
+                self.touched[key] = [name]
+        return tuple(filter(None, dict.fromkeys(before)))
 
     def _meaning(self, primitive: str, params: Any) -> tuple[str, dict[str, Any], tuple[Computation, ...]]:
         """Opcode, details and called computations of an equation."""
@@ -137,6 +158,9 @@ class _Conversion:
         details: dict[str, Any] = {}
         if kind.shape == () and "int" in kind.dtype:
             details = {"number": int(value)}
+        elif kind.shape != ():
+            # Several jaxprs may hold one array, which they keep, so that nothing else gets its id.
+            details = {"array": id(value)}
         name = self._unique("constant")
         self.instructions.append(Instruction(name=name, opcode="constant", type=kind, details=details))
         return name, ()

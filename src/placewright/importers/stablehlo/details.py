@@ -33,6 +33,11 @@ def _product(text: str, rank: int) -> Details:
     return {"contract": found[0], "batch": found[1]}
 
 
+def _ragged_product(text: str, rank: int) -> Details:
+    """Every row meets the matrix of its group."""
+    return {**_product(text, rank), "groups": numbers(text, "rhs_group_dimensions") or ()}
+
+
 def _plain_product(text: str, rank: int) -> Details:
     """The old dot: the last axis of the left one with the first of the right one."""
     return {"contract": [(rank - 1,), (0,)], "batch": [(), ()]}
@@ -108,6 +113,7 @@ def _constant(text: str, rank: int) -> Details:
 #: Details by opcode, from the statement's text and the rank of its first operand.
 DETAILS: Mapping[str, Callable[[str, int], Details]] = {
     "dot-general": _product,
+    "ragged-dot": _ragged_product,
     "dot": _plain_product,
     "convolution": _convolution,
     "reduce": lambda text, rank: {"axes": numbers(text, "dimensions") or ()},

@@ -49,16 +49,26 @@ def parse_stablehlo(data: bytes, name: str) -> Graph:
 
 
 class _Scope:
-    """The values that statements of one block can read. captured: those taken from around it, in order of use."""
+    """The values that statements of one block can read.
+
+    groups: of an op whose results have several names, by name the op's result, the first place in it and how many.
+    captured: those taken from around it, in order of use.
+    """
 
     def __init__(self, arguments: dict[str, Type], outside: _Scope | None = None) -> None:
         self.types = dict(arguments)
         self.outside = outside
+        self.groups: dict[str, tuple[str, int, int]] = {}
         self.captured: dict[str, Type] = {}
 
     def find(self, token: str) -> tuple[Reference, Type] | None:
         """What a name, with the number of a result after it, stands for here; None where nothing has that name."""
         name, _, number = token.partition("#")
+        if name in self.groups:
+            op, first, count = self.groups[name]
+            if (not number and count != 1) or int(number or 0) >= count:
+                return None
+            name, number = op, str(first + int(number or 0))
         if name in self.types:
             kind = self.types[name]
             if not number:
@@ -189,8 +199,14 @@ class _Conversion:
         if opcode == "select-and-scatter" and len(references) == 3:
             references = [references[1], references[0], references[2]]
         name = statement.name or f"line_{statement.line}"
-        if name in scope.types:
-            raise self.error(f"the value '{shown(name)}' is made twice", statement.line)
+        for each in (name, *statement.results):
+            if each in scope.types or each in scope.groups:
+                raise self.error(f"the value '{shown(each)}' is made twice", statement.line)
+        if len(statement.results) > 1:
+            first = 0
+            for each, count in statement.results.items():
+                scope.groups[each] = (name, first, count)
+                first += count
         kind: Type = results[0] if statement.num_results == 1 and len(results) == 1 else tuple(results)
         scope.types[name] = kind
         return Instruction(

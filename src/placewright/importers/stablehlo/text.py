@@ -17,7 +17,8 @@ from placewright.importers.xla.program import MAX_DEPTH, Type
 from placewright.support.errors import InputError, shown
 
 _FUNCTION = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@(\"[^\"]+\"|[\w.$-]+)\s*\(")
-_STATEMENT = re.compile(r"(?:(%[\w$.-]+)(?::(\d{1,6}))?\s*=\s*)?(?:\"([\w.]+)\"|([\w.]+))")
+_RESULT = r"%[\w$.-]+(?::\d{1,6})?"
+_STATEMENT = re.compile(rf"(?:({_RESULT}(?:\s*,\s*{_RESULT})*)\s*=\s*)?(?:\"([\w.]+)\"|([\w.]+))")
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*(.*)", re.DOTALL)
 #: Arguments of a region that stand before it.
 _GIVEN = re.compile(r"\((?:%[\w$.-]+\s*:.*)?\)\s*$", re.DOTALL)
@@ -31,15 +32,26 @@ _IGNORED = re.compile(r"(?:sdy\.mesh|module\b|#|//|\{-#|#-\}|\})")
 
 @dataclass
 class Statement:
-    """One op: its text without results, regions and location."""
+    """One op: its text without results, regions and location.
+
+    results: by name how many results it stands for.
+    """
 
     line: int
-    name: str
-    num_results: int
+    results: Mapping[str, int]
     op: str
     text: str
     location: str
     regions: list[Block] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What its first result is called; empty where it has none."""
+        return next(iter(self.results), "")
+
+    @property
+    def num_results(self) -> int:
+        return sum(self.results.values())
 
 
 @dataclass
@@ -169,11 +181,16 @@ class _Reader:
             raise self.error(f"'{shown(line)}' is no statement")
         text, location = _without_location(line[match.end() :])
         opens = text.endswith("{")
-        count = int(match[2] or 1) if match[1] else 0
-        op = match[3] or match[4]
+        results: dict[str, int] = {}
+        for result in match[1].split(",") if match[1] else ():
+            name, _, count = result.strip().partition(":")
+            if name in results:
+                raise self.error(f"the value '{shown(name)}' is made twice")
+            results[name] = int(count or 1)
+        op = match[2] or match[3]
         text = text.removesuffix("{").removesuffix("(")
         given = _GIVEN.search(text) if opens and op == "sdy.manual_computation" else None
-        statement = Statement(self.at, match[1] or "", count, op, text[: given.start()] if given else text, location)
+        statement = Statement(self.at, results, op, text[: given.start()] if given else text, location)
         if opens:
             self._regions(statement, depth)
         if given is not None:

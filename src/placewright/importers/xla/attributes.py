@@ -21,7 +21,7 @@ from placewright.importers.xla.program import Array, Instruction
 from placewright.support.errors import InputError, shown
 
 Attributes = dict[str, Any]
-#: With more places than this along one axis the share of zeros is taken from the dilation alone.
+#: With more places than this along one axis the share of zeros is taken from the dilation alone, and none is padding.
 _MAX_COUNTED = 1_000_000
 
 
@@ -34,6 +34,8 @@ def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, At
     try:
         if kind == "elementwise":
             return kind, {"function": function_of(instruction.opcode)}
+        if kind == "pooling" and (function := _running(instruction.details, inputs)):
+            return "elementwise", {"function": function}
         rule = _RULES.get(kind)
         return kind, rule(instruction.details, inputs) if rule is not None else {}
     except (IndexError, KeyError, ValueError, ZeroDivisionError) as error:
@@ -71,7 +73,8 @@ def _axis(axis: int, shape: Sequence[int]) -> int:
 
 def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
     """A dilated input, as in gradients of strided convolutions, is a transposed convolution: most of what the kernel
-    meets are zeros in between, which nobody multiplies, so its products are counted here."""
+    meets are zeros in between, which nobody multiplies, so its products are counted here. So are they where a kernel
+    may stand all in the padding but for one element, as in the gradient of a convolution without any."""
     image, weight = (each.shape for each in inputs[:2])
     lhs_spec, rhs_spec = details["lhs_spec"], details["rhs_spec"]
     if len(lhs_spec) != len(image) or len(rhs_spec) != len(weight):
@@ -87,7 +90,12 @@ def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attribu
         "in_channels": image[lhs_spec[1]],
         "out_channels": weight[rhs_spec[0]],
     }
-    if not transposed:
+    reaches = [
+        (weight[axis] - 1) * spread <= max(pair)
+        for axis, spread, pair in zip(rhs_spec[2:], details["rhs_dilation"], details["padding"], strict=True)
+        if weight[axis] > 1
+    ]
+    if not transposed and not any(reaches):
         return attributes
     met = [
         _elements_met(image[lhs_spec[axis + 2]], weight[rhs_spec[axis + 2]], details, axis)
@@ -103,7 +111,7 @@ def _elements_met(extent: int, kernel: int, details: Mapping[str, Any], axis: in
     spread, (begin, end) = details["rhs_dilation"][axis], details["padding"][axis]
     reach = (extent - 1) * dilation + 1
     results = (reach + begin + end - (kernel - 1) * spread - 1) // stride + 1
-    if dilation == 1 or results <= 0 or results * kernel > _MAX_COUNTED:
+    if results <= 0 or results * kernel > _MAX_COUNTED:
         return int(max(0, results) * kernel // dilation)
     places = np.arange(results)[:, None] * stride + np.arange(kernel)[None, :] * spread - begin
     return int(np.count_nonzero((places % dilation == 0) & (places >= 0) & (places < reach)))
@@ -131,6 +139,22 @@ def _window(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
         "padding": _flat_padding([padding[axis] for axis in kept]),
         "global": False,
     }
+
+
+def _running(details: Mapping[str, Any], inputs: Sequence[Array]) -> str:
+    """The function of a running sum and the like, which StableHLO writes as a window over all that came before;
+    empty for any other window. XLA computes it step by step."""
+    shape, window, stride = inputs[0].shape, details["window"], details["stride"]
+    wide = [axis for axis in range(len(window)) if window[axis] != 1]
+    if len(wide) != 1 or len(window) != len(shape) or any(step != 1 for step in stride):
+        return ""
+    (axis,), extent = wide, shape[wide[0]]
+    padding = [tuple(pair) for pair in details["padding"] or ()]
+    plain = all(pair == (0, 0) for other, pair in enumerate(padding) if other != axis)
+    if window[axis] != extent or not padding or not plain or padding[axis] not in ((extent - 1, 0), (0, extent - 1)):
+        return ""
+    joined = reduction_of(details["function"])
+    return f"cum{'prod' if joined == 'product' else joined}"
 
 
 _RULES = {

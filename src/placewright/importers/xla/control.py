@@ -47,7 +47,8 @@ def _element(translation: Translation, instruction: Instruction, operands: Seque
 
 def _same(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """What only orders or marks: its results are its operands."""
-    return tuple(operands) if isinstance(instruction.type, tuple) and len(operands) > 1 else operands[0]
+    is_tuple = isinstance(operands[0], tuple) and len(operands) == 1
+    return tuple(operands) if isinstance(instruction.type, tuple) and not is_tuple else operands[0]
 
 
 def _first(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
@@ -88,29 +89,43 @@ def _loop(translation: Translation, instruction: Instruction, operands: Sequence
         translation.shared.notes[_UNKNOWN_TRIPS] += 1
         trips = 1
     attributes = {"flops": trips * body.flops, "bytes_moved": trips * body.bytes_moved, "trips": trips}
-    result = translation.emit(instruction, "control_flow", flat, prefix, attributes, body.temporary_bytes)
-    return _with_passed(translation, instruction, flat, result, body)
+    passed = _passed(instruction, flat, body)
+    changing = [array for place, array in enumerate(leaves(instruction.type)) if place not in passed]
+    made = translation.emit(
+        replace(instruction, type=tuple(changing)), "control_flow", flat, prefix, attributes, body.temporary_bytes
+    )
+    places = iter(leaves(made))
+    kept = [passed[place] if place in passed else next(places) for place, _ in enumerate(leaves(instruction.type))]
+    _write_over_start(translation, instruction, flat, kept)
+    return like(instruction.type, iter(kept))
 
 
-def _with_passed(
-    translation: Translation, instruction: Instruction, flat: Sequence[Any], result: Value, body: Body
-) -> Value:
-    """A loop's results, those that never change replaced by what went in; the others may be written over that."""
-    skip, consts = instruction.details.get("skip", 0), instruction.details.get("consts", 0)
-    carry = instruction.details.get("carry", len(list(leaves(instruction.type))))
-    kept: list[Any] = []
-    for position, leaf in enumerate(leaves(result)):
-        place = skip + consts + position
-        if position >= carry or place >= len(flat):
-            kept.append(leaf)
-        elif body.passed.get(position) == consts + position:
-            kept.append(flat[place])
-        else:
-            kept.append(leaf)
-            if isinstance(leaf, int) and isinstance(flat[place], int):
-                translation.in_place.append((translation.producer[leaf], leaf, flat[place]))
-    places = iter(kept)
-    return like(instruction.type, places)
+def _first_and_carry(instruction: Instruction) -> tuple[int, int]:
+    """Where among a loop's operands what changes begins, and how many there are."""
+    details = instruction.details
+    first = details.get("skip", 0) + details.get("consts", 0)
+    return first, details.get("carry", len(list(leaves(instruction.type))))
+
+
+def _passed(instruction: Instruction, flat: Sequence[Any], body: Body) -> dict[int, Any]:
+    """By result of a loop that never changes what went in."""
+    first, carry = _first_and_carry(instruction)
+    consts = instruction.details.get("consts", 0)
+    return {
+        place: flat[first + place]
+        for place in range(min(carry, len(flat) - first))
+        if body.passed.get(place) == consts + place
+    }
+
+
+def _write_over_start(
+    translation: Translation, instruction: Instruction, flat: Sequence[Any], results: Sequence[Any]
+) -> None:
+    """Lets what changes be written over what the loop began with."""
+    first, carry = _first_and_carry(instruction)
+    for old, new in zip(flat[first : first + carry], results, strict=False):
+        if isinstance(new, int) and isinstance(old, int) and new != old:
+            translation.in_place.append((translation.producer[new], new, old))
 
 
 def _unrolled(translation: Translation, instruction: Instruction, flat: Sequence[Any], prefix: str) -> Value:

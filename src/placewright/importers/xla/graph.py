@@ -10,6 +10,7 @@ from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import OPTIMIZER_STATES, Optimizer
 from placewright.importers.xla.control import rule_of
+from placewright.importers.xla.kinds import UPDATING_OPCODES
 from placewright.importers.xla.program import Program, leaves
 from placewright.importers.xla.scopes import phases
 from placewright.importers.xla.shards import hold_parts
@@ -42,7 +43,7 @@ def build_graph(
         translation.builder.change_tensor(output, is_output=True)
     if warning:
         translation.builder.warn(warning)
-    write_loops_in_place(translation)
+    write_in_place(translation)
     return _finished(translation, metadata)
 
 
@@ -136,8 +137,9 @@ def _renumber(builder: GraphBuilder, live: list[int], staying: list[int]) -> Non
     ]
 
 
-def write_loops_in_place(translation: Translation) -> None:
-    """Lets loops write over what they start from, where an op made it and nothing reads it afterwards."""
+def write_in_place(translation: Translation) -> None:
+    """Lets loops and updates of a part write over what they start from, where an op made it and nothing reads it
+    afterwards."""
     outputs = {_owner(translation, index) for index, each in enumerate(translation.builder.tensors) if each.is_output}
     for op, new, old in translation.in_place:
         taken = _owner(translation, old) in outputs
@@ -234,10 +236,29 @@ def _overwrite(translation: Translation, op: int, new: int, old: int, *, is_outp
     controls = {*translation.builder.ops[op].controls, *before} - computed_from
     translation.builder.change_op(op, controls=tuple(sorted(controls)))
     translation.builder.change_tensor(new, alias_of=old, is_output=is_output)
+    _move_the_part_only(translation, op, old)
     # What reads the new value reads that memory, too; the op itself stands for the old one no longer being there.
     later = translation.readers.pop(new, [])
     translation.readers.setdefault(_owner(translation, old), []).extend([*later, op])
     translation.owner[new] = _owner(translation, old)
+
+
+def _move_the_part_only(translation: Translation, op: int, old: int) -> None:
+    """Counts only the part that an op changes of what it writes over: that is read where it comes from, with its
+    places, and written."""
+    found = translation.builder.ops[op]
+    is_update = translation.opcodes[op] in UPDATING_OPCODES and found.kind == "gather"
+    if (
+        not is_update
+        or len(found.inputs) < 2
+        or len(found.outputs) != 1
+        or _owner(translation, found.inputs[0]) != _owner(translation, old)
+    ):
+        return
+    sizes = [translation.arrays[tensor].size_bytes for tensor in found.inputs[1:]]
+    part = sizes[0] if translation.opcodes[op] == "dynamic-update-slice" else sizes[-1]
+    attributes = {**found.attributes, "bytes_moved": sum(sizes) + part}
+    translation.builder.change_op(op, attributes=attributes)
 
 
 def _owner(translation: Translation, tensor: int) -> int:

@@ -89,6 +89,10 @@ FOLDED_KINDS = frozenset({"elementwise", "view", "copy", "fill", "reduction", "g
 DROPS_FOLDED = frozenset({"elementwise", "control_flow"})
 #: They read no more of their first operand than they give.
 SLICING_OPCODES = frozenset({"slice", "dynamic-slice", "gather", "split", "real-dynamic-slice"})
+#: They give their first operand with a part of it changed.
+UPDATING_OPCODES = frozenset(
+    {"dynamic-update-slice", "scatter", *(f"scatter-{name}" for name in ("add", "max", "min", "mul", "sub"))}
+)
 #: Those of the views that move data once layouts are assigned; XLA has made bitcasts of the others.
 MOVING_VIEWS = frozenset({"transpose", "reshape"})
 STRETCHING_VIEWS = frozenset({"broadcast", "broadcast-in-dim"})

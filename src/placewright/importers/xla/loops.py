@@ -23,7 +23,8 @@ class _Leaf:
 def trip_count(loop: Instruction, flat: Sequence[Any]) -> int | None:
     """Rounds of a loop whose counter starts at a constant, grows by one, and is compared with a constant.
 
-    flat: leaves of the loop's operands. None for any other loop.
+    flat: leaves of the loop's operands: constants of the condition, those of the body, and what changes. None for any
+    other loop.
     """
     condition, body = loop.called
     skip, consts = loop.details.get("skip", 0), loop.details.get("consts", 0)
@@ -35,9 +36,14 @@ def trip_count(loop: Instruction, flat: Sequence[Any]) -> int | None:
     bound = _resolved(condition, compare.operands[1])
     if direction not in ("LT", "LE") or not isinstance(counter, _Leaf):
         return None
-    last = _number(bound, flat, 0)
     place = counter.position - skip
-    start = _number(_Leaf(counter.position), flat, consts)
+    start, last = _number(counter, flat, consts), _number(bound, flat, 0)
+    if isinstance(bound, _Leaf) and bound.position >= skip:
+        # What stands behind the results was captured and cannot change; a result must be given on as it came.
+        place_of_bound = bound.position - skip
+        results = len(list(leaves(loop.type)))
+        stays = place_of_bound >= results or _given(body, place_of_bound) == _Leaf(place_of_bound + consts)
+        last = _number(bound, flat, consts) if stays else None
     if last is None or start is None or not _grows_by_one(body, place, consts):
         return None
     return max(0, last - start + (direction == "LE"))
@@ -56,13 +62,18 @@ def _number(value: Instruction | _Leaf | None, flat: Sequence[Any], offset: int)
 
 def _grows_by_one(body: Computation, place: int, consts: int) -> bool:
     """Whether what the body gives at this place of its root is one more than what it took."""
-    root: Reference = (body.root[0], (*body.root[1], place)) if _is_tuple(body) else body.root
-    grown = _resolved(body, root)
+    grown = _given(body, place)
     if not isinstance(grown, Instruction) or grown.opcode != "add":
         return False
     operands = [_resolved(body, operand) for operand in grown.operands]
     ones = [each for each in operands if isinstance(each, Instruction) and _number(each, (), 0) == 1]
     return bool(ones) and _Leaf(place + consts) in operands
+
+
+def _given(body: Computation, place: int) -> Instruction | _Leaf | None:
+    """What a body gives at this place of its root."""
+    root: Reference = (body.root[0], (*body.root[1], place)) if _is_tuple(body) else body.root
+    return _resolved(body, root)
 
 
 def _is_tuple(body: Computation) -> bool:

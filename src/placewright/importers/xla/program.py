@@ -48,8 +48,8 @@ class Instruction:
     """One step of a computation.
 
     opcode: as HLO or the dialect spells it, with hyphens. details: what kinds, loops and folding need to know, see
-    attributes.py and loops.py. controls: names of instructions that come before. scope: path of named scopes and
-    transformations, as JAX writes it into metadata.
+    attributes.py and loops.py; of a library's call whether its last result is scratch. controls: names of instructions
+    that come before. scope: path of named scopes and transformations, as JAX writes it into metadata.
     """
 
     name: str

@@ -10,7 +10,14 @@ from typing import Any, TypeAlias
 from placewright.graph import Phase, TensorRole
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.xla.attributes import describe
-from placewright.importers.xla.kinds import COLLECTIVES, DROPS_FOLDED, FOLDED_KINDS, MOVING_VIEWS, STRETCHING_VIEWS
+from placewright.importers.xla.kinds import (
+    COLLECTIVES,
+    DROPS_FOLDED,
+    FOLDED_KINDS,
+    MOVING_VIEWS,
+    STRETCHING_VIEWS,
+    UPDATING_OPCODES,
+)
 from placewright.importers.xla.program import (
     MAX_DEPTH,
     MAX_INSTRUCTIONS,
@@ -75,10 +82,10 @@ class Translation:
 
     arrays, owner: per tensor its type, and the tensor whose memory it shares. readers: per owner the ops that read its
     memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
-    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops, which may
-    write over what they start from. parts_of: per whole array views of one device's part, and how it is
-    divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before those added
-    before it, the one that it follows; -1 for the beginning.
+    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops and of
+    updates of a part, which may write over what they start from. parts_of: per whole array views of one device's part,
+    and how it is divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before
+    those added before it, the one that it follows; -1 for the beginning.
     """
 
     def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
@@ -98,7 +105,8 @@ class Translation:
         self.parts_of: dict[int, list[tuple[int, str]]] = {}
         self.part_of: dict[int, tuple[int, str]] = {}
         self._place = ("", "")
-        self._ops_of: dict[str, int] = {}
+        self._made: dict[str, tuple[range, Value]] = {}
+        self._constants: dict[int, int] = {}
         self._used: set[str] = set()
         self._numbers: Counter[str] = Counter()
 
@@ -151,10 +159,45 @@ class Translation:
 
     def _value(self, instruction: Instruction, environment: Environment, prefix: str) -> Value:
         operands = [look_up(environment, operand, instruction.name) for operand in instruction.operands]
-        rule = self.shared.rule_of(instruction)
-        if rule is None:
-            return self.plain(instruction, operands, prefix)
-        return rule(self, instruction, operands, prefix)
+        rule, first = self.shared.rule_of(instruction), len(self.builder.ops)
+        value = (rule or Translation.plain)(self, instruction, operands, prefix)
+        if instruction.controls and instruction.opcode != "tuple" and first == len(self.builder.ops):
+            value = self._waiting(instruction, value, prefix)
+        self._made[instruction.name] = range(first, len(self.builder.ops)), value
+        return value
+
+    def _ops_before(self, instruction: Instruction) -> list[int]:
+        """The ops of what comes before an instruction: its own, or, where it is none, as the second half of what runs
+        beside other work, those that make what it stands for."""
+        before: set[int] = set()
+        for name in instruction.controls:
+            ops, value = self._made.get(name, (range(0), None))
+            before.update(ops or [self.producer[leaf] for leaf in leaves(value) if leaf in self.producer])
+        return sorted(before)
+
+    def _waiting(self, instruction: Instruction, value: Value, prefix: str) -> Value:
+        """What is no op as views of itself, which whoever reads it waits with for what comes before the instruction."""
+        if isinstance(value, tuple):
+            return tuple([self._waiting(instruction, part, prefix) for part in value])
+        before = self._ops_before(instruction)
+        if not isinstance(value, int) or self._stands_behind(value, before):
+            return value
+        name = self.unique(prefix + instruction.name)
+        tensor = self.add_tensor(name, self.arrays[value], alias_of=value)
+        self.add_op(name, "view", instruction=instruction, inputs=[value], outputs=[tensor], controls=before)
+        return tensor
+
+    def _stands_behind(self, tensor: int, before: Sequence[int]) -> bool:
+        """Whether a tensor is not there until all these ops have ended."""
+        seen: set[int] = set()
+        waiting = [self.producer.get(tensor, -1)] if before else []
+        while waiting:
+            op = waiting.pop()
+            if op >= before[0] and op not in seen:
+                seen.add(op)
+                waiting += [self.producer.get(each, -1) for each in self.builder.ops[op].inputs]
+                waiting += self.builder.ops[op].controls
+        return seen.issuperset(before)
 
     def plain(self, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
         """One op, a view, or a folded constant."""
@@ -191,33 +234,40 @@ class Translation:
         if not inputs and kind in ("copy", "elementwise"):
             kind = "fill"
         arrays = list(leaves(instruction.type))
+        scratch = [arrays.pop()] if instruction.details.get("ends_in_scratch") else []
         outputs = [
             self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
             for position, array in enumerate(arrays)
         ]
-        controls = sorted({self._ops_of[other] for other in instruction.controls if other in self._ops_of})
         op = self.add_op(
             name,
             kind,
             instruction=instruction,
             inputs=inputs,
             outputs=outputs,
-            controls=controls,
+            controls=self._ops_before(instruction),
             attributes=attributes,
-            workspace_bytes=workspace_bytes,
+            workspace_bytes=workspace_bytes + sum(array.size_bytes for array in scratch),
         )
-        self._ops_of[instruction.name] = op
+        if instruction.opcode in UPDATING_OPCODES and kind == "gather" and len(inputs) > 1:
+            beside = {self.owner[tensor] for tensor in inputs[1:]}
+            if self.owner[inputs[0]] not in beside:
+                self.in_place.append((op, outputs[0], inputs[0]))
         if instruction.has_effect:
             self.kept.add(op)
-        return like(instruction.type, iter(outputs))
+        return like(instruction.type, iter([*outputs, *(None for _ in scratch)]))
 
     def constant(self, instruction: Instruction) -> Value:
-        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph."""
+        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph, each held once
+        however often what holds it is called."""
         kind = instruction.type
         assert isinstance(kind, Array)
         if instruction.details.get("is_splat") or kind.shape == ():
             return Folded(kind, instruction.details.get("number"))
-        return self.add_tensor(self.unique(instruction.name), kind, role="constant")
+        key: int = instruction.details.get("array", id(instruction))
+        if key not in self._constants:
+            self._constants[key] = self.add_tensor(self.unique(instruction.name), kind, role="constant")
+        return self._constants[key]
 
     def array_of(self, leaf: Any) -> Array:
         """Type of a leaf."""
@@ -282,8 +332,8 @@ class Translation:
         size = min(array.size_bytes, self.arrays[base].size_bytes)
         name = self.unique(prefix + instruction.name)
         tensor = self.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
-        op = self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor])
-        self._ops_of[instruction.name] = op
+        controls = self._ops_before(instruction)
+        self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor], controls=controls)
         return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
 
     def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
