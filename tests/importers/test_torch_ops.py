@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -207,6 +208,30 @@ def test_kind_and_attributes_of_small_functions(function: Any, kind: str, attrib
     graph = from_torch(Call(function), (torch.zeros(2, 3, 4),))
     assert attributes in [dict(op.attributes) for op in of_kind(graph, kind)]
     assert "warnings" not in graph.metadata
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        *(
+            (partial(functional.interpolate, scale_factor=2, mode=mode), (2, 3) + (8,) * rank)
+            for mode, ranks in (
+                *(("linear", (1,)), ("bilinear", (2,)), ("bicubic", (2,)), ("trilinear", (3,))),
+                *(("nearest", (1, 2, 3)), ("nearest-exact", (1, 2, 3))),
+            )
+            for rank in ranks
+        ),
+        (partial(functional.interpolate, size=(5, 5), mode="bicubic", antialias=True), (2, 3, 8, 8)),
+        (functional.softshrink, (2, 3)),
+        (partial(functional.multi_margin_loss, target=torch.zeros(2, dtype=torch.int64)), (2, 3)),
+    ],
+)
+def test_what_has_a_kernel_is_one_op(function: Any, shape: tuple[int, ...]) -> None:
+    call = Call(lambda self, x: function(self.scale(x.unsqueeze(-1)).squeeze(-1)), scale=nn.Linear(1, 1))
+    graph = from_torch(Call(function), (torch.zeros(shape),))
+    assert len([op for op in graph.ops if op.kind not in ("input", "view")]) == 1
+    assert "warnings" not in graph.metadata
+    assert "warnings" not in from_torch(call, (torch.zeros(shape),), training=True).metadata
 
 
 def test_dropout_draws_random_numbers_only_in_training() -> None:
