@@ -157,6 +157,7 @@ def test_a_million_billion_layers_are_counted_without_a_list_of_them() -> None:
         ("fill", [], [(8, 128)], {}, 0),
         ("random", [], [(8, 128)], {}, 6 * 1024),
         ("sort", [(4, 256)], [(4, 256), (4, 256)], {}, 1024 * 8),
+        ("sort", [(256, 4)], [(256, 4), (256, 4)], {"axes": [0]}, 1024 * 8),
         ("optimizer", [(10,)] * 2, [(10,)], {"function": "sgd"}, 2 * 10),
         ("optimizer", [(10,)] * 4, [(10,)] * 3, {"function": "adam"}, 15 * 10),
         ("input", [], [(8, 128)], {}, 0),

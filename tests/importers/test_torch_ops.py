@@ -201,6 +201,10 @@ def test_a_fused_recurrent_layer_states_its_widths() -> None:
         (lambda x: x[torch.tensor([1, 0])], "gather", {}),
         (lambda x: x.roll(1, 0), "gather", {}),
         (lambda x: x.topk(2), "sort", {}),
+        (lambda x: x.topk(2, dim=-2), "sort", {"axes": [1]}),
+        (lambda x: x.sort(stable=True, dim=0), "sort", {"axes": [0]}),
+        (lambda x: x.median(), "sort", {"axes": [0, 1, 2]}),
+        (lambda x: torch.searchsorted(x, x), "sort", {}),
         (torch.rand_like, "random", {}),
     ],
 )

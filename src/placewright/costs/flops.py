@@ -196,10 +196,13 @@ def _elementwise(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _sort(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """log2(n) comparisons per element, n the length of the last axis."""
+    """log2(n) comparisons per element, n the elements along the axes that are sorted; the last one by default."""
     _need(inputs, 1)
     shape = _shape(inputs[0])
-    return _numel(inputs[0]) * max(1, (shape[-1] if shape else 1) - 1).bit_length()
+    axes = _wholes(op, "axes") if "axes" in op.attributes else range(len(shape))[-1:]
+    if any(axis >= len(shape) for axis in axes):
+        raise InputError(f"op '{shown(op.name)}' has axes = {shown(repr(axes))}, which its input does not have")
+    return math.prod(shape) * max(1, math.prod(shape[axis] for axis in axes) - 1).bit_length()
 
 
 def _optimizer(op: Op, inputs: Tensors, outputs: Tensors) -> int:

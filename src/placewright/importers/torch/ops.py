@@ -44,6 +44,8 @@ _PLAIN_NAMES = {
     "embedding": "embedding _embedding_bag _embedding_bag_forward_only",
     "embedding_backward": "embedding_dense_backward _embedding_bag_dense_backward",
 }
+#: These look places up in what is sorted already.
+_SEARCHES = frozenset({"searchsorted", "bucketize"})
 _PLAIN = {name: kind for kind, names in _PLAIN_NAMES.items() for name in names.split()}
 
 #: Reductions by what they compute; another op with the reduction tag goes by its own name.
@@ -100,7 +102,7 @@ def describe(node: Any) -> tuple[str, Attributes]:
         kind, attributes_of = DESCRIBED[name]
         return kind, attributes_of(arguments_of(node), node.meta["val"])
     if name in _PLAIN:
-        return _PLAIN[name], {}
+        return _PLAIN[name], _sorted_axes(name, node) if _PLAIN[name] == "sort" else {}
     return _from_tags(name, node)
 
 
@@ -179,6 +181,16 @@ def _is_view(schema: Any) -> bool:
     """Whether every result shares memory with an argument that is only read."""
     aliases = [result.alias_info for result in schema.returns]
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _sorted_axes(name: str, node: Any) -> Attributes:
+    """The axes along which elements are compared, where that is not the last one."""
+    if name in _SEARCHES:
+        return {}
+    arguments, rank = arguments_of(node), len(shape_of(node.all_input_nodes[0]))
+    asked = arguments.get("dim", 0 if name == "msort" else None)
+    axes = list(range(rank)) if asked is None else [asked % max(1, rank)]
+    return {} if rank == 0 or axes == [rank - 1] else {"axes": axes}
 
 
 def _reduction(name: str, node: Any) -> Attributes:
