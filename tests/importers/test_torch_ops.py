@@ -100,6 +100,12 @@ def test_fused_attention_states_heads_lengths_and_widths() -> None:
     }
 
 
+def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first_key() -> None:
+    query, key = torch.randn(1, 1, 4, 8), torch.randn(1, 1, 64, 8)
+    assert torch.allclose(attend(query, key, key)[0, 0, 0], key[0, 0, 0])
+    assert only(from_torch(Call(attend), (query, key, key)), "attention").attributes["past_length"] == 0
+
+
 def test_gradients_of_fused_attention_carry_its_attributes() -> None:
     def layer(self: Any, x: Any) -> Any:  # x: [2, 10, 64] as 4 heads of 16
         parts = (part.view(2, 10, 4, 16).transpose(1, 2) for part in self.project(x).chunk(3, -1))

@@ -85,6 +85,13 @@ def _attention(arguments: Arguments, _: Any) -> Attributes:
     }
 
 
+def _attention_from_the_first_key(arguments: Arguments, value: Any) -> Attributes:
+    """Whose causal mask lets the first query see the first key alone, however many keys there are."""
+    attributes = _attention(arguments, value)
+    is_square = attributes["query_length"] == attributes["key_length"]
+    return attributes if is_square or not attributes["causal"] else {**attributes, "past_length": 0}
+
+
 def _recurrent_layer(arguments: Arguments, _: Any) -> Attributes:
     """One layer in one direction, as oneDNN runs it; input (length, batch, input_size), the mode is cuDNN's."""
     length, batch, input_size = shape_of(arguments["input"])
@@ -151,7 +158,13 @@ def _softmax(argument: str) -> Callable[[Arguments, Any], Attributes]:
 
 _Described = tuple[str, Callable[[Arguments, Any], Attributes]]
 
-_ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+#: On a GPU a causal mask of the flash kernel is aligned at the last key; PyTorch takes it for nothing else than that.
+_ATTENTIONS = {
+    **dict.fromkeys(
+        ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention"), _attention_from_the_first_key
+    ),
+    "flash_attention": _attention,
+}
 
 DESCRIBED: Mapping[str, _Described] = {
     "mm": ("matmul", _matrix_product("self", "mat2")),
@@ -169,8 +182,8 @@ DESCRIBED: Mapping[str, _Described] = {
     "baddbmm": ("matmul", _matrix_product("batch1", "batch2", "self")),
     "convolution": ("conv", _convolution),
     "convolution_backward": ("conv_backward", _convolution_backward),
-    **{f"_scaled_dot_product_{name}": ("attention", _attention) for name in _ATTENTIONS},
-    **{f"_scaled_dot_product_{name}_backward": ("attention_backward", _attention) for name in _ATTENTIONS},
+    **{f"_scaled_dot_product_{name}": ("attention", rule) for name, rule in _ATTENTIONS.items()},
+    **{f"_scaled_dot_product_{name}_backward": ("attention_backward", rule) for name, rule in _ATTENTIONS.items()},
     "mkldnn_rnn_layer": ("rnn", _recurrent_layer),
     "mkldnn_rnn_layer_backward": ("rnn_backward", _recurrent_layer),
     **{
