@@ -1,12 +1,17 @@
 """The attributes of ATen ops that have some: products, convolutions, attention, recurrence, normalisation, pooling.
 
-DESCRIBED is the table; the functions before it read one call's arguments by the names of the op's schema.
+DESCRIBED is the table; the functions before it read one call's arguments by the names of the op's schema. Imported only
+where torch is known to be present.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
+
+import torch
 
 Attributes = dict[str, Any]
 Arguments = Mapping[str, Any]
@@ -154,6 +159,29 @@ def _softmax(argument: str) -> Callable[[Arguments, Any], Attributes]:
         return {"axes": [arguments["dim"] % max(1, len(shape_of(arguments[argument])))]}
 
     return attributes
+
+
+def part_bytes(node: Any) -> int | None:
+    """What a call reads and writes of its first argument where it overwrites a part of that in place; None where that
+    is not known, or is no part."""
+    name, arguments = node.target._schema.name.removeprefix("aten::"), arguments_of(node)
+    if name in ("index_copy", "index_add"):
+        elements = math.prod(shape_of(arguments["source"]))
+    elif name in ("select_scatter", "slice_scatter"):
+        elements = math.prod(shape_of(arguments["src"]))
+    elif name in ("scatter", "scatter_add"):
+        elements = math.prod(shape_of(arguments["index"]))
+    elif name == "index_put":
+        indices = [each.meta["val"] if each is not None else None for each in arguments["indices"]]
+        if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+            return None
+        picked = torch.broadcast_shapes(*(each.shape for each in indices if each is not None))
+        left = [extent for extent, each in zip_longest(shape_of(arguments["self"]), indices) if each is None]
+        elements = math.prod(picked) * math.prod(left)
+    else:
+        return None
+    is_sum = name in ("index_add", "scatter_add") or bool(arguments.get("accumulate") or arguments.get("reduce"))
+    return int(elements * arguments["self"].meta["val"].element_size() * (2 if is_sum else 1))
 
 
 _Described = tuple[str, Callable[[Arguments, Any], Attributes]]
