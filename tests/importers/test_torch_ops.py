@@ -122,6 +122,20 @@ def test_batched_products_count_their_batch() -> None:
     assert only(graph, "matmul").attributes == {"batch": 5, "m": 2, "n": 4, "k": 3, "bias": False}
 
 
+def test_grouped_products_are_of_every_dtype_that_their_kernel_takes() -> None:
+    def experts(self: Any, x: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x, self.weights.weight.view(4, 16, 8), offs=ends)
+
+    rows, ends = torch.zeros(12, 16), torch.tensor([3, 3, 7, 12], dtype=torch.int32)
+    model = Call(experts, weights=nn.Linear(16, 32))
+    assert experts(model, rows, ends).dtype == torch.float32
+    graph = from_torch(model, (rows, ends), training=True)
+    forward = next(op for op in graph.ops if op.kind == "matmul")
+    assert forward.target == "aten._grouped_mm.default"
+    assert shapes(graph, forward)[1] == [(12, 8)]
+    assert [graph.tensors[tensor].dtype for tensor in forward.outputs] == ["float32"]
+
+
 def test_matrix_times_vector_is_a_product_with_one_column() -> None:
     graph = from_torch(Call(torch.mv), (torch.zeros(7, 3), torch.zeros(3)))
     assert only(graph, "matmul").attributes == {"batch": 1, "m": 7, "n": 1, "k": 3, "bias": False}

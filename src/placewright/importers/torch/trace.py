@@ -35,7 +35,7 @@ from torch.utils import _pytree as pytree
 from placewright.importers.torch.calls import BACKEND
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
-from placewright.importers.torch.kernels import input_passed_on, kernels_kept
+from placewright.importers.torch.kernels import grouped_products_of_any_dtype, input_passed_on, kernels_kept
 from placewright.importers.torch.outside import fakes_removed
 from placewright.importers.torch.rehearsal import Found, Rehearsal, State
 from placewright.importers.torch.returned import Returned
@@ -96,7 +96,11 @@ def trace(
         _trace, module, arguments, training=training, loss=loss, to_run=to_run, as_exported=as_exported
     )
     try:
-        with _TRACING, contextlib.nullcontext() if as_exported else input_passed_on():
+        with (
+            _TRACING,
+            grouped_products_of_any_dtype(),
+            contextlib.nullcontext() if as_exported else input_passed_on(),
+        ):
             if not as_exported:
                 with contextlib.suppress(*_DEPENDS_ON_VALUES):
                     return traced()
