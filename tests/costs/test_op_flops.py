@@ -109,6 +109,21 @@ def test_a_causal_mask_leaves_half_of_the_pairs() -> None:
     assert flops("attention", [], [], **last) == 2 * 12 * 128 * 261
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys", "past", "pairs"),
+    [
+        (4, 64, {"past_length": 0}, 1 + 2 + 3 + 4),
+        (4, 64, {"past_length": 62}, 63 + 64 + 64 + 64),
+        (4, 64, {}, 61 + 62 + 63 + 64),
+        (5, 3, {"past_length": 0}, 1 + 2 + 3 + 3 + 3),
+        (5, 3, {}, 0 + 0 + 1 + 2 + 3),
+    ],
+)
+def test_a_causal_mask_begins_behind_the_past(queries: int, keys: int, past: dict[str, int], pairs: int) -> None:
+    given = {**ATTENTION, "query_length": queries, "key_length": keys, "causal": True, **past}
+    assert flops("attention", [], [], **given) == 2 * 12 * pairs * 261
+
+
 def test_an_lstm_multiplies_four_gates_with_input_and_state() -> None:
     layer = {"cell": "lstm", "batch": 64, "length": 40, "input_size": 512, "hidden_size": 1024, "directions": 1}
     # per step and sample: 4 * 1024 gates, each 2 * (512 + 1024) for its products and 10 for its activation
@@ -157,6 +172,7 @@ def test_a_million_billion_layers_are_counted_without_a_list_of_them() -> None:
         ("fill", [], [(8, 128)], {}, 0),
         ("random", [], [(8, 128)], {}, 6 * 1024),
         ("sort", [(4, 256)], [(4, 256), (4, 256)], {}, 1024 * 8),
+        ("sort", [(256, 4)], [(256, 4), (256, 4)], {"axes": [0]}, 1024 * 8),
         ("optimizer", [(10,)] * 2, [(10,)], {"function": "sgd"}, 2 * 10),
         ("optimizer", [(10,)] * 4, [(10,)] * 3, {"function": "adam"}, 15 * 10),
         ("input", [], [(8, 128)], {}, 0),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from placewright.costs.estimate import compute_dtype
 from placewright.costs.flops import count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.graph import Graph, Op
@@ -55,6 +56,28 @@ def test_a_fusion_is_one_op_with_the_work_of_its_body_and_the_bytes_of_its_bound
     assert flops(loop, "f") == 48 + 8
     assert moved(loop, "f") == 24 + 48 + 32
     assert op(loop, "f").module == "a"
+
+
+def test_a_fusion_computes_at_the_rate_of_what_costs_most_in_it() -> None:
+    scaled = """%scaled (s: f32[64], a: bf16[64,64], w: s8[64,64]) -> f32[64,64] {
+      %s = f32[64]{0} parameter(0)
+      %a = bf16[64,64]{1,0} parameter(1)
+      %w = s8[64,64]{1,0} parameter(2)
+      %b = bf16[64,64]{1,0} convert(%w)
+      %d = f32[64,64]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      %r = f32[64,64]{1,0} broadcast(%s), dimensions={1}
+      ROOT %m = f32[64,64]{1,0} add(%d, %r)
+    }"""
+    graph = module(
+        """%s = f32[64]{0} parameter(0)
+      %a = bf16[64,64]{1,0} parameter(1)
+      %w = s8[64,64]{1,0} parameter(2)
+      ROOT %f = f32[64,64]{1,0} fusion(%s, %a, %w), kind=kOutput, calls=%scaled""",
+        scaled,
+    )
+    fusion = op(graph, "f")
+    inputs = [graph.tensors[tensor] for tensor in fusion.inputs]
+    assert compute_dtype(fusion, inputs, [graph.tensors[tensor] for tensor in fusion.outputs]) == "bfloat16"
 
 
 def test_a_loop_is_one_op_with_the_work_of_all_rounds(loop: Graph) -> None:

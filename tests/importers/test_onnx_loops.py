@@ -200,3 +200,10 @@ def test_a_random_loop_costs_what_it_costs_rolled_out(seed: int) -> None:
     text, ran, value = random_nodes(np.random.default_rng(seed), 2, "x", "v")
     graph = load(f"g (float[8, 8] x) => (float[8, 8] y) {{ {text} y = Neg ({value}) }}")
     assert flops(graph) == 64 + sum(PRODUCT if operator == "MatMul" else 64 for operator in ran)
+
+
+def test_a_loop_computes_at_the_rate_of_what_costs_most_in_it() -> None:
+    graph = load("""g (float[8, 8] x, float16[8, 8] w) => (float[8, 8] y) <int64 M = {100}> {
+        y = Loop (M, , x) <body = b (int64 i, bool c, float[8, 8] s) => (bool c2, float[8, 8] s2)
+            { c2 = Identity (c)  h = Cast <to = 10> (s)  p = MatMul (h, w)  s2 = Cast <to = 1> (p) }> }""")
+    assert made(graph, "y").attributes["compute_dtype"] == "float16"

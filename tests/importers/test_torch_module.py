@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 
 from torch import nn  # noqa: E402
 
+from placewright.costs.traffic import count_bytes  # noqa: E402
 from placewright.graph import Graph, Op, Tensor  # noqa: E402
 from placewright.importers.torch.module import from_torch  # noqa: E402
 from placewright.support.errors import InputError, MissingExtraError  # noqa: E402
@@ -514,3 +515,34 @@ def test_an_argument_that_is_called_as_something_of_the_module_has_a_name_of_its
     graph = from_torch(Masked(), (torch.ones(3), torch.ones(3)))
     assert [op.name for op in graph.ops if op.kind == "input"] == ["input:x", "input:mask_"]
     assert [tensor.name for tensor in graph.tensors if tensor.role == "parameter"] == ["mask"]
+
+
+class Cache(nn.Module):
+    """Writes one of 128 rows of a buffer of 4 x 128 x 16 numbers: 256 bytes. write: does so."""
+
+    def __init__(self, write: Any) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(4, 128, 16))
+        self.write = write
+
+    def forward(self, row: Any, place: Any) -> Any:
+        self.write(self.rows, row, place)
+        return self.rows.sum()
+
+
+@pytest.mark.parametrize(
+    ("write", "moved"),
+    [
+        # 256 bytes are read and written, and so is what is added to; a place has 8 bytes.
+        (lambda rows, row, place: rows.index_copy_(1, place, row), 2 * 256 + 8),
+        (lambda rows, row, place: rows.index_add_(1, place, row), 3 * 256 + 8),
+        (lambda rows, row, place: rows.__setitem__((slice(None), place), row), 2 * 256 + 8),
+        (lambda rows, row, place: rows[:, 3:4].copy_(row), 2 * 256),
+    ],
+)
+def test_a_write_into_a_part_of_a_buffer_moves_that_part(write: Any, moved: int) -> None:
+    graph = from_torch(Cache(write), (torch.zeros(4, 1, 16), torch.tensor([3])))
+    (op,) = [
+        op for op in graph.ops if op.kind in ("copy", "gather") and graph.tensors[op.outputs[0]].alias_of is not None
+    ]
+    assert count_bytes(op, [graph.tensors[i] for i in op.inputs], [graph.tensors[i] for i in op.outputs]) == moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,6 +100,12 @@ def test_fused_attention_states_heads_lengths_and_widths() -> None:
     }
 
 
+def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first_key() -> None:
+    query, key = torch.randn(1, 1, 4, 8), torch.randn(1, 1, 64, 8)
+    assert torch.allclose(attend(query, key, key)[0, 0, 0], key[0, 0, 0])
+    assert only(from_torch(Call(attend), (query, key, key)), "attention").attributes["past_length"] == 0
+
+
 def test_gradients_of_fused_attention_carry_its_attributes() -> None:
     def layer(self: Any, x: Any) -> Any:  # x: [2, 10, 64] as 4 heads of 16
         parts = (part.view(2, 10, 4, 16).transpose(1, 2) for part in self.project(x).chunk(3, -1))
@@ -113,6 +120,20 @@ def test_gradients_of_fused_attention_carry_its_attributes() -> None:
 def test_batched_products_count_their_batch() -> None:
     graph = from_torch(Call(torch.bmm), (torch.zeros(5, 2, 3), torch.zeros(5, 3, 4)))
     assert only(graph, "matmul").attributes == {"batch": 5, "m": 2, "n": 4, "k": 3, "bias": False}
+
+
+def test_grouped_products_are_of_every_dtype_that_their_kernel_takes() -> None:
+    def experts(self: Any, x: Any, ends: Any) -> Any:
+        return torch._grouped_mm(x, self.weights.weight.view(4, 16, 8), offs=ends)
+
+    rows, ends = torch.zeros(12, 16), torch.tensor([3, 3, 7, 12], dtype=torch.int32)
+    model = Call(experts, weights=nn.Linear(16, 32))
+    assert experts(model, rows, ends).dtype == torch.float32
+    graph = from_torch(model, (rows, ends), training=True)
+    forward = next(op for op in graph.ops if op.kind == "matmul")
+    assert forward.target == "aten._grouped_mm.default"
+    assert shapes(graph, forward)[1] == [(12, 8)]
+    assert [graph.tensors[tensor].dtype for tensor in forward.outputs] == ["float32"]
 
 
 def test_matrix_times_vector_is_a_product_with_one_column() -> None:
@@ -200,6 +221,10 @@ def test_a_fused_recurrent_layer_states_its_widths() -> None:
         (lambda x: x[torch.tensor([1, 0])], "gather", {}),
         (lambda x: x.roll(1, 0), "gather", {}),
         (lambda x: x.topk(2), "sort", {}),
+        (lambda x: x.topk(2, dim=-2), "sort", {"axes": [1]}),
+        (lambda x: x.sort(stable=True, dim=0), "sort", {"axes": [0]}),
+        (lambda x: x.median(), "sort", {"axes": [0, 1, 2]}),
+        (lambda x: torch.searchsorted(x, x), "sort", {}),
         (torch.rand_like, "random", {}),
     ],
 )
@@ -207,6 +232,30 @@ def test_kind_and_attributes_of_small_functions(function: Any, kind: str, attrib
     graph = from_torch(Call(function), (torch.zeros(2, 3, 4),))
     assert attributes in [dict(op.attributes) for op in of_kind(graph, kind)]
     assert "warnings" not in graph.metadata
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        *(
+            (partial(functional.interpolate, scale_factor=2, mode=mode), (2, 3) + (8,) * rank)
+            for mode, ranks in (
+                *(("linear", (1,)), ("bilinear", (2,)), ("bicubic", (2,)), ("trilinear", (3,))),
+                *(("nearest", (1, 2, 3)), ("nearest-exact", (1, 2, 3))),
+            )
+            for rank in ranks
+        ),
+        (partial(functional.interpolate, size=(5, 5), mode="bicubic", antialias=True), (2, 3, 8, 8)),
+        (functional.softshrink, (2, 3)),
+        (partial(functional.multi_margin_loss, target=torch.zeros(2, dtype=torch.int64)), (2, 3)),
+    ],
+)
+def test_what_has_a_kernel_is_one_op(function: Any, shape: tuple[int, ...]) -> None:
+    call = Call(lambda self, x: function(self.scale(x.unsqueeze(-1)).squeeze(-1)), scale=nn.Linear(1, 1))
+    graph = from_torch(Call(function), (torch.zeros(shape),))
+    assert len([op for op in graph.ops if op.kind not in ("input", "view")]) == 1
+    assert "warnings" not in graph.metadata
+    assert "warnings" not in from_torch(call, (torch.zeros(shape),), training=True).metadata
 
 
 def test_dropout_draws_random_numbers_only_in_training() -> None:

@@ -6,7 +6,7 @@ gap between kernels added to it, and the launch overhead where the device launch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -229,9 +229,12 @@ _INTEGER_MATRIX_KINDS = frozenset({"matmul", "conv"})
 def compute_dtype(op: Op, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str | None:
     """The key of `Device.peak_flops_per_s` for the op; None when no tensor states a dtype.
 
-    It is the dtype of the first floating input, or else output, or else of whatever is there: integers count as the
-    device's default. A matrix product or convolution whose first input is of 8 bits computes in int8.
+    It is what a fusion, a loop or a choice states of what is inside; else the dtype of the first floating input, or
+    else output, or else of whatever is there: integers count as the device's default. A matrix product or convolution
+    whose first input is of 8 bits computes in int8.
     """
+    if "compute_dtype" in op.attributes:
+        return _stated_dtype(op)
     if op.kind in _INTEGER_MATRIX_KINDS and inputs and inputs[0].dtype in ("int8", "uint8"):
         return "int8"
     known = [tensor.dtype for tensor in (*inputs, *outputs) if tensor.dtype is not None]
@@ -241,6 +244,26 @@ def compute_dtype(op: Op, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -
     if dtype is not None and dtype.startswith("float8"):
         return "float8"
     return dtype
+
+
+def _stated_dtype(op: Op) -> str:
+    stated = op.attributes["compute_dtype"]
+    if not isinstance(stated, str):
+        label = f"op '{shown(op.name)}' has compute_dtype = {shown(repr(stated))}"
+        raise InputError(f"{label}, which is not the name of a dtype")
+    return stated
+
+
+def dearest_dtype(flops_by_dtype: Mapping[str | None, int], tensors: Iterable[Tensor]) -> dict[str, str]:
+    """The attribute that states in which dtype most of the FLOPs of a body are computed.
+
+    Without FLOPs there is none, and none where it is the one floating dtype of the body's tensors, as anyone can see.
+    """
+    dearest = max(flops_by_dtype, key=lambda dtype: flops_by_dtype[dtype], default=None)
+    if dearest is None or not flops_by_dtype[dearest]:
+        return {}
+    floating = {tensor.dtype for tensor in tensors if tensor.dtype is not None and tensor.dtype.startswith(_FLOATING)}
+    return {} if floating == {dearest} else {"compute_dtype": dearest}
 
 
 def peak_flops_per_s(device: Device, dtype: str | None) -> float | None:

@@ -131,12 +131,16 @@ def _attention_backward(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _visible_pairs(op: Op) -> int:
-    """Pairs of query and key over all heads; a causal mask, aligned at the end, leaves about half of a square."""
+    """Pairs of query and key over all heads; a causal mask leaves about half of a square. Query i sees the keys up to
+    i + past_length; by default the last query sees all."""
     queries, keys = _whole(op, "query_length"), _whole(op, "key_length")
     pairs = queries * keys
     if op.attributes.get("causal"):
-        seeing = min(queries, keys)
-        pairs = seeing * (keys - seeing) + seeing * (seeing + 1) // 2
+        past = _whole(op, "past_length") if "past_length" in op.attributes else keys - queries
+        # Where there are more queries than keys, the first of them may see none.
+        seeing, past = queries + min(past, 0), max(past, 0)
+        growing = min(seeing, max(keys - past, 0))
+        pairs = growing * past + growing * (growing + 1) // 2 + (seeing - growing) * keys
     return _whole(op, "batch") * _whole(op, "heads") * pairs
 
 
@@ -196,10 +200,13 @@ def _elementwise(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _sort(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """log2(n) comparisons per element, n the length of the last axis."""
+    """log2(n) comparisons per element, n the elements along the axes that are sorted; the last one by default."""
     _need(inputs, 1)
     shape = _shape(inputs[0])
-    return _numel(inputs[0]) * max(1, (shape[-1] if shape else 1) - 1).bit_length()
+    axes = _wholes(op, "axes") if "axes" in op.attributes else range(len(shape))[-1:]
+    if any(axis >= len(shape) for axis in axes):
+        raise InputError(f"op '{shown(op.name)}' has axes = {shown(repr(axes))}, which its input does not have")
+    return math.prod(shape) * max(1, math.prod(shape[axis] for axis in axes) - 1).bit_length()
 
 
 def _optimizer(op: Op, inputs: Tensors, outputs: Tensors) -> int:

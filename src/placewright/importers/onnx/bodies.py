@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from placewright.costs.estimate import compute_dtype, dearest_dtype
 from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.graph import Graph
@@ -23,13 +25,15 @@ BuildGraph: TypeAlias = Callable[[Shapes, frozenset[str], GraphBuilder], Graph]
 class Work:
     """What a node with subgraphs does in a step.
 
-    flops, bytes_moved: of all rounds. temporary_bytes: the most that lies between ops inside. trips: rounds of a loop,
+    flops, bytes_moved: of all rounds. computes: the attribute that says in which dtype most FLOPs are computed, where
+    that cannot be seen. temporary_bytes: the most that lies between ops inside. trips: rounds of a loop,
     None for a choice. assumed: what was taken for granted, in words after the node's name; nothing is the empty text.
     warnings: of what is inside.
     """
 
     flops: int
     bytes_moved: int
+    computes: Mapping[str, str]
     temporary_bytes: int
     trips: int | None = None
     assumed: str = ""
@@ -67,6 +71,7 @@ def work_of(node: Any, shapes: Shapes, constants: Collection[str], build_graph: 
     return Work(
         flops=trips * once.flops,
         bytes_moved=trips * once.bytes_moved,
+        computes=once.computes,
         temporary_bytes=once.temporary_bytes,
         trips=trips,
         assumed=", and ".join(assumed),
@@ -83,6 +88,7 @@ def _dearest(works: Sequence[Work | None]) -> Work | None:
     return Work(
         flops=dearest.flops,
         bytes_moved=dearest.bytes_moved,
+        computes=dearest.computes,
         temporary_bytes=max(work.temporary_bytes for work in known),
         assumed="chooses between branches at run time; it is assumed to take the dearest" if len(known) > 1 else "",
         warnings=[warning for work in known for warning in work.warnings],
@@ -102,16 +108,21 @@ def _work(branch: Any, shapes: Shapes | None, constants: Collection[str], build_
     except InputError:
         # A value in it has no shape, or nothing makes it.
         return None
-    flops = bytes_moved = 0
+    flops: Counter[str | None] = Counter()
+    bytes_moved = 0
     for op in graph.ops:
         inputs, outputs = ([graph.tensors[index] for index in indices] for indices in (op.inputs, op.outputs))
         bytes_moved += count_bytes(op, [graph.tensors[index] for index in dict.fromkeys(op.inputs)], outputs)
         try:
-            flops += count_flops(op, inputs, outputs)
+            flops[compute_dtype(op, inputs, outputs)] += count_flops(op, inputs, outputs)
         except NoFormulaError:
             continue
     return Work(
-        flops=flops, bytes_moved=bytes_moved, temporary_bytes=_temporary_bytes(graph), warnings=builder.warnings
+        flops=flops.total(),
+        bytes_moved=bytes_moved,
+        computes=dearest_dtype(flops, graph.tensors),
+        temporary_bytes=_temporary_bytes(graph),
+        warnings=builder.warnings,
     )
 
 

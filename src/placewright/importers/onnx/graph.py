@@ -217,7 +217,7 @@ class _Conversion:
         if work.assumed:
             self.builder.warn(f"{label} {work.assumed}")
         trips = {} if work.trips is None else {"trips": work.trips}
-        return {"flops": work.flops, "bytes_moved": work.bytes_moved, **trips}, work.temporary_bytes
+        return {"flops": work.flops, "bytes_moved": work.bytes_moved, **trips, **work.computes}, work.temporary_bytes
 
     def _view(self, node: Any) -> NodeView:
         inputs = list(node.input)

@@ -1,12 +1,17 @@
 """The attributes of ATen ops that have some: products, convolutions, attention, recurrence, normalisation, pooling.
 
-DESCRIBED is the table; the functions before it read one call's arguments by the names of the op's schema.
+DESCRIBED is the table; the functions before it read one call's arguments by the names of the op's schema. Imported only
+where torch is known to be present.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
+
+import torch
 
 Attributes = dict[str, Any]
 Arguments = Mapping[str, Any]
@@ -85,6 +90,13 @@ def _attention(arguments: Arguments, _: Any) -> Attributes:
     }
 
 
+def _attention_from_the_first_key(arguments: Arguments, value: Any) -> Attributes:
+    """Whose causal mask lets the first query see the first key alone, however many keys there are."""
+    attributes = _attention(arguments, value)
+    is_square = attributes["query_length"] == attributes["key_length"]
+    return attributes if is_square or not attributes["causal"] else {**attributes, "past_length": 0}
+
+
 def _recurrent_layer(arguments: Arguments, _: Any) -> Attributes:
     """One layer in one direction, as oneDNN runs it; input (length, batch, input_size), the mode is cuDNN's."""
     length, batch, input_size = shape_of(arguments["input"])
@@ -149,9 +161,38 @@ def _softmax(argument: str) -> Callable[[Arguments, Any], Attributes]:
     return attributes
 
 
+def part_bytes(node: Any) -> int | None:
+    """What a call reads and writes of its first argument where it overwrites a part of that in place; None where that
+    is not known, or is no part."""
+    name, arguments = node.target._schema.name.removeprefix("aten::"), arguments_of(node)
+    if name in ("index_copy", "index_add"):
+        elements = math.prod(shape_of(arguments["source"]))
+    elif name in ("select_scatter", "slice_scatter"):
+        elements = math.prod(shape_of(arguments["src"]))
+    elif name in ("scatter", "scatter_add"):
+        elements = math.prod(shape_of(arguments["index"]))
+    elif name == "index_put":
+        indices = [each.meta["val"] if each is not None else None for each in arguments["indices"]]
+        if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+            return None
+        picked = torch.broadcast_shapes(*(each.shape for each in indices if each is not None))
+        left = [extent for extent, each in zip_longest(shape_of(arguments["self"]), indices) if each is None]
+        elements = math.prod(picked) * math.prod(left)
+    else:
+        return None
+    is_sum = name in ("index_add", "scatter_add") or bool(arguments.get("accumulate") or arguments.get("reduce"))
+    return int(elements * arguments["self"].meta["val"].element_size() * (2 if is_sum else 1))
+
+
 _Described = tuple[str, Callable[[Arguments, Any], Attributes]]
 
-_ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+#: On a GPU a causal mask of the flash kernel is aligned at the last key; PyTorch takes it for nothing else than that.
+_ATTENTIONS = {
+    **dict.fromkeys(
+        ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention"), _attention_from_the_first_key
+    ),
+    "flash_attention": _attention,
+}
 
 DESCRIBED: Mapping[str, _Described] = {
     "mm": ("matmul", _matrix_product("self", "mat2")),
@@ -169,8 +210,8 @@ DESCRIBED: Mapping[str, _Described] = {
     "baddbmm": ("matmul", _matrix_product("batch1", "batch2", "self")),
     "convolution": ("conv", _convolution),
     "convolution_backward": ("conv_backward", _convolution_backward),
-    **{f"_scaled_dot_product_{name}": ("attention", _attention) for name in _ATTENTIONS},
-    **{f"_scaled_dot_product_{name}_backward": ("attention_backward", _attention) for name in _ATTENTIONS},
+    **{f"_scaled_dot_product_{name}": ("attention", rule) for name, rule in _ATTENTIONS.items()},
+    **{f"_scaled_dot_product_{name}_backward": ("attention_backward", rule) for name, rule in _ATTENTIONS.items()},
     "mkldnn_rnn_layer": ("rnn", _recurrent_layer),
     "mkldnn_rnn_layer_backward": ("rnn_backward", _recurrent_layer),
     **{

@@ -14,6 +14,7 @@ from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import OPTIMIZER_STATES
 from placewright.importers.source_lines import module_of, phase_of, source_of
+from placewright.importers.torch.attributes import part_bytes
 from placewright.importers.torch.capture import Capture
 from placewright.importers.torch.ops import describe, draws_random_numbers
 from placewright.support.errors import InputError
@@ -176,6 +177,7 @@ class _Translation:
         computed = op >= 0 and self.builder.ops[op].kind not in ("input", "view")
         if fits and computed and all(reader <= op for reader in before):
             self._overwrite(op, new, old)
+            self._count_part(op, value)
             return
         label = self.builder.tensors[old].name
         result = self._add_tensor(f"copy:{label}:0", target.meta["val"])
@@ -249,6 +251,16 @@ class _Translation:
         self.builder.change_op(op, controls=self._after_readers(op, self.owner[old]))
         self.builder.change_tensor(new, alias_of=old, is_output=True)
         self._share(new, self.owner[old])
+
+    def _count_part(self, op: int, node: Any) -> None:
+        """A call that writes into a part of what it overwrites moves only that part."""
+        inputs = self.builder.ops[op].inputs
+        if node.op != "call_function" or not inputs or self.owner[inputs[0]] != self.owner[self.tensor_of(node)]:
+            return
+        part = part_bytes(node) if isinstance(node.target, torch._ops.OpOverload) else None
+        if part is not None:
+            read = sum(self.builder.tensors[tensor].size_bytes for tensor in set(inputs[1:]))
+            self.builder.change_op(op, attributes={**self.builder.ops[op].attributes, "bytes_moved": part + read})
 
     def _share(self, new: int, owner: int) -> None:
         """Makes all that is shown of a result's own memory stand in another one, where it is read from now on."""

@@ -1,5 +1,5 @@
 """Ops that PyTorch's tracer would compute by formulas in Python, traced as what they are in a module that runs: the
-kernels that they call, and dropout that drops nothing as its input.
+kernels that they call, dropout that drops nothing as its input, and grouped products in the dtypes of their kernels.
 
 Imported only where torch is known to be present.
 """
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._meta_registrations import _create_grouped_mm_output_tensor
+from torch._subclasses.fake_impls import op_implementations_dict
 
 #: Their formulas give other last bits than their kernels, or take many small ops instead of one.
 _OPS = (
@@ -44,6 +46,7 @@ def kernels_kept() -> Iterator[None]:
 
 
 _DROPOUT = torch.ops.aten.dropout.default
+_GROUPED = torch.ops.aten._grouped_mm.default
 
 
 @contextmanager
@@ -60,6 +63,26 @@ def input_passed_on() -> Iterator[None]:
     finally:
         _DROPOUT.py_kernels.update(formulas)
         _DROPOUT._dispatch_cache.clear()
+
+
+@contextmanager
+def grouped_products_of_any_dtype() -> Iterator[None]:
+    """Tracing in this context takes grouped products, as of experts, in every dtype that their kernels take: PyTorch's
+    description of them refuses all but bfloat16. Not for two threads at once."""
+    op_implementations_dict[_GROUPED] = _grouped_product
+    try:
+        yield
+    finally:
+        del op_implementations_dict[_GROUPED]
+
+
+def _grouped_product(
+    mode: Any, op: Any, left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    if left.dtype != right.dtype or left.dtype not in (torch.float32, torch.float16) or bias is not None:
+        return NotImplemented
+    with mode:
+        return _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
 
 
 def _passing_on(formula: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,8 +31,9 @@ _PLAIN_NAMES = {
         roll masked_select masked_scatter masked_scatter_backward nonzero nonzero_static
         grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward max_unpool2d max_unpool3d
         upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-        upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
-        _upsample_nearest_exact2d_backward value_selecting_reduction_backward
+        _upsample_nearest_exact3d upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+        _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+        value_selecting_reduction_backward
     """,
     "fill": """
         zeros ones full empty arange linspace logspace eye scalar_tensor zeros_like ones_like full_like empty_like fill
@@ -43,13 +44,15 @@ _PLAIN_NAMES = {
     "embedding": "embedding _embedding_bag _embedding_bag_forward_only",
     "embedding_backward": "embedding_dense_backward _embedding_bag_dense_backward",
 }
+#: These look places up in what is sorted already.
+_SEARCHES = frozenset({"searchsorted", "bucketize"})
 _PLAIN = {name: kind for kind, names in _PLAIN_NAMES.items() for name in names.split()}
 
 #: Reductions by what they compute; another op with the reduction tag goes by its own name.
 _REDUCTION_NAMES = {
     "loss": """
         nll_loss_forward nll_loss2d_forward mse_loss smooth_l1_loss huber_loss soft_margin_loss multi_margin_loss
-        binary_cross_entropy binary_cross_entropy_with_logits _ctc_loss
+        multilabel_margin_loss_forward binary_cross_entropy binary_cross_entropy_with_logits _ctc_loss
     """,
     "sum": "sum nansum histc bincount trace",
     "max": "amax max argmax aminmax",
@@ -67,12 +70,14 @@ _ELEMENTWISE_NAMES = """
     one_hot hardswish hardswish_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward elu_backward col2im
     softplus_backward log_sigmoid_forward log_sigmoid_backward _prelu_kernel _prelu_kernel_backward
     nll_loss_backward nll_loss2d_backward mse_loss_backward smooth_l1_loss_backward huber_loss_backward
-    soft_margin_loss_backward binary_cross_entropy_backward rrelu_with_noise_backward native_dropout_backward
+    soft_margin_loss_backward multi_margin_loss_backward multilabel_margin_loss_backward hardshrink_backward
+    softshrink_backward binary_cross_entropy_backward rrelu_with_noise_backward native_dropout_backward
     reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
     replication_pad2d_backward replication_pad3d_backward _weight_norm_interface _weight_norm_interface_backward
     upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d upsample_linear1d_backward
     upsample_bilinear2d_backward upsample_bicubic2d_backward upsample_trilinear3d_backward
     _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward
+    _upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward
 """
 _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 
@@ -97,7 +102,7 @@ def describe(node: Any) -> tuple[str, Attributes]:
         kind, attributes_of = DESCRIBED[name]
         return kind, attributes_of(arguments_of(node), node.meta["val"])
     if name in _PLAIN:
-        return _PLAIN[name], {}
+        return _PLAIN[name], _sorted_axes(name, node) if _PLAIN[name] == "sort" else {}
     return _from_tags(name, node)
 
 
@@ -176,6 +181,16 @@ def _is_view(schema: Any) -> bool:
     """Whether every result shares memory with an argument that is only read."""
     aliases = [result.alias_info for result in schema.returns]
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _sorted_axes(name: str, node: Any) -> Attributes:
+    """The axes along which elements are compared, where that is not the last one."""
+    if name in _SEARCHES:
+        return {}
+    arguments, rank = arguments_of(node), len(shape_of(node.all_input_nodes[0]))
+    asked = arguments.get("dim", 0 if name == "msort" else None)
+    axes = list(range(rank)) if asked is None else [asked % max(1, rank)]
+    return {} if rank == 0 or axes == [rank - 1] else {"axes": axes}
 
 
 def _reduction(name: str, node: Any) -> Attributes:

@@ -35,7 +35,7 @@ from torch.utils import _pytree as pytree
 from placewright.importers.torch.calls import BACKEND
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
-from placewright.importers.torch.kernels import input_passed_on, kernels_kept
+from placewright.importers.torch.kernels import grouped_products_of_any_dtype, input_passed_on, kernels_kept
 from placewright.importers.torch.outside import fakes_removed
 from placewright.importers.torch.rehearsal import Found, Rehearsal, State
 from placewright.importers.torch.returned import Returned
@@ -84,20 +84,28 @@ def trace(
 
     to_run: whether the trace will be run in the module's place; then what it cannot stand for is an error. as_exported:
     whether the module's code is told that it is exported, on which some libraries build other masks, by default only
-    where it could not be traced otherwise; and whether a dropout that drops nothing is a copy.
+    where it could not be traced otherwise; whether a dropout that drops nothing is a copy, and whether PyTorch's tracer
+    takes ops apart that have kernels, such as interpolation.
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
     module = _module_of(model)
     if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
         args, kwargs = model.example_inputs
     arguments = _bind(module, args, kwargs)
+    traced = functools.partial(
+        _trace, module, arguments, training=training, loss=loss, to_run=to_run, as_exported=as_exported
+    )
     try:
-        with _TRACING, contextlib.nullcontext() if as_exported else input_passed_on():
+        with (
+            _TRACING,
+            grouped_products_of_any_dtype(),
+            contextlib.nullcontext() if as_exported else input_passed_on(),
+        ):
             if not as_exported:
                 with contextlib.suppress(*_DEPENDS_ON_VALUES):
-                    return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
+                    return traced()
             with _said_to_be_exported(), _in_one_sentence(module):
-                return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
+                return traced()
     except UncapturedHigherOrderOpError as error:
         if to_run or isinstance(module, torch.fx.GraphModule):
             raise InputError(
@@ -117,6 +125,7 @@ def _trace(
     training: bool,
     loss: Callable[[Any], Any] | None,
     to_run: bool,
+    as_exported: bool,
 ) -> Trace:
     """Raises what fake tensors raise where code asks for their values."""
     leaves, structure = pytree.tree_flatten(dict(arguments.arguments))
@@ -160,7 +169,7 @@ def _trace(
 
         with torch.enable_grad():
             found = rehearsal.first(inputs)
-        with torch.set_grad_enabled(training), kernels_kept() if to_run else contextlib.nullcontext():
+        with torch.set_grad_enabled(training), contextlib.nullcontext() if as_exported else kernels_kept():
             graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
             if to_run:
                 rehearsal.check_repeated(inputs)

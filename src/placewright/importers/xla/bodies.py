@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from placewright.costs.estimate import compute_dtype, dearest_dtype
 from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.importers.builder import GraphBuilder, tensor_bytes
@@ -34,7 +35,7 @@ def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]
     results = [leaf for leaf in root if isinstance(leaf, int)]
     folded = [leaf for leaf in root if leaf is not None and not isinstance(leaf, int)]
     live = _live_ops(nested, results)
-    flops_by_kind, bytes_moved = _work(nested, live)
+    flops_by_kind, flops_by_dtype, bytes_moved = _work(nested, live)
     last = nested.builder.ops[live[-1]].kind if live else "copy"
     dearest = max(flops_by_kind, key=lambda kind: flops_by_kind[kind], default=last)
     place = {tensor: position for position, tensor in enumerate(arguments)}
@@ -42,6 +43,7 @@ def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]
         flops=flops_by_kind.total(),
         bytes_moved=bytes_moved,
         kind=dearest if flops_by_kind.total() else last,
+        computes=dearest_dtype(flops_by_dtype, nested.builder.tensors),
         num_ops=len(live),
         read_bytes=tuple(_read_bytes(nested, tensor, set(live)) for tensor in arguments),
         written_bytes=sum(_written_bytes(nested, leaf) for leaf in results)
@@ -63,9 +65,10 @@ def _live_ops(nested: Translation, results: Sequence[int]) -> list[int]:
     return live[::-1]
 
 
-def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], int]:
-    """FLOPs by kind, and bytes; an op without a formula counts with its bytes alone."""
-    flops: Counter[str] = Counter()
+def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], Counter[str | None], int]:
+    """FLOPs by kind and by dtype, and bytes; an op without a formula counts with its bytes alone."""
+    by_kind: Counter[str] = Counter()
+    by_dtype: Counter[str | None] = Counter()
     bytes_moved = 0
     tensors = nested.builder.tensors
     for index in live:
@@ -73,10 +76,12 @@ def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], int]:
         inputs, outputs = [tensors[tensor] for tensor in op.inputs], [tensors[tensor] for tensor in op.outputs]
         bytes_moved += count_bytes(op, [tensors[tensor] for tensor in dict.fromkeys(op.inputs)], outputs)
         try:
-            flops[op.kind] += count_flops(op, inputs, outputs)
+            flops = count_flops(op, inputs, outputs)
         except NoFormulaError:
             continue
-    return flops, bytes_moved
+        by_kind[op.kind] += flops
+        by_dtype[compute_dtype(op, inputs, outputs)] += flops
+    return by_kind, by_dtype, bytes_moved
 
 
 def _read_bytes(nested: Translation, argument: int, live: set[int]) -> int:

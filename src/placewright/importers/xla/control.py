@@ -72,7 +72,7 @@ def _fusion(translation: Translation, instruction: Instruction, operands: Sequen
     sizes = [translation.array_of(leaf).size_bytes for leaf in flat]
     moved = body.written_bytes + sum(min(pair) for pair in zip(sizes, body.read_bytes, strict=True))
     kind = body.kind if body.kind != "control_flow" else "other"
-    attributes = {"flops": body.flops, "bytes_moved": moved, "fused": body.num_ops}
+    attributes = {"flops": body.flops, "bytes_moved": moved, "fused": body.num_ops, **body.computes}
     return translation.emit(instruction, kind, flat, prefix, attributes)
 
 
@@ -88,7 +88,8 @@ def _loop(translation: Translation, instruction: Instruction, operands: Sequence
     if trips is None:
         translation.shared.notes[_UNKNOWN_TRIPS] += 1
         trips = 1
-    attributes = {"flops": trips * body.flops, "bytes_moved": trips * body.bytes_moved, "trips": trips}
+    work = {"flops": trips * body.flops, "bytes_moved": trips * body.bytes_moved}
+    attributes = {**work, "trips": trips, **body.computes}
     passed = _passed(instruction, flat, body)
     changing = [array for place, array in enumerate(leaves(instruction.type)) if place not in passed]
     made = translation.emit(
@@ -158,7 +159,7 @@ def _conditional(translation: Translation, instruction: Instruction, operands: S
     dearest = max(bodies, key=lambda body: (body.flops, body.bytes_moved))
     if len(bodies) > 1:
         translation.shared.notes[_BRANCHES] += 1
-    attributes = {"flops": dearest.flops, "bytes_moved": dearest.bytes_moved}
+    attributes = {"flops": dearest.flops, "bytes_moved": dearest.bytes_moved, **dearest.computes}
     workspace = max(body.temporary_bytes for body in bodies)
     return translation.emit(instruction, "control_flow", _flat(operands), prefix, attributes, workspace)
 
