@@ -9,6 +9,7 @@ import pytest
 from fewest_reruns import least_time
 from hypothesis import given
 from hypothesis import strategies as st
+from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
 from placewright.bounds.rematerialization import least_limit, rematerialized_time
@@ -19,7 +20,11 @@ from placewright.problem import Problem
 @st.composite
 def small_problems(draw: st.DrawFn) -> Problem:
     """Of one device and few ops, with a limit below what each op running once takes."""
-    graph = training_step(draw(st.integers(0, 2**32)), draw(st.integers(1, 3)))
+    seed = draw(st.integers(0, 2**32))
+    if draw(st.booleans()):
+        graph = overwriting_graph(seed, draw(st.integers(3, 7)))
+    else:
+        graph = training_step(seed, draw(st.integers(1, 3)))
     return limited(graph, draw(st.sampled_from([0.9, 0.7, 0.5, 0.3, 0.1, 0.0])))
 
 

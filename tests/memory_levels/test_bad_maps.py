@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from small_problems import chip_of, random_graph, two_ops
 
 import placewright
 import placewright._core as _core
+from placewright.api.maps import judge_map
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.memory_levels.chip import Chip, MemoryLevel
@@ -353,3 +354,15 @@ def test_a_chip_file_of_nothing(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(InputError, match=r"empty.toml': levels is missing"):
         load_chip(path)
+
+
+def test_a_bound_that_is_not_proven_is_no_bound() -> None:
+    graph, chip = two_ops(), chip_of(("SRAM", 100, 1e8), ("DRAM", 10**6, 1e7), overhead_ns=1000)
+    found = placewright.map_memory(graph, chip, solver="density")
+    assert judge_map(found, graph).correct
+    for lie in (
+        {"bound_ps": found.bound_ps + 1},
+        {"bound_ps": found.latency_ps, "bound_reason": "so I say"},
+        {"status": "feasible" if found.status == "optimal" else "optimal"},
+    ):
+        assert not judge_map(replace(found, **lie), graph).correct

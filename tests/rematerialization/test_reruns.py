@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
 import placewright
 import placewright._core as _core
 from placewright.analysis.comparison import compare
-from placewright.analysis.outcome import floor_words, gain_words, verdict_words
+from placewright.analysis.outcome import bound_words, floor_words, gain_words, verdict_words
 from placewright.bounds import nothing_fits
 from placewright.graph import Graph, Op, Tensor
 from placewright.methods.table import make_method
@@ -26,7 +27,7 @@ from placewright.plans.file import read_plan, write_plan
 from placewright.plans.provenance import match_graph, planned_graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.problem.running_again import again_before, may_run_again
+from placewright.problem.running_again import again_before, may_move, may_run_again
 from placewright.rematerialization.reruns import Rerun, rewritten
 from placewright.rematerialization.solve import least_memory, rematerialize
 from placewright.report.frontier import frontier_html
@@ -37,11 +38,20 @@ from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 from placewright.verification.reruns import about_reruns
 
+some_orders = st.lists(st.sampled_from(ORDERS), max_size=2)
+
 
 @st.composite
 def tight_problems(draw: st.DrawFn) -> Problem:
     """Of one device, with a limit below what each op running once takes."""
     graph = training_step(draw(st.integers(0, 2**32)), draw(st.integers(2, 14)))
+    return limited(graph, draw(st.sampled_from([0.9, 0.7, 0.5, 0.3, 0.1])))
+
+
+@st.composite
+def overwriting_problems(draw: st.DrawFn) -> Problem:
+    """The same of graphs that overwrite what they have made."""
+    graph = overwriting_graph(draw(st.integers(0, 2**32)), draw(st.integers(4, 12)))
     return limited(graph, draw(st.sampled_from([0.9, 0.7, 0.5, 0.3, 0.1])))
 
 
@@ -52,7 +62,7 @@ def planned(problem: Problem, evaluations: int = 12, orders: Sequence[OneDeviceO
     return assemble_plan(problem, result, solver="auto", seconds=0.0, again=again)
 
 
-@given(tight_problems(), st.sampled_from([12, 40]), st.lists(st.sampled_from(ORDERS), max_size=2))
+@given(st.one_of(tight_problems(), overwriting_problems()), st.sampled_from([12, 40]), some_orders)
 def test_plans_with_reruns_are_right(problem: Problem, evaluations: int, orders: list[OneDeviceOrder]) -> None:
     plan = planned(problem, evaluations, orders)
     assert check_plan(plan, problem.graph, problem.time_ns) == []
@@ -67,6 +77,17 @@ def test_the_search_counts_as_the_simulation_does(problem: Problem, seed: int) -
     search.advance(30)
     found = rematerialize(problem, SearchRun(Budget(evaluations=30), seed=seed))
     assert found.result.metrics.peak_memory_bytes == search.best_peak_bytes
+    assert int(found.problem.time_ns[found.problem.lowered.graph_op].sum()) == search.best_objective
+
+
+@given(overwriting_problems(), st.integers(0, 2**32))
+def test_the_search_counts_no_less_than_the_simulation(problem: Problem, seed: int) -> None:
+    ops = np.arange(problem.core.num_ops, dtype=np.int32)
+    until = again_before(problem)
+    search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=seed)
+    search.advance(30)
+    found = rematerialize(problem, SearchRun(Budget(evaluations=30), seed=seed))
+    assert found.result.metrics.peak_memory_bytes <= search.best_peak_bytes
     assert int(found.problem.time_ns[found.problem.lowered.graph_op].sum()) == search.best_objective
 
 
@@ -216,6 +237,20 @@ def test_where_nothing_fits_at_a_price_the_bound_is_that_of_reruns() -> None:
         assert not plan.check(graph).facts.problems
 
 
+def test_the_least_memory_at_a_price_is_optimal_only_where_no_rerun_could_need_less() -> None:
+    # x (10), a, b and c take 9,960 more with c's workspace: 10,000. 10 less with a made again, which is within the
+    # price, and less than the search looks for. No plan without reruns has less.
+    graph = chain()
+    large = replace(graph.ops[2], workspace_bytes=9960)
+    graph = replace(graph, ops=(*graph.ops[:2], large, graph.ops[3]))
+    plan = placewright.plan(graph, ONE_DEVICE, objective="peak-memory", max_slowdown=0.2)
+    assert (plan.status, plan.metrics.peak_memory_bytes, plan.lower_bound) == ("feasible", 10000, 9980)
+    assert plan.check(graph).facts.correct
+    once = placewright.plan(graph, ONE_DEVICE, objective="peak-memory")
+    assert (once.status, once.lower_bound) == ("optimal", 10000)
+    assert bound_words(once)[0] == "No plan in which each op runs once can do with less than"
+
+
 def test_the_example_of_the_semantics_is_what_is_planned() -> None:
     page = (Path(__file__).parents[2] / "docs/semantics.md").read_text()
     table = page.split("| run | time | reads | makes | held while it runs | bytes |\n|---|---|---|---|---|---|\n")[1]
@@ -312,6 +347,58 @@ def test_what_is_overwritten_later_cannot_be_read_again() -> None:
     # The only way back to a stands before u: nothing is gained.
     assert plan.status == "infeasible"
     assert check_plan(plan, problem.graph, problem.time_ns) == []
+
+
+def overwritten() -> Graph:
+    """a (10) and b of it (10); c behind them, with 30 of workspace; then d, which reads both and is written over a."""
+    sizes = (("a", 10), ("b", 10), ("c", 1))
+    tensors = (
+        *(Tensor(name=name, size_bytes=size) for name, size in sizes),
+        Tensor(name="d", size_bytes=10, alias_of=0),
+    )
+    ops = (
+        Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
+        Op(name="b", kind="elementwise", inputs=(0,), outputs=(1,), time_ns=1),
+        Op(name="c", kind="elementwise", outputs=(2,), controls=(1,), workspace_bytes=30, time_ns=1),
+        Op(name="d", kind="elementwise", inputs=(0, 1), outputs=(3,), controls=(2,), time_ns=1),
+    )
+    return Graph(name="overwritten", ops=ops, tensors=tensors)
+
+
+def test_an_op_runs_again_right_before_what_it_reads_is_overwritten() -> None:
+    # While c runs there are a, b, c and its workspace, 51. Without b they are 41, and d begins with a and b.
+    plan = planned(one_device(41, overwritten()))
+    assert [op.name for op in plan.ops] == ["a", "b", "c", "b@2", "d"]
+    assert (plan.status, plan.metrics.peak_memory_bytes, plan.step_time_ns) == ("optimal", 41, 5)
+    assert check_plan(plan, overwritten(), one_device(41, overwritten()).time_ns) == []
+
+
+def test_what_a_view_reads_beside_its_base_may_not_have_been_overwritten() -> None:
+    # v shows a (20) as s says, s is overwritten, then m needs 30 of workspace, and r reads v.
+    sizes = (("a", 20, None), ("s", 1, None), ("v", 20, 0), ("s2", 1, 1), ("m", 1, None), ("r", 1, None))
+    tensors = tuple(Tensor(name=name, size_bytes=size, alias_of=alias) for name, size, alias in sizes)
+    ops = (
+        Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
+        Op(name="s", kind="elementwise", outputs=(1,), time_ns=1),
+        Op(name="v", kind="view", inputs=(0, 1), outputs=(2,)),
+        Op(name="s2", kind="elementwise", inputs=(1,), outputs=(3,), controls=(2,), time_ns=1),
+        Op(name="m", kind="elementwise", inputs=(3,), outputs=(4,), workspace_bytes=30, time_ns=1),
+        Op(name="r", kind="elementwise", inputs=(2, 4), outputs=(5,), time_ns=1),
+    )
+    problem = one_device(40, Graph(name="view", ops=ops, tensors=tensors))
+    # v is made again when r reads it, and would be of another size; s2 writes in place.
+    assert again_before(problem).tolist() == [-1, 5, -1, 5, 5]
+    assert may_move(problem)[problem.lowered.graph_tensor == 0].tolist() == [0]
+    assert planned(problem).status == "infeasible"
+
+
+def test_the_checker_names_a_rerun_that_overwrites_something() -> None:
+    graph = overwritten()
+    read_once = replace(graph, ops=(*graph.ops, Op(name="e", kind="elementwise", inputs=(3,), time_ns=1)))
+    found = rewritten(read_once, [Rerun(name="d@2", op="d", before="e", tensors=("d",))])
+    assert "op 'd@2' overwrites something once more" in about_reruns(read_once, found)
+    found = rewritten(graph, [Rerun(name="a@2", op="a", before="d", tensors=("a",))])
+    assert about_reruns(graph, found) == ["op 'd' overwrites other memory than it reads"]
 
 
 def test_the_checker_names_a_rerun_that_reads_something_else() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def load_file(location: Path, *, dims: Mapping[str, int] | None = None, dims_are
     """
     if (suffix := location.suffix.lower()) in _PYTORCH_FILES:
         raise InputError(f"'{location}' {_PYTORCH_FILES[suffix]}")
-    data = read_bytes(location)
+    # No format's first bytes are those of a byte order mark, so it can go before anyone asks which one it is.
+    data = read_bytes(location).removeprefix(codecs.BOM_UTF8)
     if not data:
         raise InputError(f"'{location}' is empty")
     # A name that is not UTF-8 holds halves of surrogate pairs, which no graph or plan file could hold.

@@ -29,10 +29,13 @@ def again_before(problem: Problem) -> NDArray[np.int32]:
             found[index] = -1
             continue
         own = {graph.base_of[tensor] for tensor in op.outputs}
-        # Views of what it makes are made again as well, of the sizes that they read.
-        bases = {graph.base_of[tensor] for tensor in op.inputs}.union(*(beside.get(base, ()) for base in own)) - own
+        bases = {graph.base_of[tensor] for tensor in op.inputs} - own
         later = [writer for base in bases for writer in writers.get(base, ()) if writer > index]
         found[index] = min(later, default=len(scheduled))
+        # A view of what it makes is made again when it is read, however late, of the sizes that there are then.
+        sizes = set[int]().union(*(beside.get(base, ()) for base in own))
+        if any(writer > index for base in sizes for writer in writers.get(base, ())):
+            found[index] = -1
     return found
 
 
