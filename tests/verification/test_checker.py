@@ -222,6 +222,11 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         ),
         "the memory of the input order peaks at 7 bytes, that baseline at ",
     ),
+    "memory floor": (
+        lambda p: replace(p, memory_floor_bytes=p.memory_floor_bytes + 1),
+        "the least memory of any plan is",
+    ),
+    "op of the memory floor": (lambda p: replace(p, memory_floor_op="c"), "the least memory of any plan is"),
     "status": (lambda p: replace(p, status="infeasible"), "the status is infeasible with 0 bytes"),
     "optimal above the bound": (
         lambda p: replace(p, status="optimal"),

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds import Bound, lower_bound, nothing_fits
+from placewright.bounds import Bound, lower_bound, memory_floor_bytes, nothing_fits
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
@@ -21,7 +21,13 @@ from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, are_groups
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.proofs import bound_of_reruns, kept_pattern, no_runs_fit, some_may_run_again
+from placewright.rematerialization.proofs import (
+    bound_of_reruns,
+    floor_of_reruns,
+    kept_pattern,
+    no_runs_fit,
+    some_may_run_again,
+)
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
 
@@ -34,9 +40,10 @@ _WITHIN_LIMITS = (
 
 
 def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
-    """Bound, baselines, status and the reason to stop against the metrics and the problem, both made anew."""
+    """Bounds, baselines, status and the reason to stop against the metrics and the problem, both made anew."""
     return [
         *_about_bound(plan, metrics, problem),
+        *_about_floor(plan, problem),
         *_about_baselines(plan, metrics),
         *_about_status(plan, metrics, problem),
     ]
@@ -57,6 +64,14 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
         yield f"the lower bound is {found}, expected {bound.value} ({bound.reason})"
     if plan.lower_bound > value:
         yield f"the lower bound {plan.lower_bound} is above the plan's own {plan.objective} of {value}"
+
+
+def _about_floor(plan: Plan, problem: Problem) -> Iterator[str]:
+    """The memory that no plan can do without: where each op runs once, or whatever runs again."""
+    known = ((memory_floor_bytes(problem), ""), floor_of_reruns(problem, parted(plan.machine)[1]))
+    if (plan.memory_floor_bytes, plan.memory_floor_op) not in known:
+        found = " or ".join(f"{size} ('{op}')" for size, op in dict.fromkeys(known))
+        yield f"the least memory of any plan is {plan.memory_floor_bytes} ('{plan.memory_floor_op}'), expected {found}"
 
 
 def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
