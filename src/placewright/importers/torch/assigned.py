@@ -39,7 +39,8 @@ class Assigned:
         """
         tensors = self.value.read(value, ())
         for tensor in tensors:
-            is_cut = torch.is_grad_enabled() and tensor.requires_grad
+            # Without gradients only what forward made where it switched them on is no leaf.
+            is_cut = tensor.requires_grad and (torch.is_grad_enabled() or not tensor.is_leaf)
             if is_cut and id(tensor) in own:
                 raise InputError(
                     "forward puts a parameter, or an argument that requires a gradient, into the attribute "

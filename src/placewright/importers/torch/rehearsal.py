@@ -177,7 +177,7 @@ class Rehearsal:
             own = set(map(id, (*state, *inputs)))
             for each, (_, _, value) in zip(found.assigned, changes, strict=True):
                 assigned += each.read(value, detached, own)
-        return (output if self._loss is None else loss), assigned
+        return (_cut_off(output) if self._loss is None else loss), assigned
 
     def check_repeated(self, inputs: Sequence[Any]) -> None:
         """Raises InputError where runs do not make the same calls: something that no attribute shows has changed in
@@ -261,6 +261,16 @@ def _written(stand_ins: Mapping[int, Any], held: Held) -> tuple[Any, ...]:
     versions = {key: tensor._version for key, tensor in stand_ins.items() if tensor._version}
     values = [(slot.name, new) for slot, _, new in held.changes() if isinstance(new, int | float | str)]
     return versions, values
+
+
+def _cut_off(tree: Any) -> Any:
+    """The same, without the gradients that forward may have asked for: an inference has no backward pass."""
+    cut: dict[int, Any] = {}
+
+    def without_graph(tensor: Any) -> Any:
+        return cut.setdefault(id(tensor), tensor if tensor.is_leaf else tensor.detach())
+
+    return pytree.tree_map_only(torch.Tensor, without_graph, tree)
 
 
 def _require_gradients(tree: Any) -> tuple[bool, ...]:

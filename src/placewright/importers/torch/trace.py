@@ -22,6 +22,7 @@ import torch._inductor.config
 from torch import nn
 from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch._functorch import aot_autograd
+from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -162,6 +163,8 @@ def _trace(
             found = rehearsal.first(inputs)
         with torch.set_grad_enabled(training), kernels_kept() if to_run else contextlib.nullcontext():
             graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
+            if not training:
+                _check_no_backward(graph)
             if to_run:
                 rehearsal.check_repeated(inputs)
     return Trace(
@@ -334,6 +337,15 @@ def _in_one_sentence(model: Any, but: tuple[type[Exception], ...] = ()) -> Itera
     except Exception as error:
         why = reason(error, model)
         raise InputError(f"PyTorch cannot trace {type(model).__name__} with these arguments: {why}") from error
+
+
+def _check_no_backward(graph: Any) -> None:
+    """Raises InputError where the graph of an inference has a backward pass."""
+    if any(isinstance(node.meta.get("desc"), descriptors.TangentAOTInput) for node in graph.nodes):
+        raise InputError(
+            "forward writes what wants a gradient, computed under torch.enable_grad(), to a tensor that outlives the "
+            "call, and a planned inference has no gradients; write it under torch.no_grad()"
+        )
 
 
 def _functional_graph(rehearsal: Rehearsal, found: Found, inputs: tuple[Any, ...]) -> Any:

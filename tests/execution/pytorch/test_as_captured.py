@@ -1,0 +1,88 @@
+"""What capturing a module could change silently is as in the module itself, or it is refused in one sentence."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.support.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("one_thread_for_an_op")
+QUICK: dict[str, Any] = {"devices": "cpu:0", "evaluations": 1, "solver": "list"}
+
+
+def x(seed: int = 1) -> torch.Tensor:
+    return torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+
+
+class Wrapped(nn.Module):
+    """A function of a linear layer with a buffer, and of what it is called with."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("total", torch.zeros(()))
+        self.function = function
+
+    def forward(self, *values: Any) -> Any:
+        return self.function(self, *values)
+
+
+def compiled(module: nn.Module, *values: Any, **options: Any) -> Any:
+    return placewright.compile(module, values, **{**QUICK, **options})
+
+
+# Gradients that forward switches on.
+
+
+def with_gradients(module: Any, value: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        return module.linear(value)
+
+
+def returned_twice(module: Any, value: torch.Tensor) -> Any:
+    result = with_gradients(module, value)
+    return result, {"again": result, "weight": module.linear.weight, "row": module.linear.weight[0]}
+
+
+def forces(module: Any, value: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        place = value.detach().requires_grad_()
+        energy = module.linear(place).tanh().sum()
+        (force,) = torch.autograd.grad(energy, place, create_graph=True)
+    return energy, force
+
+
+def assigned(module: Any, value: torch.Tensor) -> Any:
+    module.last = with_gradients(module, value)
+    return module.last * 2
+
+
+@pytest.mark.parametrize("function", [with_gradients, returned_twice, forces, assigned])
+def test_an_inference_that_switches_gradients_on_trains_nothing(function: Callable[..., Any]) -> None:
+    module = Wrapped(function).eval()
+    module.last = torch.zeros(6, 8)
+    reference = copy.deepcopy(module)
+    with compiled(module, x()) as plan:
+        for seed in range(2):
+            found, wanted = plan(x(seed)), reference(x(seed))
+            leaves, others = (torch.utils._pytree.tree_leaves(each) for each in (found, wanted))
+            assert all(map(torch.equal, leaves, others))
+            assert torch.equal(module.last, reference.last)
+            with torch.no_grad():
+                plan(x(seed))
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_an_inference_that_writes_what_wants_a_gradient_is_refused() -> None:
+    def writing(module: Any, value: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            module.total.add_(module.linear(value).sum())
+        return module.total + 1
+
+    with pytest.raises(InputError, match="writes what wants a gradient"):
+        compiled(Wrapped(writing).eval(), x())
