@@ -36,6 +36,11 @@ def compiled(module: nn.Module, *values: Any, **options: Any) -> Any:
     return placewright.compile(module, values, **{**QUICK, **options})
 
 
+def through_the_backend(module: nn.Module) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(module, backend="placewright", options=QUICK)
+
+
 # Gradients that forward switches on.
 
 
@@ -86,3 +91,29 @@ def test_an_inference_that_writes_what_wants_a_gradient_is_refused() -> None:
 
     with pytest.raises(InputError, match="writes what wants a gradient"):
         compiled(Wrapped(writing).eval(), x())
+
+
+# What a backward of one's own does.
+
+
+class Counting(torch.autograd.Function):
+    """Adds up the gradients that pass."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any, total: Any) -> Any:
+        ctx.total = total
+        return value * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        ctx.total.mul_(0.9).add_(gradient.abs().max())
+        return gradient, None
+
+
+def test_a_backward_that_writes_to_a_buffer_is_refused() -> None:
+    module = Wrapped(lambda module, value: Counting.apply(module.linear(value), module.total).square().mean())
+    with pytest.raises(InputError, match="writes to a tensor that it has not made"):
+        compiled(module, x(), training=True)
+    with pytest.raises(Exception, match="writes to a tensor that it has not made"):
+        through_the_backend(module)(x()).backward()
+    assert module.total == 0
