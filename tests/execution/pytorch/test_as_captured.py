@@ -117,3 +117,29 @@ def test_a_backward_that_writes_to_a_buffer_is_refused() -> None:
     with pytest.raises(Exception, match="writes to a tensor that it has not made"):
         through_the_backend(module)(x()).backward()
     assert module.total == 0
+
+
+# Ops that the tracer takes for one another.
+
+DRAWS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
+    "bernoulli": lambda module, value: torch.bernoulli(value, 0.3),
+    "method": lambda module, value: value.bernoulli(0.3),
+    "in place": lambda module, value: value.clone().bernoulli_(0.3),
+    "of a view": lambda module, value: value.clone().t().bernoulli_(0.3).t(),
+    "by its values": lambda module, value: torch.bernoulli(value.sigmoid()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_are_drawn_in_the_order_in_which_the_module_draws_them(name: str) -> None:
+    module = Wrapped(lambda module, value: DRAWS[name](module, value) * module.linear.bias[:6].exp())
+    value = torch.rand(6, 8).t()
+    assert not value.is_contiguous()
+    backend = through_the_backend(module)
+    open_sizes = torch.compile(module, backend="placewright", options=QUICK, dynamic=True)
+    with torch.no_grad(), compiled(module.eval(), value) as plan:
+        results = []
+        for run in (module, plan, backend, open_sizes):
+            torch.manual_seed(1)
+            results.append(run(value))
+    assert all(torch.equal(result, results[0]) for result in results)

@@ -1,5 +1,5 @@
-"""Ops that PyTorch's tracer would compute by formulas in Python, traced as what they are in a module that runs: the
-kernels that they call, and dropout that drops nothing as its input.
+"""Ops that PyTorch's tracer would take for others, traced as what they are in a module that runs: the kernels that they
+call, and dropout that drops nothing as its input.
 
 Imported only where torch is known to be present.
 """
@@ -22,23 +22,41 @@ _OPS = (
     *("multi_margin_loss", "multilabel_margin_loss_forward", "hardshrink", "softshrink", "matmul"),
 )
 _FORMULAS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
 #: The formulas are those of the whole process.
 _LOCK = threading.RLock()
 
 
+def _drawn_by_rows(value: Any, p: float, *, generator: Any = None) -> Any:
+    """`bernoulli` draws row by row, and `bernoulli_` in the order in which the tensor lies; the tracer makes one op of
+    both."""
+    with torch._C._DisablePythonDispatcher():
+        return torch.ops.aten.bernoulli.p(value.contiguous(), p, generator=generator)
+
+
+_INSTEAD = {torch.ops.aten.bernoulli.p: _drawn_by_rows}
+
+
 @contextmanager
 def kernels_kept() -> Iterator[None]:
-    """Tracing in this context keeps these ops as they are."""
+    """Tracing in this context keeps these ops as they are, and gives those of `_INSTEAD` what they are in eager."""
     with _LOCK:
         taken = []
         for packet in (getattr(torch.ops.aten, name) for name in _OPS if hasattr(torch.ops.aten, name)):
             for op in (getattr(packet, overload) for overload in packet.overloads()):
                 taken.append((op, {key: op.py_kernels.pop(key) for key in _FORMULAS if key in op.py_kernels}))
                 op._dispatch_cache.clear()
+        for op, formula in _INSTEAD.items():
+            taken.append((op, {key: op.py_kernels.pop(key) for key in _AUTOGRAD if key in op.py_kernels}))
+            op.py_kernels.update(dict.fromkeys(_AUTOGRAD, formula))
+            op._dispatch_cache.clear()
         try:
             yield
         finally:
             for op, formulas in taken:
+                if op in _INSTEAD:
+                    for key in _AUTOGRAD:
+                        del op.py_kernels[key]
                 op.py_kernels.update(formulas)
                 op._dispatch_cache.clear()
 
