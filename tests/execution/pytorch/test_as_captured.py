@@ -143,3 +143,36 @@ def test_numbers_are_drawn_in_the_order_in_which_the_module_draws_them(name: str
             torch.manual_seed(1)
             results.append(run(value))
     assert all(torch.equal(result, results[0]) for result in results)
+
+
+VALUES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "eigh": lambda matrix: torch.linalg.eigh(matrix @ matrix.t())[0],
+    "eigvalsh": lambda matrix: torch.linalg.eigvalsh(matrix @ matrix.t()),
+    "svd": lambda matrix: torch.linalg.svd(matrix)[1],
+    "svdvals": lambda matrix: torch.linalg.svdvals(matrix),
+    "norm": lambda matrix: torch.linalg.matrix_norm(matrix, 2),
+    "nuclear": lambda matrix: torch.linalg.matrix_norm(matrix, "nuc"),
+    "cond": lambda matrix: torch.linalg.cond(matrix),
+    "rank": lambda matrix: torch.linalg.matrix_rank(matrix),
+    "eig": lambda matrix: torch.linalg.eig((matrix @ matrix.t()).detach())[0].real,
+    "eigvals": lambda matrix: torch.linalg.eigvals((matrix @ matrix.t()).detach()).real,
+    "pinv": lambda matrix: torch.linalg.pinv(matrix @ matrix.t(), hermitian=True),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_found_by_the_algorithm_that_the_module_takes(name: str) -> None:
+    for module in (
+        Wrapped(lambda module, value: VALUES[name](value)),
+        Wrapped(lambda module, value: VALUES[name](module.linear(value))),
+    ):
+        with torch.no_grad(), compiled(module.eval(), x()) as plan:
+            wanted = module(x())
+            assert torch.equal(plan(x()), wanted)
+            assert torch.equal(through_the_backend(module)(x()), wanted)
+    wanted = module(x())
+    if wanted.requires_grad:
+        (wanted.sum()).backward()
+        with compiled(copy.deepcopy(module).train(), x(), training=True, loss=torch.sum) as step:
+            assert torch.equal(step(x()), wanted.sum())
+            assert torch.equal(step.linear.weight.grad, module.linear.weight.grad)

@@ -34,7 +34,31 @@ def _drawn_by_rows(value: Any, p: float, *, generator: Any = None) -> Any:
         return torch.ops.aten.bernoulli.p(value.contiguous(), p, generator=generator)
 
 
-_INSTEAD = {torch.ops.aten.bernoulli.p: _drawn_by_rows}
+def _wants_gradient(matrix: Any) -> bool:
+    return bool(torch.is_grad_enabled() and matrix.requires_grad)
+
+
+def _eigvalsh(matrix: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    """Without a gradient another algorithm finds the values alone; the tracer always takes that of the vectors."""
+    return torch.ops.aten._linalg_eigh(matrix, UPLO, _wants_gradient(matrix))[0]
+
+
+def _svdvals(matrix: Any, *, driver: str | None = None) -> Any:
+    return torch.ops.aten._linalg_svd(matrix, False, _wants_gradient(matrix), driver=driver)[1]
+
+
+def _eigvals(matrix: Any) -> Any:
+    if _wants_gradient(matrix):
+        return torch.linalg.eig(matrix)[0]
+    return torch.ops.aten._linalg_eigvals(matrix)
+
+
+_INSTEAD = {
+    torch.ops.aten.bernoulli.p: _drawn_by_rows,
+    torch.ops.aten.linalg_eigvalsh.default: _eigvalsh,
+    torch.ops.aten.linalg_svdvals.default: _svdvals,
+    torch.ops.aten.linalg_eigvals.default: _eigvals,
+}
 
 
 @contextmanager
