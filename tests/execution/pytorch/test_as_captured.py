@@ -176,3 +176,39 @@ def test_values_are_found_by_the_algorithm_that_the_module_takes(name: str) -> N
         with compiled(copy.deepcopy(module).train(), x(), training=True, loss=torch.sum) as step:
             assert torch.equal(step(x()), wanted.sum())
             assert torch.equal(step.linear.weight.grad, module.linear.weight.grad)
+
+
+# What is around forward, and what it asks about the tracer.
+
+
+def in_halves() -> Any:
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.half(), lambda tensor: tensor.float())
+
+
+def test_hooks_on_what_autograd_saves_are_refused_in_training() -> None:
+    def hooked(module: Any, value: torch.Tensor) -> Any:
+        with in_halves():
+            return module.linear(value).tanh()
+
+    with pytest.raises(InputError, match=r"^saved_tensors_hooks"):
+        compiled(Wrapped(hooked), x(), training=True)
+    module = Wrapped(lambda module, value: module.linear(value).tanh())
+    with in_halves(), pytest.raises(InputError, match=r"^saved_tensors_hooks"):
+        compiled(module, x(), training=True)
+    with compiled(module, x(), training=True) as step, in_halves(), pytest.raises(InputError, match=r"^saved_tensors"):
+        step(x())
+    assert module.linear.weight.grad is None
+    with in_halves(), compiled(Wrapped(hooked).eval(), x()) as plan:
+        assert plan(x()).shape == (6, 8)
+
+
+@pytest.mark.parametrize("asks", [torch.compiler.is_exporting, torch.compiler.is_compiling])
+def test_code_that_does_something_else_when_it_is_exported_is_refused(asks: Callable[[], bool]) -> None:
+    def asking(module: Any, value: torch.Tensor) -> Any:
+        if not asks() and bool((value > 0).all()):
+            return module.linear(value) * 2
+        return module.linear(value)
+
+    with pytest.raises(InputError, match=r"for which it asks in test_as_captured\.py"):
+        compiled(Wrapped(asking).eval(), x())
+    assert placewright.from_torch(Wrapped(asking).eval(), x()).ops

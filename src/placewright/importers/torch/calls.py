@@ -49,7 +49,7 @@ class Calls(TorchFunctionMode):
 
     stand_ins: by identity of a tensor. unknown: what stands for a tensor that has none; it may be that tensor.
     made: told every result. notes_source: whether the tracer is told the line of each call. is_strict: whether a call
-    that a trace cannot stand for is an error.
+    that a trace cannot stand for is an error. trains: whether it has a backward pass.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Calls(TorchFunctionMode):
         *,
         notes_source: bool,
         is_strict: bool,
+        trains: bool,
     ) -> None:
         super().__init__()
         self._stand_ins = stand_ins
@@ -67,6 +68,7 @@ class Calls(TorchFunctionMode):
         self._made = made
         self._notes_source = notes_source
         self._is_strict = is_strict
+        self._trains = trains
         self._settings = _settings()
         #: Of each call its name and the plain values among its arguments.
         self.made_with: list[tuple[str, tuple[str, ...]]] = []
@@ -98,6 +100,8 @@ class Calls(TorchFunctionMode):
                 "forward changes PyTorch's default dtype or its choice of deterministic algorithms (before "
                 f"{_place()}), which a planned step would not do; {BACKEND}"
             )
+        if self._is_strict and self._trains:
+            check_saved_as_they_are()
         if self._is_strict and (of_data or name in _MEMORY):
             _refuse_memory(".data =" if of_data else name)
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
@@ -130,6 +134,15 @@ class Calls(TorchFunctionMode):
 def _settings() -> tuple[Any, ...]:
     """What calls depend on beside their arguments, whoever makes them."""
     return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+
+
+def check_saved_as_they_are() -> None:
+    """Raises InputError where hooks are told of the tensors that autograd saves."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise InputError(
+            "saved_tensors_hooks, such as those of save_on_cpu, are around forward or in it, and a planned step keeps "
+            f"tensors without them; leave them out, or {BACKEND}"
+        )
 
 
 def _caller() -> tuple[str, int]:

@@ -205,7 +205,8 @@ class Rehearsal:
         before this one has changed."""
         # An exported program says by itself where its calls come from.
         is_code = not isinstance(self._model, torch.fx.GraphModule)
-        calls = Calls(stand_ins, unknown, made, notes_source=is_code, is_strict=self._to_run)
+        trains = self._loss is not None
+        calls = Calls(stand_ins, unknown, made, notes_source=is_code, is_strict=self._to_run, trains=trains)
         try:
             for slot, tensor in self._held.tensors():
                 if slot.is_settable and id(tensor) in stand_ins:

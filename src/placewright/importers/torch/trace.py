@@ -11,6 +11,7 @@ import functools
 import inspect
 import io
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from placewright.importers.source_lines import without_directory
 from placewright.importers.torch.calls import BACKEND
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
@@ -49,6 +51,20 @@ _TRACING = threading.RLock()
 STATE = "state"
 #: What fake tensors raise where code asks for their values.
 _DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+#: Whose code computes the same, but for last bits, where it is told that it is exported.
+_LIBRARIES = tuple(
+    f"{name}/"
+    for name in (
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "diffusers",
+        "timm",
+        "torch_geometric",
+        "pytorchcv",
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +113,7 @@ def trace(
             if not as_exported:
                 with contextlib.suppress(*_DEPENDS_ON_VALUES):
                     return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
-            with _said_to_be_exported(), _in_one_sentence(module):
+            with _said_to_be_exported(to_run), _in_one_sentence(module):
                 return _trace(module, arguments, training=training, loss=loss, to_run=to_run)
     except UncapturedHigherOrderOpError as error:
         if to_run or isinstance(module, torch.fx.GraphModule):
@@ -316,11 +332,29 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+class _LibrariesAlone:
+    """Is true where a library asks, whose answer to it is another way to the same results. Raises InputError where
+    other code does: what it does otherwise is not known."""
+
+    def __bool__(self) -> bool:
+        frame = sys._getframe(1)
+        file = without_directory(frame.f_code.co_filename)
+        if file.startswith(_LIBRARIES):
+            return True
+        raise InputError(
+            "forward depends on values of tensors, so that it could be captured only as what it is when it is exported "
+            f"or compiled, for which it asks in {file}:{frame.f_lineno}; {BACKEND}"
+        )
+
+
 @contextlib.contextmanager
-def _said_to_be_exported() -> Iterator[None]:
-    """What `torch.compiler.is_exporting` tells the module's code is true."""
+def _said_to_be_exported(to_run: bool) -> Iterator[None]:
+    """What `torch.compiler.is_exporting` and `is_compiling` tell the module's code is true; with to_run that of
+    libraries alone."""
     before = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
-    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
+    # Whoever asks gets the flag itself, and tests it.
+    flag: Any = _LibrariesAlone() if to_run else True
+    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = flag
     try:
         yield
     finally:
